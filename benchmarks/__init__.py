@@ -1,0 +1,1 @@
+"""Benchmarks of the whole connector process. `scripts/bench` runs them."""

@@ -1,0 +1,194 @@
+"""One large transaction through the whole connector process: from the first Store byte to startedCommit."""
+
+import argparse
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Final
+
+from pyiceberg.catalog.sql import SqlCatalog
+
+from benchmarks import rows
+from benchmarks.process_tree import PeakMemory, cpu_seconds
+from fixtures.conversation import line, opening
+
+REPOSITORY: Final = Path(__file__).parents[1]
+CACHE: Final = REPOSITORY / ".cache" / "bench"
+RESULTS: Final = REPOSITORY / "bench-results"
+PIPE: Final = 1 << 20
+# A feeder that is not much faster than what it feeds would be what is measured.
+FEEDER_MARGIN: Final = 3.0
+MB: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One form's run; rates are of Store lines, from the first byte fed to startedCommit read."""
+
+    form: str
+    rows: int
+    megabytes: float
+    megabytes_per_second: float
+    rows_per_second: float
+    yardstick_rows_per_second: float
+    ratio: float
+    feeder_megabytes_per_second: float
+    commit_seconds: float
+    peak_rss_megabytes: float
+    peak_pss_megabytes: float
+    stores_cpu_seconds: float
+    whole_cpu_seconds: float
+    files: int
+
+
+def main() -> int:
+    arguments = _arguments()
+    forms = [form for form in ("plain", "packed") if arguments.form in (None, form)]
+    # The packed form is compared with the conversion of its plain twin, row for row.
+    plain = rows.store_lines(CACHE, arguments.rows, packed=False)
+    load = os.getloadavg()
+    yardstick = arguments.rows / _convert(plain)
+    measured = []
+    for form in forms:
+        path = rows.store_lines(CACHE, arguments.rows, packed=form == "packed")
+        measured.append(_measure(form, path, arguments.rows, yardstick))
+    report = {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_before": load,
+        "measurements": [asdict(measurement) for measurement in measured],
+    }
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"stores-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    target.write_text(json.dumps(report, indent=2) + "\n")
+    _print(report, measured, target)
+    return 0
+
+
+def _measure(form: str, path: Path, count: int, yardstick: float) -> Measurement:
+    size = path.stat().st_size / MB
+    feeder = size / _feed_a_reader(path)
+    needed = FEEDER_MARGIN * yardstick * size / count
+    if feeder < needed:
+        sys.exit(f"the feeder reaches {feeder:.0f} MB/s, and must reach {needed:.0f}: nothing is reported")
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as directory:
+        began, started, acknowledged, peak, stores_cpu, whole_cpu = _run(path, Path(directory))
+        landed, files = _landed(Path(directory) / "warehouse")
+    if landed != count:
+        sys.exit(f"{landed} rows landed of {count}: nothing is reported")
+    seconds = started - began
+    return Measurement(
+        form=form,
+        rows=count,
+        megabytes=size,
+        megabytes_per_second=size / seconds,
+        rows_per_second=count / seconds,
+        yardstick_rows_per_second=yardstick,
+        ratio=count / seconds / yardstick,
+        feeder_megabytes_per_second=feeder,
+        commit_seconds=acknowledged - started,
+        peak_rss_megabytes=peak.peak.rss / MB,
+        peak_pss_megabytes=peak.peak.pss / MB,
+        stores_cpu_seconds=stores_cpu,
+        whole_cpu_seconds=whole_cpu,
+        files=files,
+    )
+
+
+def _run(path: Path, directory: Path) -> tuple[float, float, float, PeakMemory, float, float]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "connector"], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdout = os.fdopen(os.dup(process.stdout.fileno()), "rb")
+    with PeakMemory(process.pid) as peak:
+        process.stdin.write(b"".join(opening("measurements", [rows.COLLECTION])))
+        for kind in ("spec", "validated", "applied", "opened", "acknowledged"):
+            _expect(stdout, kind)
+        process.stdin.write(line("flush", {}))
+        _expect(stdout, "flushed")
+        cpu_before, began = cpu_seconds(process.pid), time.perf_counter()
+        _feed(path, process.stdin.fileno())
+        process.stdin.write(rows.START_COMMIT)
+        _expect(stdout, "startedCommit")
+        started, cpu_after = time.perf_counter(), cpu_seconds(process.pid)
+        process.stdin.write(line("acknowledge", {}))
+        _expect(stdout, "acknowledged")
+        acknowledged = time.perf_counter()
+        process.stdin.close()
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"the connector ended with status {process.returncode}: nothing is reported")
+    return began, started, acknowledged, peak, cpu_after - cpu_before, usage.ru_utime + usage.ru_stime
+
+
+def _feed(path: Path, pipe: int) -> None:
+    """The whole file, page by page, without copying it through this process."""
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
+    with path.open("rb") as file:
+        while os.splice(file.fileno(), pipe, PIPE):
+            pass
+
+
+def _feed_a_reader(path: Path) -> float:
+    """Seconds to feed the file to a process that only reads; the file is in the page cache afterwards."""
+    reader = subprocess.Popen(
+        [sys.executable, "-c", "import os\nwhile os.read(0, 1 << 20): pass"], stdin=subprocess.PIPE
+    )
+    assert reader.stdin is not None
+    began = time.perf_counter()
+    with reader.stdin as stdin:
+        _feed(path, stdin.fileno())
+    reader.wait()
+    return time.perf_counter() - began
+
+
+def _convert(plain: Path) -> float:
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="yardstick-") as directory:
+        command = [sys.executable, "-m", "benchmarks.conversion", str(plain), str(Path(directory) / "stores.parquet")]
+        return float(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def _landed(warehouse: Path) -> tuple[int, int]:
+    catalog = SqlCatalog("local", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+    snapshot = catalog.load_table("shop.measurements").current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return int(snapshot.summary["total-records"] or 0), int(snapshot.summary["total-data-files"] or 0)
+
+
+def _expect(stdout: IO[bytes], kind: str) -> None:
+    answer = stdout.readline()
+    if not answer.startswith(b'{"%s"' % kind.encode()):
+        sys.exit(f"{kind} was expected, not {answer[:200]!r}: nothing is reported")
+
+
+def _print(report: dict[str, object], measured: list[Measurement], target: Path) -> None:
+    print(f"cores {report['cores']}, load before {report['load_before']}")
+    for name in asdict(measured[0]):
+        values = [getattr(measurement, name) for measurement in measured]
+        cells = [f"{value:>12,.2f}" if isinstance(value, float) else f"{value!s:>12}" for value in values]
+        print(f"{name.replace('_', ' '):<30}" + "".join(cells))
+    print(f"written to {target.relative_to(REPOSITORY)}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench stores", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    form = parser.add_mutually_exclusive_group()
+    for name in ("plain", "packed"):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"the {name} form only")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

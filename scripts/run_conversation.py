@@ -1,0 +1,93 @@
+"""Runs a conversation through the connector with an embedded catalog, then shows the tables that it made."""
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+from show_tables import show_tables
+
+ANSWER_WIDTH = 116
+
+
+def main() -> int:
+    arguments = _arguments()
+    warehouse: Path = (
+        arguments.warehouse or _fresh_directory(Path("warehouse"), arguments.conversation.stem)
+    ).resolve()
+    print(f"warehouse: {warehouse}", file=sys.stderr)
+    with arguments.conversation.open("rb") as conversation:
+        status = run(conversation, warehouse)
+    if status:
+        print(f"The connector ended with status {status}: its last line above says why.", file=sys.stderr)
+        return status
+    if (warehouse / "catalog.db").exists():
+        show_tables(warehouse)
+    else:
+        print("No table to show: this conversation does not use the embedded catalog.", file=sys.stderr)
+    return 0
+
+
+def run(conversation: Iterable[bytes], warehouse: Path) -> int:
+    connector = subprocess.Popen(
+        [sys.executable, "-m", "connector"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"LOG_FORMAT": "text", **os.environ},
+    )
+    assert connector.stdin is not None
+    assert connector.stdout is not None
+    # Both pipes at once: the connector stops reading while nobody takes its answers.
+    feeder = threading.Thread(target=_feed, args=(conversation, connector.stdin, warehouse), daemon=True)
+    feeder.start()
+    for answer in connector.stdout:
+        text = answer.decode().rstrip()
+        print(text if len(text) <= ANSWER_WIDTH else f"{text[:ANSWER_WIDTH]}…", file=sys.stderr)
+    return connector.wait()
+
+
+def with_warehouse(line: bytes, warehouse: Path) -> bytes:
+    """The same request, with the embedded catalog in this directory."""
+    if line.startswith(b'{"store"'):
+        return line
+    request = json.loads(line)
+    for body in request.values():
+        for task in (body, body.get("materialization") or {}, body.get("lastMaterialization") or {}):
+            catalog = (task.get("config") or {}).get("catalog") or {}
+            if catalog.get("catalog_type") == "Local":
+                catalog["warehouse"] = str(warehouse)
+    return json.dumps(request).encode() + b"\n"
+
+
+def _feed(conversation: Iterable[bytes], stdin: IO[bytes], warehouse: Path) -> None:
+    try:
+        with stdin:
+            stdin.writelines(with_warehouse(line, warehouse) for line in conversation)
+    except BrokenPipeError:
+        return  # it has ended, and its status and last line say why
+
+
+def _fresh_directory(parent: Path, name: str) -> Path:
+    return next(path for n in itertools.count(1) if not (path := parent / f"{name}-{n}").exists())
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/run", description=__doc__)
+    parser.add_argument("conversation", type=Path, metavar="FILE.jsonl", help="requests, one JSON object per line")
+    parser.add_argument(
+        "--warehouse",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where the embedded catalog keeps its tables; one that exists is added to (default: a fresh one)",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
