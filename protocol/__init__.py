@@ -1,0 +1,1 @@
+"""The wire and its rules: Flow's materialization protocol in its JSON codec. Knows no lakehouse."""

@@ -1,0 +1,5 @@
+"""The one way in which the other side can be wrong."""
+
+
+class ProtocolError(Exception):
+    """The runtime sent what the protocol does not allow here: what, on which line, and what was expected."""

@@ -1,0 +1,119 @@
+"""The order of messages, as tables: the state is the last message of each side, and whether the request is answered."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from protocol import request, response
+from protocol.codec import message_name
+from protocol.errors import ProtocolError
+from protocol.request import Request
+from protocol.response import Response
+
+_BEGINNING: Final = (request.Spec, request.Validate, request.Apply, request.Open)
+
+REQUEST_MAY_FOLLOW: Final[dict[type[Request] | None, tuple[type[Request], ...]]] = {
+    None: _BEGINNING,
+    request.Spec: _BEGINNING,
+    request.Validate: _BEGINNING,
+    request.Apply: _BEGINNING,
+    request.Open: (request.Acknowledge,),
+    request.Acknowledge: (request.Load, request.Flush),
+    request.Load: (request.Load, request.Flush),
+    request.Flush: (request.Store, request.StartCommit),
+    request.Store: (request.Store, request.StartCommit),
+    request.StartCommit: (request.Acknowledge,),
+}
+
+# Not every commit sees its Acknowledge: a runtime may stop right after it. Whoever opens next finishes it.
+INPUT_MAY_END_AFTER: Final[tuple[type[Request] | None, ...]] = (
+    None,
+    request.Spec,
+    request.Validate,
+    request.Apply,
+    request.Acknowledge,
+    request.StartCommit,
+)
+
+# What each request awaits before the next one is taken up. Load awaits nothing, Store is never answered.
+ANSWER: Final[dict[type[Request], type[Response]]] = {
+    request.Spec: response.Spec,
+    request.Validate: response.Validated,
+    request.Apply: response.Applied,
+    request.Open: response.Opened,
+    request.Acknowledge: response.Acknowledged,
+    request.Flush: response.Flushed,
+    request.StartCommit: response.StartedCommit,
+}
+
+RESPONSE_MAY_ANSWER: Final[dict[type[Response], tuple[type[Request], ...]]] = {
+    response.Spec: (request.Spec,),
+    response.Validated: (request.Validate,),
+    response.Applied: (request.Apply,),
+    response.Opened: (request.Open,),
+    response.Acknowledged: (request.Acknowledge,),
+    response.Loaded: (request.Load, request.Flush),
+    response.Flushed: (request.Flush,),
+    response.StartedCommit: (request.StartCommit,),
+}
+
+_FIRST: Final = (response.Spec, response.Validated, response.Applied, response.Opened)
+
+RESPONSE_MAY_FOLLOW: Final[dict[type[Response] | None, tuple[type[Response], ...]]] = {
+    None: _FIRST,
+    response.Spec: _FIRST,
+    response.Validated: _FIRST,
+    response.Applied: _FIRST,
+    response.Opened: (response.Acknowledged,),
+    # Loaded may not overtake Acknowledged: it would show the table without the commit in progress.
+    response.Acknowledged: (response.Loaded, response.Flushed),
+    response.Loaded: (response.Loaded, response.Flushed),
+    response.Flushed: (response.StartedCommit,),
+    response.StartedCommit: (response.Acknowledged,),
+}
+
+
+class Lifecycle:
+    """Judges every message of one process: the runtime's faults raise, ours assert."""
+
+    def __init__(self) -> None:
+        self._request: type[Request] | None = None
+        self._response: type[Response] | None = None
+        self._awaited: type[Response] | None = None
+
+    def received(self, message: Request) -> None:
+        """A request is taken up, every response to the one before having been sent."""
+        name, last = message_name(type(message)), self._request
+        assert self._awaited is None, f"{_named(last)} must be answered before {name} is taken up"
+        expected = REQUEST_MAY_FOLLOW[last]
+        if type(message) not in expected:
+            place = "come first" if last is None else f"follow {message_name(last)}"
+            raise ProtocolError(f"{name} may not {place}: expected {_either(expected)}")
+        self._request = type(message)
+        self._awaited = ANSWER.get(type(message))
+
+    def sending(self, message: Response) -> None:
+        """A response is about to be written."""
+        kind = type(message)
+        name = message_name(kind)
+        assert self._request in RESPONSE_MAY_ANSWER[kind], f"{name} cannot answer {_named(self._request)}"
+        assert kind in RESPONSE_MAY_FOLLOW[self._response], f"{name} may not follow {_named(self._response)}"
+        assert kind in (self._awaited, response.Loaded), f"{_named(self._request)} has been answered"
+        self._response = kind
+        if kind is self._awaited:
+            self._awaited = None
+
+    def ended(self) -> None:
+        """There is no more input, every response to the last request having been sent."""
+        last = self._request
+        assert self._awaited is None, f"{_named(last)} must be answered before the input's end is taken up"
+        if last not in INPUT_MAY_END_AFTER:
+            raise ProtocolError(f"input ended after {_named(last)}: expected {_either(REQUEST_MAY_FOLLOW[last])}")
+
+
+def _named(message: type[Request] | type[Response] | None) -> str:
+    return "nothing" if message is None else message_name(message)
+
+
+def _either(messages: Iterable[type[Request]]) -> str:
+    *others, last = map(message_name, messages)
+    return f"{', '.join(others)} or {last}" if others else last

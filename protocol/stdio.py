@@ -1,0 +1,115 @@
+"""The wire: the only reader of stdin and the only writer of stdout."""
+
+import fcntl
+import os
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NewType
+
+from protocol.codec import encode_response
+from protocol.errors import ProtocolError
+from protocol.lines import LONGEST_LINE, Numbered, RequestParser
+from protocol.request import Request
+from protocol.response import Response
+
+_BLOCK: Final = 1 << 20
+QUEUED_BYTES: Final = 64 << 20
+
+Wire = NewType("Wire", int)  # a descriptor
+
+
+def claim_stdout() -> Wire:
+    """From now on whoever prints, in this process or a child of it, prints to stderr."""
+    wire = os.dup(1)  # not inheritable: a child that outlives us cannot keep the session open
+    os.dup2(2, 1)
+    # Its buffer would reach stderr at exit, after the last log record.
+    sys.stdout = sys.stderr
+    return Wire(wire)
+
+
+def write_response(wire: Wire, response: Response) -> None:
+    """Return when the whole line has been handed over."""
+    rest = memoryview(encode_response(response))
+    while rest:
+        rest = rest[os.write(wire, rest) :]
+
+
+class RequestReader:
+    """The requests of a descriptor, read ahead by a thread: a bounded queue of them.
+
+    Where the input ends the iteration stops, and where it breaks the error is raised, both in order and every time.
+    """
+
+    def __init__(self, descriptor: int, queued_bytes: int = QUEUED_BYTES, longest_line: int = LONGEST_LINE) -> None:
+        self.line = 0  # the number of the line of the last request taken, a run's first one
+        self._descriptor = descriptor
+        self._parser = RequestParser(longest_line)
+        self._queued_bytes = queued_bytes
+        self._queue: deque[Numbered] = deque()
+        self._kinds: Counter[type] = Counter()  # of what is queued
+        self._size = 0  # of what is queued
+        self._next_size = 0  # of what the thread is about to queue
+        self._ending: Exception | None = None
+        self._changed = threading.Condition()
+        if sys.platform == "linux":
+            with suppress(OSError):  # not a pipe
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK)
+        threading.Thread(target=self._read, name="stdin", daemon=True).start()
+
+    def __iter__(self) -> Iterator[Request]:
+        return self
+
+    def __next__(self) -> Request:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._ending)
+            if not self._queue:
+                assert self._ending
+                raise self._ending
+            self.line, size, message = self._queue.popleft()
+            assert not isinstance(message, ProtocolError), "errors are not queued"
+            self._size -= size
+            self._kinds[type(message)] -= 1
+            self._changed.notify_all()
+        return message
+
+    def wait_for(self, kinds: tuple[type[Request], ...], timeout: float) -> bool:
+        """Wait until one of these requests is queued or none can come: the input has ended or the queue is full."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._ending is not None or self._is_full() or any(self._kinds[kind] for kind in kinds), timeout
+            )
+
+    def _is_full(self) -> bool:
+        return bool(self._queue) and self._size + self._next_size > self._queued_bytes
+
+    def _read(self) -> None:
+        ending: Exception = AssertionError("the thread that reads requests has failed")
+        try:
+            while block := os.read(self._descriptor, _BLOCK):
+                self._put(self._parser.receive(block))
+            self._put(self._parser.end())
+            ending = StopIteration()
+        except (ProtocolError, OSError, MemoryError) as error:
+            ending = error
+        finally:
+            with self._changed:
+                self._ending = ending
+                self._changed.notify_all()
+
+    def _put(self, requests: list[Numbered]) -> None:
+        with self._changed:
+            for numbered in requests:
+                if isinstance(numbered.request, ProtocolError):
+                    raise numbered.request
+                self._next_size = numbered.size
+                while self._is_full():
+                    self._changed.notify_all()
+                    self._changed.wait()
+                self._next_size = 0
+                self._queue.append(numbered)
+                self._size += numbered.size
+                self._kinds[type(numbered.request)] += 1
+            self._changed.notify_all()

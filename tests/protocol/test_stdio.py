@@ -1,0 +1,257 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from protocol import request, response
+from protocol.errors import ProtocolError
+from protocol.request import Store
+from protocol.stdio import RequestReader, Wire, write_response
+
+LOAD = b'{"load":{"binding":1}}\n'
+FLUSH = b'{"flush":{}}\n'
+STORE = b'{"store":{"binding":1,"key":[1],"values":["' + b"x" * 1000 + b'"]}}\n'
+LONG_ENOUGH = 60.0  # seconds; only a test that fails waits for them
+
+
+class Pipe:
+    """Both ends of a pipe, and threads that write into it what may be more than it holds."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        self._threads: list[threading.Thread] = []
+
+    def write(self, text: bytes) -> None:
+        rest = memoryview(text)
+        while rest:
+            rest = rest[os.write(self.writing, rest) :]
+
+    def write_all_and_close(self, *texts: bytes) -> None:
+        def run() -> None:
+            for text in texts:
+                self.write(text)
+            self.close()
+
+        self._threads.append(threading.Thread(target=run))
+        self._threads[-1].start()
+
+    def close(self) -> None:
+        os.close(self.writing)
+        self.writing = -1
+
+    def clean_up(self) -> None:
+        for thread in self._threads:
+            thread.join(LONG_ENOUGH)
+        if self.writing >= 0:
+            self.close()
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    pipe.clean_up()
+    os.close(pipe.reading)
+
+
+def test_a_conversation_may_arrive_byte_by_byte(pipe: Pipe) -> None:
+    text = b'{"open":{"version":"1"}}\n\n{"store":{"key":[1],"binding":3}}\r\n{"startCommit":{}}'
+    reader = RequestReader(pipe.reading)
+    pipe.write_all_and_close(*(text[at : at + 1] for at in range(len(text))))
+    requests = [(reader.line, message) for message in reader]
+    assert requests == [
+        (1, request.Open(version="1")),
+        (3, Store(3, 3, 1, (b'{"store":{"key":[1],"binding":3}}\r\n',))),
+        (4, request.StartCommit()),
+    ]
+
+
+def test_lines_of_64_mib_arrive_whole(pipe: Pipe) -> None:
+    large = b'{"store":{"binding":2,"key":["' + b"x" * (64 << 20) + b'"]}}\n'
+    reader = RequestReader(pipe.reading)
+    pipe.write_all_and_close(STORE, large, STORE, FLUSH)
+    lines: dict[int, list[bytes]] = {}
+    for message in reader:
+        if isinstance(message, Store):
+            lines.setdefault(message.binding, []).extend(bytes(piece) for piece in message.pieces)
+    assert b"".join(lines[1]) == STORE * 2
+    assert b"".join(lines[2]) == large
+    assert reader.line == 4
+
+
+def test_whole_lines_are_passed_on_before_the_next_one_is_whole(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    pipe.write(STORE + FLUSH + STORE[:10])
+    assert isinstance(next(reader), Store)
+    assert next(reader) == request.Flush()
+
+
+def test_the_iteration_stops_where_the_input_ends_and_stays_there(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    pipe.write_all_and_close(FLUSH)
+    assert list(reader) == [request.Flush()]
+    assert list(reader) == []
+
+
+def test_a_broken_line_is_raised_at_its_place(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    pipe.write_all_and_close(LOAD, STORE, b"\n{}\n", FLUSH)
+    assert next(reader) == request.Load(1)
+    assert isinstance(next(reader), Store)
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match=r"^line 4: no message"):
+            next(reader)
+
+
+def test_a_line_that_never_ends_is_raised(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading, longest_line=2 << 20)
+    pipe.write_all_and_close(FLUSH, b"x" * ((2 << 20) + 1))
+    assert next(reader) == request.Flush()
+    with pytest.raises(ProtocolError, match=r"^line 2: longer than 2 MiB"):
+        next(reader)
+
+
+def test_a_descriptor_that_cannot_be_read_is_raised(tmp_path: Path) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY)
+    reader = RequestReader(directory)
+    with pytest.raises(IsADirectoryError):
+        next(reader)
+    os.close(directory)
+
+
+def test_no_more_is_read_ahead_than_the_queue_may_hold(tmp_path: Path) -> None:
+    path = tmp_path / "stores"
+    path.write_bytes(STORE * 16_000)
+    with path.open("rb") as file:
+        reader = RequestReader(file.fileno(), queued_bytes=4 << 20)
+        assert reader.wait_for((), LONG_ENOUGH), "the queue is full"
+        assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 5 << 20  # what is queued, and the block that must wait
+        assert sum(message.count for message in reader if isinstance(message, Store)) == 16_000
+
+
+def test_a_request_larger_than_the_queue_is_let_through(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading, queued_bytes=1)
+    pipe.write_all_and_close(LOAD, STORE, FLUSH)
+    assert [type(message) for message in reader] == [request.Load, Store, request.Flush]
+
+
+def test_a_queued_request_is_seen_and_not_taken(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    pipe.write(LOAD + FLUSH)
+    assert reader.wait_for((request.Acknowledge, request.Flush), LONG_ENOUGH)
+    assert next(reader) == request.Load(1)
+    assert next(reader) == request.Flush()
+
+
+def test_a_request_that_comes_while_waiting_is_seen(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    pipe.write(LOAD)
+    assert reader.wait_for((request.Load,), LONG_ENOUGH)
+    writer = threading.Timer(0.05, pipe.write, [FLUSH])
+    writer.start()
+    assert reader.wait_for((request.Flush,), LONG_ENOUGH)
+    writer.join()
+
+
+def test_waiting_for_what_does_not_come_ends_at_the_time_out(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    pipe.write(LOAD + FLUSH)
+    assert reader.wait_for((request.Flush,), LONG_ENOUGH)
+    assert not reader.wait_for((request.StartCommit,), 0.01)
+    assert [next(reader), next(reader)] == [request.Load(1), request.Flush()]
+    assert not reader.wait_for((request.Load, request.Flush), 0.01), "both have been taken"
+
+
+@pytest.mark.parametrize("end", [b"", b"{}\n"])
+def test_the_end_of_the_input_ends_the_waiting(pipe: Pipe, end: bytes) -> None:
+    reader = RequestReader(pipe.reading)
+    pipe.write_all_and_close(LOAD, end)
+    assert reader.wait_for((request.Flush,), LONG_ENOUGH)
+    assert next(reader) == request.Load(1)
+
+
+def test_a_full_queue_ends_the_waiting_until_there_is_room(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading, queued_bytes=2 * len(LOAD))
+    pipe.write(LOAD * 3)
+    assert reader.wait_for((request.Flush,), LONG_ENOUGH)
+    assert next(reader) == request.Load(1)
+    assert not reader.wait_for((request.Flush,), 0.01)
+
+
+class InterruptedByTestError(Exception):
+    pass
+
+
+@pytest.fixture
+def interruption(pipe: Pipe) -> Iterator[None]:
+    """A signal whose handler raises; were it not heard, the end of the input would end the wait."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise InterruptedByTestError(number, frame)
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    give_up = threading.Timer(LONG_ENOUGH / 4, pipe.close)
+    give_up.start()
+    yield
+    give_up.cancel()
+    signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.mark.usefixtures("interruption")
+def test_a_signal_interrupts_the_wait_for_the_next_request(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    with pytest.raises(InterruptedByTestError):
+        next(reader)
+    pipe.write(FLUSH)
+    assert next(reader) == request.Flush()
+
+
+@pytest.mark.usefixtures("interruption")
+def test_a_signal_interrupts_waiting_for_a_kind_of_request(pipe: Pipe) -> None:
+    reader = RequestReader(pipe.reading)
+    with pytest.raises(InterruptedByTestError):
+        reader.wait_for((request.Flush,), LONG_ENOUGH)
+
+
+def test_a_response_is_written_whole_even_if_a_pipe_holds_less(pipe: Pipe) -> None:
+    answer = response.Loaded(1, "x" * (4 << 20))
+    expected = b'{"loaded":{"binding":1,"doc":"' + b"x" * (4 << 20) + b'"}}\n'
+    writer = threading.Thread(target=write_response, args=(Wire(pipe.writing), answer))
+    writer.start()
+    with os.fdopen(os.dup(pipe.reading), "rb") as file:
+        assert file.read(len(expected)) == expected
+    writer.join()
+
+
+def test_nobody_reading_the_responses_is_an_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with pytest.raises(BrokenPipeError):
+        write_response(Wire(writing), response.Opened())
+    os.close(writing)
+
+
+CLAIMING = """
+import os, subprocess, sys
+from protocol import response, stdio
+wire = stdio.claim_stdout()
+print("print")
+os.write(1, b"descriptor\\n")
+subprocess.run(["echo", "child"], check=True)
+held = subprocess.run([sys.executable, "-c", f"import os; os.fstat({wire})"], close_fds=False, capture_output=True)
+print("held" if held.returncode == 0 else "not held")
+stdio.write_response(wire, response.Opened())
+"""
+
+
+def test_once_stdout_is_claimed_only_responses_reach_it(pytestconfig: pytest.Config) -> None:
+    done = subprocess.run([sys.executable, "-c", CLAIMING], cwd=pytestconfig.rootpath, capture_output=True, check=True)
+    assert done.stdout == b'{"opened":{}}\n'
+    assert done.stderr.split() == [b"print", b"descriptor", b"child", b"not", b"held"]
