@@ -1,0 +1,177 @@
+"""The endpoint's and the resources' configs, parsed once: what the rest of the connector knows of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+from connector import config_schema, config_values
+from connector.config_schema import DEFAULT_UPLOAD_INTERVAL
+from connector.errors import InvalidConfigError
+from protocol.flow import Json
+
+Settings: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Secret:
+    """A string that shows only to those who ask for it: no repr, log line or serializer does."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+@dataclass(frozen=True)
+class AwsCredentials:
+    """Keys for AWS: a user's own, or those of a role that the runtime has assumed."""
+
+    access_key_id: str
+    secret_access_key: Secret
+    session_token: Secret | None = None
+
+
+@dataclass(frozen=True)
+class RestCatalog:
+    """An Iceberg REST catalog."""
+
+    uri: str
+    warehouse: str
+    credential: Secret | None = None
+    token: Secret | None = None
+    scope: str = ""
+
+
+@dataclass(frozen=True)
+class GlueCatalog:
+    """The Glue Data Catalog of the account `glue_id`, or of the credentials' own."""
+
+    glue_id: str = ""
+
+
+@dataclass(frozen=True)
+class LocalCatalog:
+    """A catalog and its tables in one directory; without one, in a temporary directory."""
+
+    warehouse: Path | None = None
+
+
+@dataclass(frozen=True)
+class EndpointConfig:
+    """Where the tables are and how to get there. Bucket and region are empty only beside a Local catalog."""
+
+    namespace: str
+    catalog: RestCatalog | GlueCatalog | LocalCatalog
+    upload_interval: timedelta
+    credentials: AwsCredentials | None = None
+    bucket: str = ""
+    prefix: str = ""
+    region: str = ""
+    s3_endpoint: str = ""
+    feature_flags: frozenset[str] = frozenset()
+    # Spark's settings may hold passwords.
+    spark: Settings = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class ResourceConfig:
+    """A binding's table and how to keep it."""
+
+    table: str
+    namespace: str | None = None
+    delta_updates: bool = True
+    additional_table_properties: Settings = ()
+
+
+def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
+    """Check and parse an endpoint config and its bindings' resource configs: an error names all that is wrong."""
+    # Imported here: jsonschema takes longer to load than a spec request may take in all.
+    from connector.config_check import endpoint_problems, resource_problems
+
+    config, resources = _without_nulls(config), list(map(_without_nulls, resources))
+    lines = list(map(str, endpoint_problems(config)))
+    for index, resource in enumerate(resources):
+        lines += (f"bindings[{index}] {problem}" for problem in resource_problems(resource))
+    if lines:
+        raise InvalidConfigError("\n".join(lines))
+    return _endpoint(config), list(map(_resource, resources))
+
+
+def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> tuple[str, str]:
+    """Namespace and table, lower-cased: Glue and Hive keep no other case."""
+    return (resource.namespace or endpoint.namespace).lower(), resource.table.lower()
+
+
+def _without_nulls(value: Json) -> Json:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+
+
+def _endpoint(config: Json) -> EndpointConfig:
+    advanced = config.get("advanced", {})
+    return EndpointConfig(
+        namespace=config["namespace"],
+        catalog=_catalog(config.get("catalog", {"catalog_type": config_schema.GLUE})),
+        upload_interval=config_values.upload_interval(config.get("upload_interval") or DEFAULT_UPLOAD_INTERVAL),
+        credentials=_credentials(config.get("credentials", config)),
+        bucket=config.get("bucket", ""),
+        prefix=config.get("prefix", "").strip("/"),
+        region=config.get("region", ""),
+        s3_endpoint=config.get("s3_endpoint", ""),
+        feature_flags=config_values.feature_flags(advanced.get("feature_flags", "")),
+        spark=tuple(advanced.get("spark", {}).items()),
+    )
+
+
+def _credentials(keys: Json) -> AwsCredentials | None:
+    # An access key has names of its own; a role's and the older form's are the same.
+    access_key_id = keys.get("awsAccessKeyId") or keys.get("aws_access_key_id")
+    secret_access_key = _secret(keys, "awsSecretAccessKey") or _secret(keys, "aws_secret_access_key")
+    if not access_key_id or not secret_access_key:
+        return None
+    return AwsCredentials(access_key_id, secret_access_key, _secret(keys, "aws_session_token"))
+
+
+def _catalog(catalog: Json) -> RestCatalog | GlueCatalog | LocalCatalog:
+    match catalog["catalog_type"]:
+        case config_schema.REST:
+            return RestCatalog(
+                uri=catalog["uri"],
+                warehouse=catalog["warehouse"],
+                credential=_secret(catalog, "credential"),
+                token=_secret(catalog, "token"),
+                scope=catalog.get("scope", ""),
+            )
+        case config_schema.LOCAL:
+            directory = catalog.get("warehouse")
+            return LocalCatalog(config_values.warehouse_directory(directory) if directory else None)
+        case _:
+            return GlueCatalog(catalog.get("glue_id", ""))
+
+
+def _secret(properties: Json, name: str) -> Secret | None:
+    value = properties.get(name)
+    return Secret(value) if value else None
+
+
+def _resource(resource: Json) -> ResourceConfig:
+    return ResourceConfig(
+        table=resource["table"],
+        namespace=resource.get("namespace") or None,
+        delta_updates=resource.get("delta_updates", True),
+        additional_table_properties=tuple(resource.get("additional_table_properties", {}).items()),
+    )

@@ -1,0 +1,101 @@
+"""Every problem of a config at once, by path, and without any value that may be secret."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from connector import config_values
+from connector.config_keywords import ConfigValidator
+from connector.config_schema import AWS_IAM, ENDPOINT_SCHEMA, GLUE, LOCAL, RESOURCE_SCHEMA, REST
+from protocol.flow import Json
+
+Place: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong at one place of a config."""
+
+    path: Place
+    demand: str
+
+    def __str__(self) -> str:
+        return f"/{'/'.join(self.path)}: {self.demand}"
+
+    def touches(self, path: Place) -> bool:
+        """Whether one of the two places is in the other."""
+        shorter = min(len(path), len(self.path))
+        return path[:shorter] == self.path[:shorter]
+
+
+def endpoint_problems(config: Json) -> list[Problem]:
+    found = _schema_problems(config, ENDPOINT_SCHEMA)
+    further = [*_value_problems(config, found), *_store_problems(config), *_key_problems(config)]
+    return found + [problem for problem in further if not any(first.touches(problem.path) for first in found)]
+
+
+def resource_problems(config: Json) -> list[Problem]:
+    return _schema_problems(config, RESOURCE_SCHEMA)
+
+
+def _schema_problems(config: Json, schema: Json) -> list[Problem]:
+    return [Problem(tuple(error.absolute_path), error.message) for error in ConfigValidator(schema).iter_errors(config)]
+
+
+MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
+    ("upload_interval",): config_values.upload_interval,
+    ("advanced", "feature_flags"): config_values.feature_flags,
+    ("advanced", "nanosecond_timestamps"): config_values.not_yet_available,
+    ("advanced", "variant_columns"): config_values.not_yet_available,
+}
+LOCAL_MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
+    ("catalog", "warehouse"): config_values.warehouse_directory,
+}
+
+
+def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
+    meanings = {**MEANINGS, **LOCAL_MEANINGS} if _catalog_type(config) == LOCAL else MEANINGS
+    for path, meaning in meanings.items():
+        value = _at(config, *path)
+        if not value or any(problem.touches(path) for problem in found):
+            continue
+        try:
+            meaning(value)
+        except ValueError as error:
+            yield Problem(path, str(error))
+
+
+# What one property demands of others: the schemas could say it only in a form that Flow's UI does not show.
+
+
+def _store_problems(config: Json) -> Iterator[Problem]:
+    if _catalog_type(config) not in (REST, GLUE):
+        return
+    if not any(_at(config, name) for name in ("credentials", *KEY_PAIR)):
+        yield Problem(("credentials",), "is required by every catalog but Local")
+    for name in ("bucket", "region"):
+        if not _at(config, name):
+            yield Problem((name,), "is required by every catalog but Local")
+
+
+def _key_problems(config: Json) -> Iterator[Problem]:
+    if _at(config, "credentials", "auth_type") == AWS_IAM:
+        if not all(_at(config, "credentials", name) for name in KEY_PAIR):
+            yield Problem(("credentials",), "lacks the keys that the runtime adds when it has assumed the role")
+    elif not _at(config, "credentials"):
+        for name, other in (KEY_PAIR, KEY_PAIR[::-1]):
+            if _at(config, other) and not _at(config, name):
+                yield Problem((name,), f"is required beside {other}")
+
+
+KEY_PAIR: Final = ("aws_access_key_id", "aws_secret_access_key")
+
+
+def _catalog_type(config: Json) -> Json:
+    return GLUE if _at(config, "catalog") is None else _at(config, "catalog", "catalog_type")
+
+
+def _at(config: Json, *path: str) -> Json:
+    for name in path:
+        config = config.get(name) if isinstance(config, dict) else None
+    return config

@@ -1,0 +1,58 @@
+"""What single settings mean: a ValueError says what the setting must be, never what it was."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import isodate
+
+MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
+
+ALLOW_EXISTING_TABLES: Final = "allow_existing_tables_for_new_bindings"
+RETAIN_EXISTING_DATA: Final = "retain_existing_data_on_backfill"
+FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA)
+
+
+def upload_interval(text: str) -> timedelta:
+    demand = "must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H"
+    # isodate takes a bare PT for nothing at all. Days and longer are beyond the limit anyway.
+    if text == "PT" or not text.startswith("PT"):
+        raise ValueError(demand)
+    try:
+        interval: timedelta = isodate.parse_duration(text)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(demand) from error
+    if interval > MAX_UPLOAD_INTERVAL:
+        raise ValueError(demand)
+    return interval
+
+
+def feature_flags(text: str) -> frozenset[str]:
+    """The flags that are on: of a flag that is given twice, the last one counts."""
+    flags: dict[str, bool] = {}
+    for given in filter(None, map(str.strip, text.split(","))):
+        flag = given.removeprefix("no_")
+        if flag not in FEATURE_FLAGS:
+            raise ValueError(f"{given!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}")
+        flags[flag] = flag == given
+    return frozenset(flag for flag, on in flags.items() if on)
+
+
+def warehouse_directory(text: str) -> Path:
+    """The absolute directory that a path or a file:// URI names."""
+    path = text
+    if text.startswith("file:"):
+        path = text.removeprefix("file:").removeprefix("//localhost").removeprefix("//")
+    if "://" in path or (path != text and not path.startswith("/")):
+        raise ValueError("must be a directory of this machine: a path, or file:// and an absolute path")
+    directory = os.path.abspath(path)
+    # PyIceberg takes a location for a URI: it would write to the part before the sign, a directory of another name.
+    if "#" in directory or "?" in directory:
+        raise ValueError("must be a directory without # and ? in its whole path")
+    return Path(directory)
+
+
+def not_yet_available(turned_on: bool) -> None:
+    if turned_on:
+        raise ValueError("must be false: tables of format version 3 are not yet available")

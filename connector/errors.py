@@ -1,0 +1,43 @@
+"""What can go wrong, named by what to do next.
+
+The raiser gives facts; the error's text is the whole sentence that a user reads: what, where, what to change.
+"""
+
+
+class ConnectorError(Exception):
+    """Anything that ends the process with one clear sentence."""
+
+
+class UserError(ConnectorError):
+    """The user must change a setting, a permission or the data."""
+
+
+class RetryableError(ConnectorError):
+    """Nothing was committed: the same may succeed later."""
+
+
+class CommitUnknownError(ConnectorError):
+    """A commit may or may not have landed: look at the table before anything else."""
+
+
+class FencedError(ConnectorError):
+    """Another process owns the lineage: this one has been replaced and must stop."""
+
+
+class InvalidConfigError(UserError):
+    """Everything that is wrong with a config, each line by its path."""
+
+
+class InvalidValueError(UserError):
+    """A value that fits its column in no way."""
+
+    def __init__(self, table: str, field: str, key: str, value: str, reason: str, line: int) -> None:
+        super().__init__(table, field, key, value, reason, line)
+        self.table, self.field, self.key, self.value, self.reason, self.line = table, field, key, value, reason, line
+
+    def __str__(self) -> str:
+        return (
+            f"line {self.line}: table {self.table}, field {self.field!r}, key {self.key}: {self.value} {self.reason}. "
+            "Nothing of this transaction has become visible. Correct the document at its source, "
+            "or deselect the field or change its type in the binding."
+        )

@@ -1,0 +1,62 @@
+"""AWS Glue as a catalog, made without a call to AWS."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionError, HTTPClientError, NoCredentialsError
+from pyiceberg.catalog.glue import GlueCatalog
+
+from connector.config import AwsCredentials
+from connector.errors import RetryableError, UserError
+
+# PyIceberg's properties know no time limits, so the client is made here. A repeated UpdateTable may find its own first
+# try and look like a conflict; the fence tells the two apart, so that botocore may retry.
+CLIENT_CONFIG: Final = Config(
+    connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
+)
+TRANSIENT: Final = frozenset(
+    {"InternalServiceException", "OperationTimeoutException", "ServiceUnavailableException", "ThrottlingException"}
+)
+
+
+def open_glue(
+    glue_id: str, region: str, credentials: AwsCredentials | None, file_properties: Mapping[str, str]
+) -> GlueCatalog:
+    keys = {}
+    if credentials:
+        keys = {
+            "aws_access_key_id": credentials.access_key_id,
+            "aws_secret_access_key": credentials.secret_access_key.reveal(),
+            "aws_session_token": credentials.session_token and credentials.session_token.reveal(),
+        }
+    client = boto3.Session(region_name=region, **keys).client("glue", config=CLIENT_CONFIG)
+    if glue_id:
+        # PyIceberg reads glue.id only for a client of its own making.
+        def add_catalog_id(params: dict[str, object], **_: object) -> None:
+            params.setdefault("CatalogId", glue_id)
+
+        client.meta.events.register("provide-client-params.glue", add_catalog_id)
+    return GlueCatalog("glue", client=client, **file_properties)
+
+
+@contextmanager
+def explained(region: str) -> Iterator[None]:
+    """Turn a Glue that cannot be reached or that refuses us into an error that says what to do."""
+    place = f"AWS Glue in {region}"
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise UserError(f"{place} needs credentials. Set /credentials.") from error
+    except (ConnectionError, HTTPClientError) as error:
+        raise RetryableError(f"{place} cannot be reached. Check /region, and that the network allows it.") from error
+    except ClientError as error:
+        answer = error.response["Error"]
+        reason = f"{answer['Code']}: {answer.get('Message', '')}"
+        if answer["Code"] in TRANSIENT:
+            raise RetryableError(f"{place} is not able to answer now: {reason}") from error
+        raise UserError(
+            f"{place} refused the request: {reason}. Check /credentials, and what its policy allows in Glue."
+        ) from error

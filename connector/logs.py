@@ -1,0 +1,66 @@
+"""Records on stderr: JSON lines for the runtime, readable ones for a person."""
+
+import json
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+from connector.errors import UserError
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+FIELDS: Final = "fields"  # log.info("…", extra={FIELDS: {"rows": 3}})
+
+
+def configure() -> None:
+    """Follow LOG_FORMAT (json or text) and LOG_LEVEL (debug, info, warn, error)."""
+    log_format = os.environ.get("LOG_FORMAT") or "text"
+    if log_format not in FORMATTERS:
+        raise UserError(f"LOG_FORMAT is {log_format!r}; it may be json or text.")
+    level = (os.environ.get("LOG_LEVEL") or "info").lower().replace("warning", "warn").replace("trace", "debug")
+    if level not in LEVELS:
+        raise UserError(f"LOG_LEVEL is {level!r}; it may be one of {', '.join(LEVELS)}.")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FORMATTERS[log_format]())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("connector").setLevel(LEVELS[level])
+    logging.captureWarnings(True)
+    # These log what fails on the way to an error of ours, tracebacks included.
+    for noisy in ("py4j", "pyiceberg"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"ts": …, "level": …, "msg": …, fields}`: what Flow's runtime parses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(
+            {
+                "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+                "level": _level(record),
+                "msg": _message(record, self),
+                **getattr(record, FIELDS, {}),
+            },
+            default=str,
+        )
+
+
+class TextFormatter(logging.Formatter):
+    """One readable line; what the fields say its message says too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        return f"{moment} {_level(record):5} {_message(record, self)}"
+
+
+def _level(record: logging.LogRecord) -> str:
+    return next((name for name, level in reversed(LEVELS.items()) if record.levelno >= level), "debug")
+
+
+def _message(record: logging.LogRecord, formatter: logging.Formatter) -> str:
+    message = record.getMessage()
+    return f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message
+
+
+FORMATTERS: Final[dict[str, type[logging.Formatter]]] = {"json": JsonFormatter, "text": TextFormatter}

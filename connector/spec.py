@@ -1,0 +1,23 @@
+"""Spec: the connector's description of itself, which costs no more than its own words."""
+
+from typing import Final
+
+import msgspec
+
+from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from protocol import response
+
+DOCUMENTATION_URL: Final = "https://example.com/materialize-iceberg/README.md"
+
+
+def spec() -> response.Spec:
+    return response.Spec(
+        config_schema=ENDPOINT_SCHEMA,
+        resource_config_schema=RESOURCE_SCHEMA,
+        documentation_url=DOCUMENTATION_URL,
+    )
+
+
+def describe() -> str:
+    """The spec response for a person to read."""
+    return msgspec.json.format(msgspec.json.encode(spec()), indent=2).decode()

@@ -1,0 +1,134 @@
+"""What `startedCommit` persists: everything that a successor needs to finish a transaction, on any machine.
+
+Connector state is `{"bindingStates": {state key: {key range: {next fence value: entry}}}}`; an entry is a StagedCommit
+without the parts that its place in the state says. Patches (RFC 7396) add an entry and delete it with null; they never
+replace an object that another shard may be writing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from protocol.flow import Json
+
+
+class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True):
+    """Statistics of one column of a data file, as Iceberg keeps them."""
+
+    field_id: int
+    size: int  # compressed bytes
+    values: int  # rows, nulls included
+    nulls: int | None
+    lower: bytes | None  # Iceberg's single-value serialization
+    upper: bytes | None
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A Parquet file that a task has written: what its manifest entry says, compactly."""
+
+    path: str
+    rows: int
+    size: int  # bytes
+    splits: tuple[int, ...]  # where its row groups begin
+    columns: tuple[ColumnStatistics, ...]
+
+
+class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    path: tuple[str, str]
+    table_uuid: str
+    spec_id: int
+    schema_id: int
+    files: tuple[DataFile, ...]
+    checkpoint: str = ""
+    prev: str = ""  # absent: the lineage's first transaction. A merge patch cannot carry a null here.
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A line of transactions into one table with one legitimate writer at a time."""
+
+    materialization: str
+    state_key: str
+    key_range: str  # begin-end
+
+    def overlaps(self, key_range: str) -> bool:
+        begin, end = key_range.split("-")
+        own_begin, own_end = self.key_range.split("-")
+        return begin <= own_end and own_begin <= end
+
+
+@dataclass(frozen=True)
+class StagedCommit:
+    """One transaction's share of one table: durable files, waiting for their commit."""
+
+    lineage: Lineage
+    prev: str  # the fence value that the files were staged on; "" for none
+    next: str
+    path: tuple[str, str]
+    table_uuid: str
+    spec_id: int
+    schema_id: int
+    files: tuple[DataFile, ...]
+    checkpoint: str = ""  # a digest of the runtime's, for people
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
+    """The patch that adds these entries."""
+    return _patch((commit, _encoded(commit)) for commit in staged)
+
+
+def removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
+    """The patch that deletes these entries."""
+    return _patch((commit, None) for commit in landed)
+
+
+def entries(materialization: str, state: Json) -> Iterator[StagedCommit]:
+    """Every staged commit that the state names, in no particular order."""
+    for state_key, ranges in ((state or {}).get("bindingStates") or {}).items():
+        for key_range, by_next in (ranges or {}).items():
+            lineage = Lineage(materialization, state_key, key_range)
+            for fence, raw in (by_next or {}).items():
+                entry = msgspec.convert(raw, _Entry)
+                yield StagedCommit(
+                    lineage=lineage,
+                    prev=entry.prev,
+                    next=fence,
+                    path=entry.path,
+                    table_uuid=entry.table_uuid,
+                    spec_id=entry.spec_id,
+                    schema_id=entry.schema_id,
+                    files=entry.files,
+                    checkpoint=entry.checkpoint,
+                )
+
+
+def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:
+    states: dict[str, dict[str, dict[str, Json]]] = {}
+    for commit, entry in entries:
+        ranges = states.setdefault(commit.lineage.state_key, {})
+        ranges.setdefault(commit.lineage.key_range, {})[commit.next] = entry
+    return {"bindingStates": states}
+
+
+def _encoded(commit: StagedCommit) -> Json:
+    return msgspec.to_builtins(
+        _Entry(
+            path=commit.path,
+            table_uuid=commit.table_uuid,
+            spec_id=commit.spec_id,
+            schema_id=commit.schema_id,
+            files=commit.files,
+            checkpoint=commit.checkpoint,
+            prev=commit.prev,
+        )
+    )

@@ -1,0 +1,56 @@
+"""What tests of several packages share: real servers, other engines, and the list of what was left out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from support.jars import jars
+from support.readers import duckdb_connection
+from support.rest_catalog import RestCatalogServer, rest_catalog_server
+
+SLOW = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also run the tests that are marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
+    config.stash[SLOW] = len(slow)
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Nothing is left out silently."""
+    reasons = [report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])]
+    left_out = [f"{reasons.count(reason)} {reason}" for reason in sorted(set(reasons))]
+    if slow := config.stash.get(SLOW, 0):
+        left_out.append(f"{slow} take minutes: scripts/test --all runs them")
+    if left_out:
+        terminalreporter.section("left out")
+        terminalreporter.write_line("\n".join(left_out))
+
+
+@pytest.fixture(scope="session")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    """A REST catalog server for all tests: each takes a namespace of its own."""
+    with rest_catalog_server(jars("rest-catalog"), tmp_path_factory.mktemp("rest-catalog")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark_reader_jars() -> Path:
+    """What `support.readers.spark_rows` needs."""
+    return jars("spark-reader")
+
+
+@pytest.fixture(scope="session")
+def duckdb_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its Iceberg extension."""
+    with duckdb_connection(tmp_path_factory.mktemp("duckdb-extensions")) as connection:
+        yield connection

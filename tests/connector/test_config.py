@@ -1,0 +1,359 @@
+"""A config is judged whole, by the schemas that spec prints, and read into values."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import orjson
+import pytest
+
+from connector import config
+from connector.config import AwsCredentials, GlueCatalog, LocalCatalog, RestCatalog, Secret, parse, resource_path
+from connector.config_keywords import KEYWORDS
+from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.config_values import FEATURE_FLAGS
+from connector.errors import InvalidConfigError
+from protocol.flow import Json
+
+LOCAL: Json = {"namespace": "ns", "catalog": {"catalog_type": "Local"}}
+ACCESS_KEY: Json = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "secret"}
+GLUE: Json = {"namespace": "ns", "bucket": "b", "region": "us-east-1", "credentials": ACCESS_KEY}
+REST: Json = {
+    **GLUE,
+    "catalog": {"catalog_type": "Iceberg REST Server", "uri": "https://host/catalog", "warehouse": "wh"},
+}
+EVERYTHING: Json = {
+    **REST,
+    "aws_access_key_id": "older id",
+    "aws_secret_access_key": "older secret",
+    "prefix": "/lake/flow/",
+    "upload_interval": "PT1H30M",
+    "s3_endpoint": "http://store:9000",
+    "catalog": {**REST["catalog"], "credential": "client:pass", "token": "bearer", "scope": "all"},
+    "advanced": {
+        "feature_flags": "allow_existing_tables_for_new_bindings",
+        "nanosecond_timestamps": False,
+        "variant_columns": False,
+        "spark": {"spark.master": "local[2]"},
+    },
+}
+IAM: Json = {
+    **GLUE,
+    "credentials": {
+        "auth_type": "AWSIAM",
+        "aws_region": "us-east-1",
+        "aws_role_arn": "arn:aws:iam::1:role/flow",
+        "aws_access_key_id": "id",
+        "aws_secret_access_key": "secret",
+        "aws_session_token": "token",
+    },
+}
+
+
+def complaints(endpoint: Json, *resources: Json) -> list[str]:
+    with pytest.raises(InvalidConfigError) as raised:
+        parse(endpoint, resources)
+    return str(raised.value).splitlines()
+
+
+def without(endpoint: Json, name: str) -> Json:
+    return {key: value for key, value in endpoint.items() if key != name}
+
+
+def with_catalog(**properties: Json) -> Json:
+    return {**LOCAL, "catalog": {"catalog_type": "Local", **properties}}
+
+
+def with_advanced(**properties: Json) -> Json:
+    return {**LOCAL, "advanced": properties}
+
+
+def test_everything_that_can_be_set_arrives() -> None:
+    endpoint, _ = parse(EVERYTHING, [])
+    assert endpoint == config.EndpointConfig(
+        namespace="ns",
+        catalog=RestCatalog("https://host/catalog", "wh", Secret("client:pass"), Secret("bearer"), "all"),
+        upload_interval=timedelta(minutes=90),
+        credentials=AwsCredentials("id", Secret("secret")),
+        bucket="b",
+        prefix="lake/flow",
+        region="us-east-1",
+        s3_endpoint="http://store:9000",
+        feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
+        spark=(("spark.master", "local[2]"),),
+    )
+
+
+def test_a_resource_arrives_with_its_table_properties() -> None:
+    resource = {
+        "table": "T",
+        "namespace": "N",
+        "delta_updates": False,
+        "additional_table_properties": {"write.metadata.compression-codec": "gzip"},
+    }
+    _, resources = parse(LOCAL, [resource])
+    assert resources == [
+        config.ResourceConfig("T", "N", False, (("write.metadata.compression-codec", "gzip"),)),
+    ]
+
+
+def test_what_is_left_out_has_the_defaults_that_the_schemas_print() -> None:
+    endpoint, resources = parse(LOCAL, [{"table": "t"}])
+    assert endpoint == config.EndpointConfig("ns", LocalCatalog(), timedelta(minutes=5))
+    assert resources == [config.ResourceConfig("t", namespace=None, delta_updates=True)]
+    assert ENDPOINT_SCHEMA["properties"]["upload_interval"]["default"] == "PT5M"
+    assert RESOURCE_SCHEMA["properties"]["delta_updates"]["default"] is True
+
+
+def test_without_a_catalog_it_is_glue() -> None:
+    assert parse(GLUE, [])[0].catalog == GlueCatalog()
+
+
+def test_glue_may_be_another_account() -> None:
+    endpoint, _ = parse({**GLUE, "catalog": {"catalog_type": "AWS Glue", "glue_id": "123"}}, [])
+    assert endpoint.catalog == GlueCatalog("123")
+
+
+def test_the_older_keys_are_used_where_credentials_are_absent() -> None:
+    older = {**without(GLUE, "credentials"), "aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    assert parse(older, [])[0].credentials == AwsCredentials("k", Secret("s"))
+
+
+def test_the_keys_of_an_assumed_role_are_used() -> None:
+    assert parse(IAM, [])[0].credentials == AwsCredentials("id", Secret("secret"), Secret("token"))
+
+
+@pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST, EVERYTHING, IAM])
+def test_an_accepted_config_fits_the_printed_schema_for_any_validator(endpoint: Json) -> None:
+    parse(endpoint, [])
+    jsonschema.Draft202012Validator(ENDPOINT_SCHEMA).validate(endpoint)
+
+
+@pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST])
+def test_nulls_are_as_good_as_absent(endpoint: Json) -> None:
+    nulls: Json = dict.fromkeys(ENDPOINT_SCHEMA["properties"])
+    advanced: Json = dict.fromkeys(ENDPOINT_SCHEMA["properties"]["advanced"]["properties"])
+    assert parse({**nulls, **endpoint}, []) == parse(endpoint, [])
+    assert parse({**endpoint, "advanced": advanced}, []) == parse(endpoint, [])
+    resource_nulls: Json = dict.fromkeys(RESOURCE_SCHEMA["properties"])
+    assert parse(endpoint, [{**resource_nulls, "table": "t"}]) == parse(endpoint, [{"table": "t"}])
+
+
+def test_a_required_null_is_as_bad_as_absent() -> None:
+    assert complaints({**LOCAL, "namespace": None}, {"table": None}) == [
+        "/namespace: is required",
+        "bindings[0] /table: is required",
+    ]
+
+
+def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
+    endpoint = {
+        "namespace": "a.b",
+        "buckett": "b",
+        "upload_interval": "P1D",
+        "catalog": {"catalog_type": "Iceberg REST Server", "uri": "host", "token": 5},
+        "advanced": {"feature_flags": "fast", "variant_columns": True, "spark": {"master": "x", "spark.a": 1}},
+    }
+    resources = [{"table": "t"}, {"table": "a.b", "namespace": "n.m"}, {"delta_updates": "yes"}, "t"]
+    assert sorted(complaints(endpoint, *resources)) == [
+        "/advanced/feature_flags: 'fast' is not a feature flag; the known ones are "
+        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill",
+        "/advanced/spark/master: must be a setting whose name begins with spark.",
+        "/advanced/spark/spark.a: must be a string",
+        "/advanced/variant_columns: must be false: tables of format version 3 are not yet available",
+        "/bucket: is required by every catalog but Local",
+        "/buckett: is not a known property; did you mean bucket?",
+        "/catalog/token: must be a string",
+        "/catalog/uri: must begin with http:// or https://",
+        "/catalog/warehouse: is required",
+        "/credentials: is required by every catalog but Local",
+        "/namespace: must not contain a dot",
+        "/region: is required by every catalog but Local",
+        "/upload_interval: must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H",
+        "bindings[1] /namespace: must not contain a dot",
+        "bindings[1] /table: must not contain a dot",
+        "bindings[2] /delta_updates: must be true or false",
+        "bindings[2] /table: is required",
+        "bindings[3] /: must be an object",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "complaint"),
+    [
+        (None, "/: must be an object"),
+        ({**LOCAL, "namespace": ""}, "/namespace: must not be empty"),
+        ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required beside aws_access_key_id"),
+        ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required beside aws_secret_access_key"),
+        (without(REST, "bucket"), "/bucket: is required by every catalog but Local"),
+        ({**REST, "bucket": "s3://b"}, "/bucket: must be a name, without a slash"),
+        ({**LOCAL, "prefix": "a#b"}, "/prefix: must not contain # or ?"),
+        ({**GLUE, "region": ""}, "/region: is required by every catalog but Local"),
+        (
+            {**IAM, "credentials": without(IAM["credentials"], "aws_secret_access_key")},
+            "/credentials: lacks the keys that the runtime adds when it has assumed the role",
+        ),
+        (with_advanced(nanosecond_timestamps=1), "/advanced/nanosecond_timestamps: must be true or false"),
+        (with_advanced(feature_flags=True), "/advanced/feature_flags: must be a string"),
+        ({**LOCAL, "NAMESPACES": "n"}, "/NAMESPACES: is not a known property; did you mean namespace?"),
+        (
+            with_advanced(xyz=1),
+            "/advanced/xyz: is not a known property; the known ones are feature_flags, "
+            "nanosecond_timestamps, variant_columns, spark",
+        ),
+    ],
+)
+def test_one_mistake_is_one_complaint(endpoint: Json, complaint: str) -> None:
+    assert complaints(endpoint) == [complaint]
+
+
+@pytest.mark.parametrize("choice", [{}, {"catalog_type": "local"}, {"catalog_type": ["Local"]}])
+def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> None:
+    assert complaints({**LOCAL, "catalog": choice}) == [
+        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Local'"
+    ]
+
+
+def test_only_the_chosen_catalog_says_what_it_misses() -> None:
+    assert complaints(with_catalog(glue_id="1")) == [
+        "/catalog/glue_id: is not a known property; the known ones are catalog_type, warehouse"
+    ]
+
+
+def planted(value: Json, secret: str) -> Iterator[Json]:
+    """The config with the secret in every place, in shapes that fit and in shapes that do not."""
+    yield from (secret, [secret], {"name": secret}, {"name": {"deeper": secret}})
+    if isinstance(value, dict):
+        for name in value:
+            for member in planted(value[name], secret):
+                yield {**value, name: member}
+
+
+def test_a_secret_in_any_place_is_never_repeated() -> None:
+    secret = "planted.#/?secret"
+    errors = [error for base in (EVERYTHING, IAM) for endpoint in planted(base, secret) if (error := refusal(endpoint))]
+    # A feature flag is no secret: the error names the one that it does not know.
+    assert [error for error in errors if secret in error] == [
+        f"/advanced/feature_flags: {secret!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}"
+    ]
+    assert len(errors) > 100
+
+
+def refusal(endpoint: Json) -> str:
+    try:
+        parse(endpoint, [])
+    except InvalidConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("schema", [ENDPOINT_SCHEMA, RESOURCE_SCHEMA])
+def test_every_keyword_that_can_complain_does_so_in_our_words(schema: Json) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema)
+    judging = set(jsonschema.Draft202012Validator.VALIDATORS)
+    # `properties` complains only through its members; a branch is chosen by its `const`; durations are config_values'.
+    assert (set(keywords(schema)) & judging) - set(KEYWORDS) <= {"properties", "const", "format"}
+
+
+def keywords(schema: Json) -> Iterator[str]:
+    yield from schema
+    for subschema in schema.get("properties", {}).values():
+        yield from keywords(subschema)
+    for subschema in schema.get("oneOf", ()):
+        yield from keywords(subschema)
+    for keyword in ("propertyNames", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            yield from keywords(schema[keyword])
+
+
+@pytest.mark.parametrize(
+    ("text", "interval"),
+    [
+        ("PT5M", timedelta(minutes=5)),
+        ("PT4H", timedelta(hours=4)),
+        ("PT240M", timedelta(hours=4)),
+        ("PT0S", timedelta()),
+        ("PT0.5H", timedelta(minutes=30)),
+        ("PT1H2M3S", timedelta(hours=1, minutes=2, seconds=3)),
+        ("", timedelta(minutes=5)),
+    ],
+)
+def test_an_upload_interval_is_an_iso_8601_time(text: str, interval: timedelta) -> None:
+    assert parse({**LOCAL, "upload_interval": text}, [])[0].upload_interval == interval
+
+
+@pytest.mark.parametrize(
+    "text", ["PT", "P", "5m", "PT5", "P1D", "P1DT1H", "-PT5M", "PT-5M", "PT4H1S", "PT99999999999999H", "pt5m", "PTM"]
+)
+def test_another_upload_interval_is_refused(text: str) -> None:
+    (complaint,) = complaints({**LOCAL, "upload_interval": text})
+    assert complaint.startswith("/upload_interval: must be a duration")
+
+
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [
+        ("", set()),
+        (" , ", set()),
+        (",".join(FEATURE_FLAGS), set(FEATURE_FLAGS)),
+        (f" {FEATURE_FLAGS[1]} ,", {FEATURE_FLAGS[1]}),
+        (f"no_{FEATURE_FLAGS[0]}", set()),
+        (f"{FEATURE_FLAGS[0]},no_{FEATURE_FLAGS[0]}", set()),
+        (f"no_{FEATURE_FLAGS[0]},{FEATURE_FLAGS[0]}", {FEATURE_FLAGS[0]}),
+    ],
+)
+def test_a_feature_flag_is_on_unless_no_stands_before_it(text: str, on: set[str]) -> None:
+    assert parse(with_advanced(feature_flags=text), [])[0].feature_flags == on
+
+
+@pytest.mark.parametrize(
+    ("text", "directory"),
+    [
+        ("/data/wh", "/data/wh"),
+        ("/data/x/../wh/", "/data/wh"),
+        ("file:///data/wh", "/data/wh"),
+        ("file:/data/wh", "/data/wh"),
+        ("file://localhost/data/wh", "/data/wh"),
+    ],
+)
+def test_a_warehouse_is_a_path_or_a_file_uri(text: str, directory: str) -> None:
+    assert parse(with_catalog(warehouse=text), [])[0].catalog == LocalCatalog(Path(directory))
+
+
+def test_a_relative_warehouse_is_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse(with_catalog(warehouse="wh"), [])[0].catalog == LocalCatalog(tmp_path / "wh")
+
+
+@pytest.mark.parametrize("text", ["s3://b/wh", "file://host/wh", "file:wh", "/data/a#b", "/data/a?b"])
+def test_another_warehouse_is_refused(text: str) -> None:
+    (complaint,) = complaints(with_catalog(warehouse=text))
+    assert complaint.startswith("/catalog/warehouse: must be a directory")
+
+
+def test_a_rest_warehouse_is_a_name_and_no_directory() -> None:
+    catalog = parse({**REST, "catalog": {**REST["catalog"], "warehouse": "s3://b/wh"}}, [])[0].catalog
+    assert catalog == RestCatalog("https://host/catalog", "s3://b/wh")
+
+
+def test_a_resource_path_is_lower_cased_and_its_own_namespace_wins() -> None:
+    endpoint, (own, other) = parse({**LOCAL, "namespace": "NS"}, [{"table": "TÄ"}, {"table": "b", "namespace": "Own"}])
+    assert resource_path(endpoint, own) == ("ns", "tä")
+    assert resource_path(endpoint, other) == ("own", "b")
+
+
+def test_a_config_shows_no_secret() -> None:
+    endpoint, _ = parse({**EVERYTHING, "advanced": {"spark": {"spark.password": "in the settings"}}}, [])
+    shown = f"{endpoint} {endpoint!r}"
+    assert "AwsCredentials(access_key_id='id', secret_access_key=***" in shown
+    assert not [secret for secret in ("'secret'", "client:pass", "bearer", "in the settings") if secret in shown]
+
+
+def test_no_serializer_writes_a_secret() -> None:
+    credentials = AwsCredentials("id", Secret("hidden"))
+    assert credentials.secret_access_key.reveal() == "hidden"
+    for write in (orjson.dumps, msgspec.json.encode):
+        with pytest.raises(TypeError):
+            write(credentials)

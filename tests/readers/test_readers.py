@@ -1,0 +1,46 @@
+"""The engines and servers that other tests rely on work on tables that PyIceberg wrote."""
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+
+from support.readers import duckdb_rows, local_catalog, spark_rows
+from support.rest_catalog import RestCatalogServer
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "field with spaces": ["a", None]})
+
+
+def test_duckdb_reads_a_table_from_its_metadata_file(tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
+    catalog = local_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.things", ROWS.schema)
+    table.append(ROWS)
+    assert duckdb_rows(duckdb_reader, table.metadata_location, "id") == ROWS.to_pylist()
+
+
+@pytest.mark.spark
+def test_spark_reads_a_table_of_the_embedded_catalog(tmp_path: Path, spark_reader_jars: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.things", ROWS.schema).append(ROWS)
+    rows, counts = spark_rows(
+        spark_reader_jars,
+        tmp_path,
+        "SELECT * FROM local.shop.things ORDER BY id",
+        "SELECT count(*) AS n FROM local.shop.things.snapshots",
+    )
+    assert rows == [{"id": 1, "field with spaces": "a"}, {"id": 2}]
+    assert counts == [{"n": 1}]
+
+
+@pytest.mark.catalog
+def test_the_rest_catalog_keeps_tables_in_its_warehouse(rest_catalog: RestCatalogServer) -> None:
+    catalog = RestCatalog("rest", uri=rest_catalog.uri)
+    catalog.create_namespace("readers")
+    table = catalog.create_table("readers.things", ROWS.schema)
+    table.append(ROWS)
+    assert Path(table.location().removeprefix("file://")).is_relative_to(rest_catalog.warehouse)
+    assert catalog.load_table("readers.things").scan().to_arrow().sort_by("id").equals(table.scan().to_arrow())

@@ -1,0 +1,74 @@
+"""Collections, bindings and configs for tests, with everything defaulted that a test does not care for."""
+
+from pathlib import Path
+
+from connector.config_schema import LOCAL
+from protocol.flow import (
+    Collection,
+    Exists,
+    FieldSelection,
+    Inference,
+    Json,
+    Materialization,
+    MaterializationBinding,
+    Projection,
+    StringInference,
+)
+
+MATERIALIZATION = "acme/warehouse"
+PLAIN = StringInference()
+
+
+def projection(
+    field: str,
+    *types: str,
+    ptr: str | None = None,
+    exists: Exists = Exists.MUST,
+    string: StringInference = PLAIN,
+    default: Json = None,
+    title: str = "",
+    description: str = "",
+) -> Projection:
+    inference = Inference(types, exists, string, default=default, title=title, description=description)
+    return Projection(f"/{field}" if ptr is None else ptr, field, inference=inference)
+
+
+ID = projection("id", "integer")
+DOCUMENT = projection("flow_document", "object", ptr="")
+
+
+def collection(*projections: Projection, key: tuple[str, ...] = ("/id",), name: str = "acme/orders") -> Collection:
+    return Collection(name, key, projections)
+
+
+def local_config(warehouse: Path, feature_flags: str = "") -> Json:
+    return {
+        "namespace": "shop",
+        "catalog": {"catalog_type": LOCAL, "warehouse": str(warehouse)},
+        "advanced": {"feature_flags": feature_flags},
+    }
+
+
+def materialization_binding(
+    bound: Collection,
+    *values: str,
+    document: str = "",
+    field_config: dict[str, Json] | None = None,
+    table: str = "orders",
+    backfill: int = 0,
+    properties: dict[str, str] | None = None,
+) -> MaterializationBinding:
+    """A binding keyed by `id`, as the runtime makes it from what was validated."""
+    return MaterializationBinding(
+        resource_config={"table": table, "additional_table_properties": properties or {}},
+        resource_path=("shop", table),
+        collection=bound,
+        field_selection=FieldSelection(("id",), values, document, field_config or {}),
+        delta_updates=True,
+        backfill=backfill,
+        state_key=f"shop%2F{table}.v{backfill}",
+    )
+
+
+def materialization(config: Json, *bindings: MaterializationBinding, name: str = MATERIALIZATION) -> Materialization:
+    return Materialization(name, config=config, bindings=bindings)

@@ -1,0 +1,134 @@
+"""A real connector process, and conversations with it."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+Json: TypeAlias = Any
+
+# Far more than any conversation of the tests takes: a process that hangs is killed, and its test fails.
+DEADLINE: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response line: the message's name and what is in it."""
+
+    kind: str
+    body: Json
+
+    @classmethod
+    def of(cls, line: bytes) -> Self:
+        ((kind, body),) = json.loads(line).items()
+        return cls(kind, body)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a process: its exit status, all it answered, and all it logged."""
+
+    status: int
+    answers: tuple[Answer, ...]
+    log: str
+
+    @property
+    def kinds(self) -> list[str]:
+        return [answer.kind for answer in self.answers]
+
+    @property
+    def last_log_line(self) -> str:
+        return self.log.rstrip("\n").rpartition("\n")[2]
+
+
+class ConnectorProcess:
+    """A connector in a directory of its own, spoken to request by request."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log = directory / "connector.log"
+        with self._log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "connector"],
+                cwd=directory,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **(environment or {})},
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+        self._answers: list[Answer] = []
+        self._deadline = threading.Timer(DEADLINE, self.process.kill)
+        self._deadline.daemon = True
+        self._deadline.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def send(self, *lines: bytes) -> None:
+        self._stdin.write(b"".join(lines))
+        self._stdin.flush()
+
+    def receive(self) -> Answer:
+        line = self._stdout.readline()
+        assert line, f"the connector ended with status {self.process.wait()}:\n{self.log}"
+        self._answers.append(Answer.of(line))
+        return self._answers[-1]
+
+    def expect(self, kind: str) -> Json:
+        answer = self.receive()
+        assert answer.kind == kind, f"{kind} was expected, not {answer}"
+        return answer.body
+
+    def finish(self) -> Outcome:
+        """Ends the input and takes what is still answered."""
+        self._stdin.close()
+        return self._take_all()
+
+    def pipe(self, lines: Iterable[bytes]) -> Outcome:
+        """Pipes a whole conversation into it, as a file would be."""
+        threading.Thread(target=self._feed, args=(lines,), daemon=True).start()
+        return self._take_all()
+
+    def kill(self) -> Outcome:
+        """Ends the process as a crash would."""
+        self.process.kill()
+        return self._take_all()
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def _feed(self, lines: Iterable[bytes]) -> None:
+        # One that ends early is no error here: its status and its log are what the test looks at.
+        with contextlib.suppress(BrokenPipeError), self._stdin:
+            self._stdin.writelines(lines)
+
+    def _take_all(self) -> Outcome:
+        if not self._stdout.closed:
+            self._answers.extend(map(Answer.of, self._stdout))
+            self._stdout.close()
+        status = self.process.wait()
+        self._deadline.cancel()
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        return Outcome(status, tuple(self._answers), self.log)
+
+
+def run_conversation(lines: Iterable[bytes], directory: Path, environment: Mapping[str, str] | None = None) -> Outcome:
+    """Pipes a whole conversation into a new connector that runs in this directory."""
+    with ConnectorProcess(directory, environment) as connector:
+        return connector.pipe(lines)

@@ -1,0 +1,20 @@
+"""The jars that `scripts/setup --tests` fetches."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+REPOSITORY: Final = Path(__file__).parents[2]
+
+
+def jars(name: str) -> Path:
+    """The directory of one set of jars; without it, the test is left out (in CI it fails)."""
+    directory = REPOSITORY / ".cache" / "jars" / name
+    if (directory / "complete").exists():
+        return directory
+    reason = f"needs the jars of tests/jars/{name}.pom.xml: install Maven and run scripts/setup --tests"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)

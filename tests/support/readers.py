@@ -1,0 +1,61 @@
+"""Engines that are not ours, reading the tables that the connector wrote."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import duckdb
+import duckdb_extensions
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from connector.spark import jvm
+
+Row: TypeAlias = dict[str, Any]
+
+QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SPARK_READER: Final = Path(__file__).parents[1] / "readers" / "spark_reader.py"
+
+
+def local_catalog(warehouse: Path) -> Catalog:
+    """The embedded catalog, opened by PyIceberg as README says."""
+    return SqlCatalog("local", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+
+
+@contextmanager
+def duckdb_connection(extensions: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its Iceberg extension, installed from PyPI into this directory."""
+    settings: dict[str, Any] = {"allow_unsigned_extensions": True, "extension_directory": str(extensions)}
+    with duckdb.connect(config=settings) as connection:
+        for extension in ("avro", "iceberg"):
+            duckdb_extensions.import_extension(extension, con=connection)
+            connection.load_extension(extension)
+        yield connection
+
+
+def duckdb_rows(connection: duckdb.DuckDBPyConnection, metadata_location: str, order_by: str) -> list[Row]:
+    """A table's rows, from its metadata file alone."""
+    rows = connection.sql(f"SELECT * FROM iceberg_scan($1) ORDER BY {order_by}", params=[metadata_location])
+    return [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
+
+
+def spark_rows(jars: Path, warehouse: Path, *queries: str) -> list[list[Row]]:
+    """What Spark with Iceberg's own runtime answers: the tables of a warehouse are `local.<namespace>.<table>`.
+
+    Dates, times and binary values come as text, as Spark casts them; what is asked together costs one JVM.
+    """
+    completed = subprocess.run(
+        [sys.executable, SPARK_READER, jars, warehouse],
+        input=json.dumps(queries),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAVA_HOME": str(jvm.java().resolve().parents[1]), "JDK_JAVA_OPTIONS": QUICK_START},
+    )
+    assert completed.returncode == 0, completed.stderr
+    return [[json.loads(row) for row in rows] for rows in json.loads(completed.stdout)]

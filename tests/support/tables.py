@@ -1,0 +1,64 @@
+"""Tables of a Local catalog for tests: made by hand, filled by hand, and with transactions staged for them."""
+
+import json
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+from connector.iceberg.local_catalog import open_local
+from connector.state import DataFile, Lineage, StagedCommit
+from protocol.flow import WHOLE_RANGE
+
+ID_ONLY = Schema(NestedField(1, "id", LongType(), required=True))
+
+
+def local_catalog(warehouse: Path) -> Catalog:
+    return open_local(warehouse, {})
+
+
+def foreign_table(
+    catalog: Catalog, path: tuple[str, str], schema: Schema = ID_ONLY, properties: dict[str, str] | None = None
+) -> Table:
+    catalog.create_namespace_if_not_exists(path[0])
+    return catalog.create_table(path, schema, properties=properties or {})
+
+
+def version_3_table(catalog: Catalog, path: tuple[str, str]) -> None:
+    """PyIceberg reads version 3 but does not write it."""
+    template = foreign_table(catalog, path)
+    source = Path(template.metadata_location.removeprefix("file://"))
+    metadata = json.loads(source.read_text()) | {"format-version": 3, "next-row-id": 0}
+    version_3 = source.with_name("version-3.metadata.json")
+    version_3.write_text(json.dumps(metadata))
+    catalog.drop_table(path)
+    catalog.register_table(path, str(version_3))
+
+
+def staged_ids(
+    table: Table, path: tuple[str, str], materialization: str, state_key: str, ids: list[int], prev: str = ""
+) -> StagedCommit:
+    """A transaction that writes these ids, durable but not committed."""
+    field = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})
+    file = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table([pa.array(ids)], schema=pa.schema([field])), file)
+    return StagedCommit(
+        lineage=Lineage(materialization, state_key, WHOLE_RANGE.key_range),
+        prev=prev,
+        next=uuid.uuid4().hex,
+        path=path,
+        table_uuid=str(table.metadata.table_uuid),
+        spec_id=0,
+        schema_id=table.metadata.current_schema_id,
+        files=(DataFile(f"file://{file}", len(ids), file.stat().st_size, (4,), ()),),
+    )
+
+
+def ids_of(catalog: Catalog, path: tuple[str, str]) -> list[int]:
+    return sorted(catalog.load_table(path).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
