@@ -1,0 +1,114 @@
+"""A bound table as a session finds it when it opens: everything that its transactions need to know of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import PrimitiveType
+
+from connector.binding import Binding, Column
+from connector.errors import UserError
+from connector.iceberg import fence
+from connector.state import Lineage
+from protocol.flow import MaterializationBinding
+
+
+@dataclass(frozen=True)
+class BoundTable:
+    """A bound table. `prev` is the fence value that the session's first transaction is staged on: read once, here; a
+    process that read it later would adopt its successor's."""
+
+    binding: Binding
+    lineage: Lineage
+    prev: str
+    table_uuid: str
+    spec_id: int
+    schema_id: int
+    location: str
+    properties: tuple[tuple[str, str], ...]
+
+
+def bind(catalog: Catalog, index: int, requested: MaterializationBinding, lineage: Lineage) -> BoundTable:
+    """Load a binding's table; UserError where it cannot take the binding's rows."""
+    namespace, name = requested.resource_path
+    try:
+        table = catalog.load_table((namespace, name))
+    except NoSuchTableError:
+        raise UserError(
+            f"table {namespace}.{name} does not exist. The connector creates it when the task is published: publish the "
+            "task again, or backfill the binding if the table was dropped."
+        ) from None
+    if table.metadata.format_version != 2:
+        raise UserError(
+            f"table {namespace}.{name} has Iceberg format version {table.metadata.format_version}; this connector writes "
+            "version 2. Choose another table name, or recreate the table in version 2."
+        )
+    binding = _binding(index, requested, table.schema())
+    return BoundTable(
+        binding=binding,
+        lineage=lineage,
+        prev=fence.recorded(table.properties, lineage),
+        table_uuid=str(table.metadata.table_uuid),
+        spec_id=_unpartitioned_spec(table),
+        schema_id=table.metadata.current_schema_id,
+        location=table.location(),
+        properties=tuple(table.properties.items()),
+    )
+
+
+def _binding(index: int, requested: MaterializationBinding, schema: Schema) -> Binding:
+    selection = requested.field_selection
+    namespace, name = requested.resource_path
+    table = f"{namespace}.{name}"
+    binding = Binding(
+        index=index,
+        state_key=requested.state_key,
+        path=(namespace, name),
+        keys=_columns(table, selection.keys, schema),
+        values=_columns(table, selection.values, schema),
+        document=next(iter(_columns(table, (selection.document,), schema)), None) if selection.document else None,
+    )
+    _check_required(table, binding, schema)
+    return binding
+
+
+def _columns(table: str, fields: Sequence[str], schema: Schema) -> tuple[Column, ...]:
+    by_name = {column.name: column for column in schema.fields}
+    by_folded_name = {column.name.casefold(): column for column in schema.fields}
+    columns = []
+    for field in fields:
+        found = by_name.get(field) or by_folded_name.get(field.casefold())
+        if found is None:
+            raise UserError(
+                f"table {table} has no column for the field {field!r}: it was dropped after the task was published. "
+                "Publish the task again to add it, or deselect the field."
+            )
+        if not isinstance(found.field_type, PrimitiveType):
+            raise UserError(f"table {table}, column {found.name!r}: {found.field_type} columns cannot be written.")
+        columns.append(Column(field, found.name, found.field_id, found.field_type, found.required))
+    return tuple(columns)
+
+
+def _check_required(table: str, binding: Binding, schema: Schema) -> None:
+    written = {column.id for column in binding.columns}
+    missing = [column.name for column in schema.fields if column.required and column.field_id not in written]
+    if missing:
+        raise UserError(
+            f"table {table} requires values for {', '.join(map(repr, missing))}, which the binding does not select: "
+            "select these fields, or make the columns optional in the table."
+        )
+
+
+def _unpartitioned_spec(table: Table) -> int:
+    """The spec that our files are filed under: one without partitions, current or not."""
+    specs = [table.spec(), *table.specs().values()]
+    spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
+    if spec is None:
+        raise UserError(
+            f"table {'.'.join(table.name())} is partitioned and has never been unpartitioned: this connector cannot "
+            "write to it yet. Choose another table name."
+        )
+    return spec.spec_id

@@ -1,0 +1,110 @@
+"""The fence: one table property per lineage, by which a table says which transactions it holds.
+
+It is set by the very commit that adds a transaction's files, from the value that they were staged on (`prev`) to a new
+random one (`next`). Who finds neither has been replaced. Everything here is a pure function of property values and
+staged commits; docs/decisions/0002 and the consistency page have the argument.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from connector.errors import FencedError
+from connector.state import Lineage, StagedCommit
+
+PREFIX: Final = "flow.fence."
+CLOSED: Final = "closed:"
+NONE: Final = ""  # the value of a lineage that has never committed
+
+
+def new_value() -> str:
+    """128 random bits: never derived from the checkpoint, which two processes may share."""
+    return secrets.token_hex(16)
+
+
+def lineage_hash(lineage: Lineage) -> str:
+    """16 hexadecimal digits for (materialization, state key): Glue's parameter names end at 255 characters."""
+    return hashlib.sha256(f"{lineage.materialization}\0{lineage.state_key}".encode()).hexdigest()[:16]
+
+
+def property_name(lineage: Lineage) -> str:
+    return f"{PREFIX}{lineage_hash(lineage)}.{lineage.key_range}"
+
+
+def file_prefix(lineage: Lineage, prev: str) -> str:
+    """What the names of the data files begin with that are staged on a value: by it a file can be proven to be ours,
+    and to be part of no table once the lineage has moved on."""
+    return f"{lineage_hash(lineage)}-{lineage.key_range}-{(prev or 'first').replace(':', '-')}"
+
+
+def recorded(properties: Mapping[str, str], lineage: Lineage) -> str:
+    """The lineage's last committed fence value; one that a successor closed still says `closed:`."""
+    return properties.get(property_name(lineage), NONE)
+
+
+def chain(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
+    """One lineage's staged commits into one table, oldest first; each was staged on the one before."""
+    by_prev = {commit.prev: commit for commit in staged}
+    nexts = {commit.next for commit in staged}
+    first = [commit for commit in staged if commit.prev not in nexts]
+    ordered = first[:1]
+    while ordered and ordered[-1].next in by_prev:
+        ordered.append(by_prev[ordered[-1].next])
+    assert len(ordered) == len(staged), "the staged commits of a lineage form one chain"
+    return ordered
+
+
+def unlanded(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) -> Sequence[StagedCommit]:
+    """What the table still lacks of a lineage's chain, given the recorded value; FencedError where it fits none.
+
+    A closed value says which transactions landed just as it did before. But only a recovery may build on it: to the
+    process that staged on the open value it says that a successor holds its key range now.
+    """
+    landed = _without_closed(value)
+    rest: Sequence[StagedCommit] | None = None
+    for index, commit in enumerate(chain):
+        if landed == commit.next:
+            rest = chain[index + 1 :]
+    if rest is None and landed == _without_closed(chain[0].prev):
+        rest = chain
+    may_build_on = is_recovery or not value.startswith(CLOSED) or value == chain[0].prev
+    if rest is None or (rest and not may_build_on):
+        raise _fenced(chain[0], value)
+    return rest
+
+
+def advanced(properties: Mapping[str, str], newest: StagedCommit, key_range: str | None) -> dict[str, str]:
+    """The properties that the commit of everything up to `newest` sets; `key_range` is the committing process's own
+    (None: it holds none).
+
+    Its own commit closes every range that overlaps its own: whoever still writes under one of those has been replaced.
+    What it finishes for another range is closed at once.
+    """
+    lineage = newest.lineage
+    if lineage.key_range != key_range:
+        return {property_name(lineage): CLOSED + newest.next}
+    own, prefix = property_name(lineage), f"{PREFIX}{lineage_hash(lineage)}."
+    closed = {
+        name: CLOSED + value
+        for name, value in properties.items()
+        if name.startswith(prefix) and name != own and lineage.overlaps(name.removeprefix(prefix))
+        if not value.startswith(CLOSED)
+    }
+    return closed | {own: newest.next}
+
+
+def _fenced(staged: StagedCommit, value: str) -> FencedError:
+    """The error of a process that finds a value it cannot explain."""
+    lineage = staged.lineage
+    return FencedError(
+        f"table {'.'.join(staged.path)}: another process has taken over {lineage.materialization} "
+        f"(state key {lineage.state_key}, key range {lineage.key_range}): the table's property "
+        f"{property_name(lineage)} is {value or 'absent'}, where this process expected {staged.prev or 'none'} or "
+        f"{staged.next}. This process stops and adds nothing. If no other process runs this task, its state was "
+        "restored from an older copy or the table was changed by hand: compare the two before you reset either."
+    )
+
+
+def _without_closed(value: str) -> str:
+    return value.removeprefix(CLOSED)

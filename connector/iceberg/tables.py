@@ -1,0 +1,143 @@
+"""Tables as the catalog has them, and the performers of their changes."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField
+
+from connector.errors import RetryableError, UserError
+from connector.table_change import (
+    AddColumn,
+    CreateNamespace,
+    CreateTable,
+    DropTable,
+    ExistingTable,
+    Found,
+    MakeOptional,
+    Owner,
+    Path,
+    TableChange,
+)
+
+ATTEMPTS: Final = 8
+FORMAT_VERSION: Final = 2
+FORMAT_REMEDIES: Final = {
+    1: "Only version 2 is written: upgrade the table (in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')), "
+    "or choose another table name.",
+    3: "Only version 2 can be written yet, and a table cannot be taken back to it: choose another table name.",
+}
+
+
+def load_table(catalog: Catalog, path: Path) -> Table | None:
+    """The table, or None if there is none; UserError if it is nothing that we could write to."""
+    try:
+        table = catalog.load_table(path)
+    except NoSuchIcebergTableError as error:
+        raise UserError(
+            f"{'.'.join(path)} exists, but is no Iceberg table. Choose another table name, or drop it."
+        ) from error
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    version = table.metadata.format_version
+    if version != FORMAT_VERSION:
+        raise UserError(f"Table {'.'.join(path)} has Iceberg format version {version}. {FORMAT_REMEDIES[version]}")
+    return table
+
+
+def find(catalog: Catalog, path: Path) -> Found:
+    """What a plan of changes starts from."""
+    return _found(catalog, path, load_table(catalog, path))
+
+
+def evolve(
+    catalog: Catalog, path: Path, location: str | None, plan: Callable[[Found], Sequence[TableChange]]
+) -> list[TableChange]:
+    """Perform what `plan` says of the table, planned anew whenever somebody else was faster; what was performed."""
+    performed: list[TableChange] = []
+    for _ in range(ATTEMPTS):
+        table = load_table(catalog, path)
+        changes = plan(_found(catalog, path, table))
+        try:
+            if table is not None and (alterations := [c for c in changes if isinstance(c, AddColumn | MakeOptional)]):
+                _alter(table, alterations)
+                return performed + alterations
+            for change in changes:
+                _perform(catalog, change, location)
+                performed.append(change)
+        except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
+            continue  # whatever has landed is not planned again
+        return performed
+    raise RetryableError(
+        f"Table {'.'.join(path)} was changed by somebody else at each of {ATTEMPTS} attempts to alter it. "
+        "Nothing is half done: the next start tries again."
+    )
+
+
+def _found(catalog: Catalog, path: Path, table: Table | None) -> Found:
+    if table is None:
+        return Found(catalog.namespace_exists(path[0]), None)
+    return Found(True, ExistingTable(table.schema(), str(table.metadata.table_uuid), Owner.of(table.properties)))
+
+
+def _perform(catalog: Catalog, change: TableChange, location: str | None) -> None:
+    match change:
+        case CreateNamespace():
+            _create_namespace(catalog, change.namespace)
+        case CreateTable():
+            _create_table(catalog, change, location)
+        case DropTable():
+            # Not purged: another table, a branch or a reader may still use the files.
+            with suppress(NoSuchTableError):
+                catalog.drop_table(change.path)
+
+
+def _create_namespace(catalog: Catalog, namespace: str) -> None:
+    try:
+        catalog.create_namespace(namespace)
+    except Exception:  # of racing creators the SQL catalog lets its database's own error through
+        if not catalog.namespace_exists(namespace):
+            raise
+
+
+def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> None:
+    # PyIceberg numbers the fields itself and takes format-version out of the dict: a table's ids are those it has now.
+    schema = Schema(
+        *(
+            NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
+            for number, column in enumerate(change.columns, start=1)
+        )
+    )
+    properties = {**change.properties, "format-version": str(FORMAT_VERSION)}
+    try:
+        catalog.create_table(change.path, schema, location, properties=properties)
+    except TableAlreadyExistsError as error:
+        table = load_table(catalog, change.path)
+        if table is None or Owner.of(table.properties) != Owner.of(change.properties):
+            raise UserError(
+                f"{'.'.join(change.path)} cannot be created: a {'view' if table is None else 'table'} of that name, "
+                "made by somebody else, has appeared. Choose another table name, or drop it."
+            ) from error
+        raise
+
+
+def _alter(table: Table, changes: Sequence[AddColumn | MakeOptional]) -> None:
+    """All of them in one commit, under the assertion that the schema is still the one that was planned on."""
+    with table.update_schema() as update:
+        for change in changes:
+            match change:
+                case AddColumn(_, column):
+                    update.add_column((column.name,), column.type, doc=column.doc or None)
+                case MakeOptional(_, name):
+                    update.make_column_optional((name,))
