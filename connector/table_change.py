@@ -1,0 +1,139 @@
+"""Changes of tables, and what they start from and lead to: values that say what they do."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, PrimitiveType
+
+Path: TypeAlias = tuple[str, str]  # namespace, table
+
+OWNER_PROPERTY: Final = "flow.owner"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Which binding made a table, as the table itself records it."""
+
+    materialization: str
+    state_key: str  # changes with the binding's backfill
+
+    def encode(self) -> str:
+        return json.dumps({"materialization": self.materialization, "stateKey": self.state_key})
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Owner | None":
+        try:
+            recorded = json.loads(properties[OWNER_PROPERTY])
+            return cls(recorded["materialization"], recorded["stateKey"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+@dataclass(frozen=True)
+class ExistingTable:
+    """What of a table decides what has to change."""
+
+    schema: Schema
+    uuid: str
+    owner: Owner | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the catalog has at a path."""
+
+    namespace_exists: bool
+    table: ExistingTable | None
+
+
+def matching_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
+    """The column that a field has already: the one of its very name, else one whose name differs in case only."""
+    columns = {column.name.lower(): column for column in schema.fields}
+    columns |= {column.name: column for column in schema.fields}
+    matches = {field: columns.get(field, columns.get(field.lower())) for field in fields}
+    return {field: column for field, column in matches.items() if column is not None}
+
+
+@dataclass(frozen=True)
+class NewColumn:
+    """A column as the binding would have it."""
+
+    name: str
+    type: PrimitiveType
+    required: bool
+    doc: str
+    is_key: bool
+
+    def __str__(self) -> str:
+        return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a binding needs; `replaces` says that an older one's rows are to go."""
+
+    path: Path
+    owner: Owner
+    columns: tuple[NewColumn, ...]
+    properties: Mapping[str, str]
+    replaces: bool
+
+    @property
+    def table(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class CreateNamespace:
+    namespace: str
+
+    @property
+    def description(self) -> str:
+        return f"create namespace {self.namespace}"
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    path: Path
+    columns: tuple[NewColumn, ...]
+    properties: Mapping[str, str]
+
+    @property
+    def description(self) -> str:
+        return f"create table {'.'.join(self.path)} ({', '.join(map(str, self.columns))})"
+
+
+@dataclass(frozen=True)
+class DropTable:
+    path: Path
+    uuid: str
+
+    @property
+    def description(self) -> str:
+        return f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill; its files stay"
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    path: Path
+    column: NewColumn
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: add column {self.column}"
+
+
+@dataclass(frozen=True)
+class MakeOptional:
+    path: Path
+    name: str
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
+
+
+TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | AddColumn | MakeOptional

@@ -1,0 +1,106 @@
+"""Which column a projection becomes: one table from inferred types to Iceberg's."""
+
+from typing import Final
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    IcebergType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from protocol.flow import Collection, Exists, Inference, Json, Projection
+
+STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
+
+# String format → the types that a location may have to be a numeric string, and its column.
+NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
+    "integer": (frozenset({"integer", "string"}), LongType()),
+    "int32": (frozenset({"integer", "string"}), LongType()),
+    "int64": (frozenset({"integer", "string"}), LongType()),
+    "uint32": (frozenset({"integer", "string"}), LongType()),
+    "uint64": (frozenset({"integer", "string"}), LongType()),
+    "sint32": (frozenset({"integer", "string"}), LongType()),
+    "sint64": (frozenset({"integer", "string"}), LongType()),
+    "number": (frozenset({"number", "integer", "string"}), DoubleType()),
+}
+
+# A location's only type, and for a string its content encoding or else its format. Anything else is kept as text.
+COLUMN_TYPES: Final[dict[tuple[str, str], PrimitiveType]] = {
+    ("boolean", ""): BooleanType(),
+    ("integer", ""): LongType(),
+    ("number", ""): DoubleType(),
+    ("string", "base64"): BinaryType(),
+    ("string", "date"): DateType(),
+    ("string", "date-time"): TimestamptzType(),
+}
+
+
+def column_type(projection: Projection, field_config: Json, is_key: bool) -> PrimitiveType | None:
+    """The type of the projection's column; None if it cannot be materialized."""
+    inference = projection.inference
+    types = types_besides_null(inference)
+    if _is_cast_to_string(field_config):
+        return StringType()
+    if not is_key and is_numeric_string(inference):
+        return NUMERIC_STRINGS[inference.string.format][1]
+    if not types:
+        return None
+    if len(types) > 1:
+        return StringType()
+    (only,) = types
+    return COLUMN_TYPES.get((only, _string_kind(inference) if only == "string" else ""), StringType())
+
+
+def is_required(projection: Projection) -> bool:
+    """Whether no document can leave the column null."""
+    inference = projection.inference
+    has_value = inference.exists is Exists.MUST or inference.default is not None
+    return has_value and bool(inference.types) and "null" not in inference.types
+
+
+def is_key(projection: Projection, collection: Collection, keys: tuple[str, ...]) -> bool:
+    """Whether the location is part of the key: every projection of it is then mapped alike, selected as key or not."""
+    return projection.ptr in collection.key or projection.field in keys
+
+
+def types_besides_null(inference: Inference) -> frozenset[str]:
+    return frozenset(inference.types) - {"null"}
+
+
+def is_numeric_string(inference: Inference) -> bool:
+    allowed, _ = NUMERIC_STRINGS.get(inference.string.format, (frozenset[str](), None))
+    types = types_besides_null(inference)
+    return bool(types) and types <= allowed
+
+
+def is_compatible(column: IcebergType, needed: PrimitiveType | None) -> bool:
+    """Whether values of a location may go on into the column that it has."""
+    return column == needed
+
+
+def incompatible(field: str, column: IcebergType, needed: PrimitiveType | None, is_required: bool) -> str:
+    """Why a field cannot go on in the column that it has, and what to do."""
+    remedies = ["increment the binding's backfill, which makes the table anew"]
+    if not is_required:
+        remedies.append("deselect the field")
+    if column == StringType():
+        remedies.append('keep its values as text with {"castToString": true} in its field config')
+    return (
+        f"Field {field!r} has a column of type {column}, but its schema now needs {'none at all' if needed is None else needed}. "
+        f"Either {', or '.join(remedies)}."
+    )
+
+
+def _is_cast_to_string(field_config: Json) -> bool:
+    return isinstance(field_config, dict) and any(field_config.get(setting) is True for setting in STRING_SETTINGS)
+
+
+def _string_kind(inference: Inference) -> str:
+    string = inference.string
+    return string.content_encoding if string.content_encoding == "base64" else string.format

@@ -1,0 +1,133 @@
+"""Validate: is the config right, what may become of every field, and is each table ours to write to?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.schema import Schema
+
+from connector.config import EndpointConfig, ResourceConfig, parse, resource_path
+from connector.config_values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
+from connector.constraints import Candidate, constraints, most_severe, problems
+from connector.errors import UserError
+from connector.evolution import last_bindings
+from connector.iceberg.catalogs import explained, open_catalog
+from connector.iceberg.tables import find
+from connector.table_change import Found, Path
+from protocol import request, response
+from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
+
+# The connector's own table properties: with another value it would not know whose a table is, or what it holds.
+RESERVED_PROPERTIES: Final = "flow."
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A binding that somebody would like to have."""
+
+    materialization: str
+    binding: ValidateBinding
+    collection: Collection
+    resource: ResourceConfig
+    path: Path
+    last: MaterializationBinding | None  # of the same path
+    flags: frozenset[str]
+
+    @property
+    def table(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def replaces_table(self) -> bool:
+        is_backfill = self.last is not None and self.last.backfill != self.binding.backfill
+        return is_backfill and RETAIN_EXISTING_DATA not in self.flags
+
+
+def validate(message: request.Validate) -> response.Validated:
+    """The answer for every binding, or one UserError with everything that is wrong with any of them."""
+    endpoint, resources = parse(message.config, [binding.resource_config for binding in message.bindings])
+    catalog = open_catalog(endpoint)
+    proposals = _proposals(message, endpoint, resources)
+    wrong, answers = list(_shared_tables(proposals)), []
+    for index, proposal in enumerate(proposals):
+        try:
+            with explained(endpoint):
+                found = find(catalog, proposal.path)
+            answers.append(_answer(proposal, found))
+        except UserError as error:
+            wrong += (f"bindings[{index}] ({proposal.collection.name}): {line}" for line in str(error).splitlines())
+    if wrong:
+        raise UserError("\n".join(wrong))
+    return response.Validated(tuple(answers))
+
+
+def _proposals(message: request.Validate, endpoint: EndpointConfig, resources: list[ResourceConfig]) -> list[Proposal]:
+    last = last_bindings(message.last_materialization)
+    proposals = []
+    for binding, resource in zip(message.bindings, resources, strict=True):
+        path = resource_path(endpoint, resource)
+        collection = collection_of(binding, message.linked_collections)
+        proposals.append(
+            Proposal(message.name, binding, collection, resource, path, last.get(path), endpoint.feature_flags)
+        )
+    return proposals
+
+
+def _shared_tables(proposals: list[Proposal]) -> Iterator[str]:
+    first: dict[Path, int] = {}
+    for index, proposal in enumerate(proposals):
+        if (other := first.setdefault(proposal.path, index)) != index:
+            yield (
+                f"bindings[{other}] ({proposals[other].collection.name}) and bindings[{index}] "
+                f"({proposal.collection.name}) have the same table {proposal.table}: give one of them another "
+                "table name or namespace (they are the same in upper and lower case)."
+            )
+
+
+def _answer(proposal: Proposal, found: Found) -> response.ValidatedBinding:
+    candidate = Candidate(
+        proposal.collection,
+        proposal.binding.field_config,
+        proposal.resource.delta_updates,
+        _kept_schema(proposal, found),
+        proposal.binding.group_by,
+    )
+    if wrong := [*_refusals(proposal, found), *problems(candidate)]:
+        raise UserError("\n".join(wrong))
+    projection_constraints = constraints(candidate)
+    return response.ValidatedBinding(
+        constraints=most_severe(projection_constraints),
+        projection_constraints=projection_constraints,
+        resource_path=proposal.path,
+        delta_updates=proposal.resource.delta_updates,
+        case_insensitive_fields=True,
+    )
+
+
+def _kept_schema(proposal: Proposal, found: Found) -> Schema | None:
+    """The columns that constrain the fields: none of a table that is about to be replaced."""
+    return None if found.table is None or proposal.replaces_table else found.table.schema
+
+
+def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
+    if not proposal.resource.delta_updates:
+        yield "standard updates are not available yet: set `delta_updates` to true in the binding's config."
+        if proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table:
+            yield (
+                f"table {proposal.table} holds delta updates, which standard updates cannot go on from: increment "
+                "the binding's backfill, which makes the table anew."
+            )
+    for name, value in proposal.resource.additional_table_properties:
+        if name.startswith(RESERVED_PROPERTIES):
+            yield f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own."
+        if name == "format-version" and value != "2":
+            yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
+    owner = found.table.owner if found.table else None
+    is_ours = owner is not None and owner.materialization == proposal.materialization
+    if found.table and not proposal.last and not is_ours and ALLOW_EXISTING_TABLES not in proposal.flags:
+        maker = f"materialization {owner.materialization}" if owner else "somebody else"
+        yield (
+            f"table {proposal.table} exists already, made by {maker}. Choose another table "
+            "name, or drop the table, or add its rows to those that are there: with the feature flag "
+            f"{ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
+        )

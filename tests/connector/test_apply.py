@@ -1,0 +1,228 @@
+from pathlib import Path
+
+import pytest
+
+from connector.apply import apply
+from connector.errors import UserError
+from connector.iceberg.commit import finish
+from connector.state import added
+from connector.table_change import Owner
+from protocol import request, response
+from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
+from support.bindings import materialization_binding as binding
+from support.tables import foreign_table, ids_of, local_catalog, staged_ids, version_3_table
+
+PATH = ("shop", "orders")
+NOTE = projection("note", "string")
+ORDERS = collection(ID, DOCUMENT, NOTE, projection("qty", "integer"))
+V0, V1 = "shop%2Forders.v0", "shop%2Forders.v1"
+RETAIN = "retain_existing_data_on_backfill"
+
+
+def applied(
+    warehouse: Path,
+    *bindings: MaterializationBinding,
+    last: Materialization | None = None,
+    state: Json = None,
+    flags: str = "",
+    linked: tuple[Collection, ...] = (),
+) -> response.Applied:
+    task = Materialization(
+        MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings, linked_collections=linked
+    )
+    return apply(request.Apply(task, last_materialization=last, state=state))
+
+
+def before(*bindings: MaterializationBinding) -> Materialization:
+    return materialization(None, *bindings)
+
+
+def columns(warehouse: Path) -> list[tuple[str, bool]]:
+    return [(field.name, field.required) for field in local_catalog(warehouse).load_table(PATH).schema().fields]
+
+
+def test_namespaces_and_tables_are_created_and_every_action_is_described(tmp_path: Path) -> None:
+    answer = applied(
+        tmp_path,
+        binding(ORDERS, "note", document="flow_document", properties={"color": "red"}),
+        binding(ORDERS, table="returns"),
+    )
+    assert answer.action_description.splitlines() == [
+        "create namespace shop",
+        "create table shop.orders ('id' long not null, 'note' string not null, 'flow_document' string not null)",
+        "create table shop.returns ('id' long not null)",
+    ]
+    assert answer.state is None
+    catalog = local_catalog(tmp_path)
+    assert catalog.load_table(PATH).properties["color"] == "red"
+    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V0)
+    assert catalog.load_table(PATH).location().startswith(f"file://{tmp_path}/shop/orders_")
+    assert columns(tmp_path) == [("id", True), ("note", True), ("flow_document", True)]
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_applying_again_does_nothing(tmp_path: Path, is_recorded: bool) -> None:
+    bound = binding(ORDERS, "note")
+    applied(tmp_path, bound)
+    metadata = local_catalog(tmp_path).load_table(PATH).metadata_location
+    assert applied(tmp_path, bound, last=before(bound) if is_recorded else None) == response.Applied()
+    assert local_catalog(tmp_path).load_table(PATH).metadata_location == metadata
+
+
+def test_newly_selected_fields_get_columns_and_what_lost_its_place_becomes_optional(tmp_path: Path) -> None:
+    old, new = binding(ORDERS, "note"), binding(ORDERS, "qty")
+    applied(tmp_path, old)
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description.splitlines() == [
+        "alter table shop.orders: add column 'qty' long",
+        "alter table shop.orders: drop not null of column 'note'",
+    ]
+    assert columns(tmp_path) == [("id", True), ("note", False), ("qty", False)]
+
+
+def test_a_field_that_may_be_missing_from_now_on_has_its_column_made_optional(tmp_path: Path) -> None:
+    old = binding(ORDERS, "note")
+    applied(tmp_path, old)
+    relaxed = collection(ID, projection("note", "string", exists=Exists.MAY))
+    applied(tmp_path, binding(relaxed, "note"), last=before(old))
+    assert columns(tmp_path) == [("id", True), ("note", False)]
+
+
+def test_tables_of_bindings_that_went_away_are_left_alone(tmp_path: Path) -> None:
+    old = binding(ORDERS, "note")
+    applied(tmp_path, old)
+    assert applied(tmp_path, last=before(old)) == response.Applied()
+    assert columns(tmp_path) == [("id", True), ("note", True)]
+
+
+def test_a_binding_may_name_its_collection_by_its_index(tmp_path: Path) -> None:
+    by_index = MaterializationBinding(
+        {"table": "orders"}, PATH, collection_index=1, field_selection=binding(ORDERS).field_selection, state_key=V0
+    )
+    applied(tmp_path, by_index, linked=(collection(), ORDERS))
+    assert columns(tmp_path) == [("id", True)]
+
+
+def test_one_bindings_error_leaves_every_table_alone_and_all_errors_are_said(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    version_3_table(catalog, ("shop", "three"))
+    foreign_table(catalog, ("shop", "incompatible"))
+    text = collection(projection("id", "string"))
+    with pytest.raises(UserError) as error:
+        applied(tmp_path, binding(ORDERS), binding(ORDERS, table="three"), binding(text, table="incompatible"))
+    third, incompatible = str(error.value).splitlines()
+    assert "format version 3" in third
+    assert "Field 'id' has a column of type long" in incompatible
+    assert not catalog.table_exists(PATH)
+
+
+def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path: Path) -> None:
+    old = binding(ORDERS)
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    answer = applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=added([staged]))
+    assert answer.action_description.splitlines() == [
+        "finish 1 staged transactions of table shop.orders (2 rows)",
+        "alter table shop.orders: add column 'note' string",
+    ]
+    assert ids_of(catalog, PATH) == [1, 2]
+    snapshots = catalog.load_table(PATH).snapshots()
+    assert [snapshot.schema_id for snapshot in snapshots] == [0]
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+
+
+def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path: Path) -> None:
+    old = binding(ORDERS)
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    finish(catalog, [staged], None, is_recovery=True)
+    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=added([staged]))
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_staged_transactions_of_a_table_that_is_not_altered_wait_for_the_session(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    assert applied(tmp_path, bound, last=before(bound), state=added([staged])) == response.Applied()
+    assert ids_of(catalog, PATH) == []
+
+
+def backfilled(tmp_path: Path, *, flags: str = "", state: Json = None) -> response.Applied:
+    return applied(tmp_path, binding(ORDERS, backfill=1), last=before(binding(ORDERS)), flags=flags, state=state)
+
+
+def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    old = catalog.load_table(PATH)
+    staged = staged_ids(old, PATH, MATERIALIZATION, V0, [1, 2])
+    elsewhere = staged_ids(old, ("shop", "elsewhere"), MATERIALIZATION, "shop%2Felsewhere.v0", [3])
+    answer = backfilled(tmp_path, state=added([staged, elsewhere]))
+    assert answer.action_description.splitlines() == [
+        "drop 1 staged transactions of table shop.orders (2 rows)",
+        f"drop table shop.orders with uuid {old.metadata.table_uuid} for a backfill; its files stay",
+        "create table shop.orders ('id' long not null)",
+    ]
+    assert ids_of(catalog, PATH) == []
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+
+
+def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cleans_the_state(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    first = backfilled(tmp_path, state=state)
+    new = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V1, [3])
+    finish(catalog, [new], None, is_recovery=True)
+    again = backfilled(tmp_path, state=state)
+    assert again.state == first.state
+    assert ids_of(catalog, PATH) == [3]
+    assert backfilled(tmp_path) == response.Applied()
+
+
+def test_a_backfill_that_crashed_between_drop_and_creation_is_finished(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    catalog.drop_table(PATH)
+    answer = backfilled(tmp_path, state=state)
+    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V1)
+    assert answer.state is not None
+
+
+def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    answer = backfilled(tmp_path, flags=RETAIN, state=added([staged]))
+    assert answer.action_description == "finish 1 staged transactions of table shop.orders (2 rows)"
+    assert ids_of(catalog, PATH) == [1, 2]
+    assert answer.state is not None
+
+
+def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    uuid = catalog.load_table(PATH).metadata.table_uuid
+    backfilled(tmp_path, flags=RETAIN)
+    current = binding(ORDERS, backfill=1)
+    assert applied(tmp_path, current, last=before(current)) == response.Applied()
+    assert catalog.load_table(PATH).metadata.table_uuid == uuid
+
+
+def test_rows_staged_under_the_current_state_key_for_a_table_that_is_gone_stay_in_the_state(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    catalog.drop_table(PATH)
+    answer = applied(tmp_path, bound, last=before(bound), state=state)
+    assert answer.action_description == "create table shop.orders ('id' long not null)"
+    assert answer.state is None

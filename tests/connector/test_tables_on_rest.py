@@ -1,0 +1,96 @@
+"""The performers of changes on a REST catalog, whose server is not ours."""
+
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType, StringType
+
+from connector.config import RestCatalog
+from connector.evolution import changes
+from connector.iceberg.rest_catalog import open_rest
+from connector.iceberg.tables import evolve, find
+from connector.table_change import AddColumn, CreateTable, DropTable, Found, NewColumn, Owner, TableChange, Target
+from support.bindings import MATERIALIZATION
+from support.rest_catalog import RestCatalogServer
+
+pytestmark = pytest.mark.catalog
+
+V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
+ID = NewColumn("id", LongType(), required=True, doc="The key", is_key=True)
+EVIL = NewColumn("$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_key=False)
+NOTE = NewColumn("note", StringType(), required=False, doc="", is_key=False)
+
+
+@pytest.fixture
+def path() -> tuple[str, str]:
+    return f"shop_{uuid.uuid4().hex}", "orders"
+
+
+def connect(server: RestCatalogServer) -> Catalog:
+    return open_rest(RestCatalog(server.uri, str(server.warehouse)), {})
+
+
+def fit(catalog: Catalog, target: Target) -> list[TableChange]:
+    return evolve(catalog, target.path, None, partial(changes, target=target))
+
+
+def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: tuple[str, str]) -> None:
+    catalog = connect(rest_catalog)
+    assert find(catalog, path) == Found(namespace_exists=False, table=None)
+    fit(catalog, Target(path, V0, (ID,), {"color": "red"}, replaces=False))
+    table = catalog.load_table(path)
+    assert (table.metadata.format_version, table.properties["color"]) == (2, "red")
+    assert Owner.of(table.properties) == V0
+
+    altered = Target(path, V0, (NOTE, EVIL), {}, replaces=False)
+    assert len(fit(catalog, altered)) == 3
+    assert [(field.name, field.required) for field in catalog.load_table(path).schema().fields] == [
+        ("id", False),
+        ("note", False),
+        (EVIL.name, False),
+    ]
+    assert fit(catalog, altered) == []
+
+    replaced = Target(path, V1, (ID,), {}, replaces=True)
+    assert [type(change) for change in fit(catalog, replaced)] == [DropTable, CreateTable]
+    assert fit(catalog, replaced) == []
+    assert catalog.load_table(path).metadata.table_uuid != table.metadata.table_uuid
+
+
+def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
+    rest_catalog: RestCatalogServer, path: tuple[str, str]
+) -> None:
+    catalog = connect(rest_catalog)
+    fit(catalog, Target(path, V0, (ID,), {}, replaces=False))
+    plans = 0
+
+    def plan(found: Found) -> Sequence[TableChange]:
+        nonlocal plans
+        plans += 1
+        if plans == 1:
+            fit(connect(rest_catalog), Target(path, V0, (ID, EVIL), {}, replaces=False))
+        return changes(found, Target(path, V0, (ID, EVIL, NOTE), {}, replaces=False))
+
+    assert evolve(catalog, path, None, plan) == [AddColumn(path, NOTE)]
+    assert plans == 2
+
+
+def test_racing_creators_of_one_owner_agree_on_one_table(
+    rest_catalog: RestCatalogServer, path: tuple[str, str]
+) -> None:
+    together = Barrier(3)
+
+    def create() -> str:
+        catalog = connect(rest_catalog)
+        together.wait()
+        fit(catalog, Target(path, V0, (ID, NOTE), {}, replaces=False))
+        return str(catalog.load_table(path).metadata.table_uuid)
+
+    with ThreadPoolExecutor(3) as pool:
+        uuids = {future.result() for future in [pool.submit(create) for _ in range(3)]}
+    assert len(uuids) == 1
