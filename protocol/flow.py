@@ -4,7 +4,7 @@ Proto3 JSON rules hold throughout: a field at its default may be left out or nul
 unknown fields are ignored. `codec` applies them; the types here only name what is left.
 """
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 Json: TypeAlias = Any
 
 
-class Exists(str, Enum):
+class Exists(StrEnum):
     """Whether a location has to be there in every document."""
 
     INVALID = "INVALID"  # proto3's zero value: nothing is known
@@ -159,7 +159,7 @@ class ConnectorState(msgspec.Struct, frozen=True, rename="camel"):
     merge_patch: bool = True
 
 
-class ConstraintType(str, Enum):
+class ConstraintType(StrEnum):
     """What a connector may say of a field."""
 
     FIELD_REQUIRED = "FIELD_REQUIRED"

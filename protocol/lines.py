@@ -78,7 +78,7 @@ def _requests(block: bytes, start: int, end: int, line: int, left: int) -> Itera
     while left:
         first = _first(block, start, end, line)
         if isinstance(first, _Run):
-            # The guess that all the lines are one run is made once: it costs a scan of them all.
+            # The guess that all the lines are one run fails once at most: it costs a scan of them all.
             entire = entire and block.count(b"\n" + first.prefix, start, end) == left - 1
             stop = end if entire else first.end(block, start, end)
             count = left if entire else block.count(b"\n" + first.prefix, start, stop) + 1
@@ -87,7 +87,6 @@ def _requests(block: bytes, start: int, end: int, line: int, left: int) -> Itera
             stop, count = block.index(b"\n", start) + 1, 1
             if first:
                 yield first
-        entire = False
         start, line, left = stop, line + count, left - count
 
 

@@ -1,10 +1,11 @@
 """A bound table as a session finds it when it opens: everything that its transactions need to know of it."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
@@ -12,8 +13,12 @@ from pyiceberg.types import PrimitiveType
 from connector.binding import Binding, Column
 from connector.errors import UserError
 from connector.iceberg import fence
+from connector.iceberg.tables import load_table
 from connector.state import Lineage
-from protocol.flow import MaterializationBinding
+from connector.table_change import matching_columns
+from protocol.flow import Materialization, MaterializationBinding
+
+TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 
 @dataclass(frozen=True)
@@ -31,20 +36,24 @@ class BoundTable:
     properties: tuple[tuple[str, str], ...]
 
 
-def bind(catalog: Catalog, index: int, requested: MaterializationBinding, lineage: Lineage) -> BoundTable:
-    """Load a binding's table; UserError where it cannot take the binding's rows."""
+def bind_all(catalog: Catalog, task: Materialization, key_range: str) -> list[BoundTable]:
+    """Load every binding's table, in the bindings' order; UserError where one cannot take its binding's rows."""
+
+    def bind_one(index: int) -> BoundTable:
+        binding = task.bindings[index]
+        return _bind(catalog, index, binding, Lineage(task.name, binding.state_key, key_range))
+
+    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="open") as pool:
+        return list(pool.map(bind_one, range(len(task.bindings))))
+
+
+def _bind(catalog: Catalog, index: int, requested: MaterializationBinding, lineage: Lineage) -> BoundTable:
     namespace, name = requested.resource_path
-    try:
-        table = catalog.load_table((namespace, name))
-    except NoSuchTableError:
+    table = load_table(catalog, (namespace, name))
+    if table is None:
         raise UserError(
             f"table {namespace}.{name} does not exist. The connector creates it when the task is published: publish the "
             "task again, or backfill the binding if the table was dropped."
-        ) from None
-    if table.metadata.format_version != 2:
-        raise UserError(
-            f"table {namespace}.{name} has Iceberg format version {table.metadata.format_version}; this connector writes "
-            "version 2. Choose another table name, or recreate the table in version 2."
         )
     binding = _binding(index, requested, table.schema())
     return BoundTable(
@@ -76,11 +85,10 @@ def _binding(index: int, requested: MaterializationBinding, schema: Schema) -> B
 
 
 def _columns(table: str, fields: Sequence[str], schema: Schema) -> tuple[Column, ...]:
-    by_name = {column.name: column for column in schema.fields}
-    by_folded_name = {column.name.casefold(): column for column in schema.fields}
+    matches = matching_columns(schema, fields)
     columns = []
     for field in fields:
-        found = by_name.get(field) or by_folded_name.get(field.casefold())
+        found = matches.get(field)
         if found is None:
             raise UserError(
                 f"table {table} has no column for the field {field!r}: it was dropped after the task was published. "

@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
+from connector import object_store
 from connector.errors import CommitUnknownError, RetryableError, UserError
 from connector.iceberg import fence
 from connector.iceberg.snapshot import SnapshotWriter
@@ -104,10 +105,12 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], key_range: st
             return Landed(tuple(chain), attempt + 1, time.monotonic() - began)
         except HOPELESS as error:
             raise UserError(f"table {name}: the catalog refuses the commit: {error}. Nothing was added.") from error
-        except (*REFUSED, *UNKNOWN) as error:
+        except (*REFUSED, *UNKNOWN, RetryableError) as error:
             log.warning("table %s: commit attempt %d: %s: %s", name, attempt + 1, type(error).__name__, error)
             last = error
     seconds = time.monotonic() - began
+    if isinstance(last, RetryableError):
+        raise last
     if isinstance(last, REFUSED):
         raise RetryableError(
             f"table {name}: other writers were faster for {seconds:.0f} s ({last}). Its files stay staged in the "
@@ -157,7 +160,8 @@ def _commit(
     properties: dict[str, str],
 ) -> None:
     """One attempt: the files' snapshot and the fence's value, both or neither."""
-    snapshot = snapshots.append(table, staged)
+    with object_store.using(table.location()):
+        snapshot = snapshots.append(table, staged)
     catalog.commit_table(
         table,
         (

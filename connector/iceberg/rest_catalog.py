@@ -135,7 +135,8 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
     (
         (ServiceUnavailableError, TooManyRequestsError, ServerError),
         RetryableError,
-        "{place} is not able to answer now: {answer}.",
+        "{place} is not able to answer now: {answer}. If it stays so, see the server's log, and check that it may use "
+        "/bucket.",
     ),
     (
         (RESTError,),

@@ -18,7 +18,6 @@ from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
-from support.rest_catalog import RestCatalogServer
 
 from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, Secret
 from connector.errors import RetryableError, UserError
@@ -26,6 +25,7 @@ from connector.iceberg import catalogs
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog, table_location
 from connector.iceberg.rest_catalog import TimeLimits, open_rest
 from protocol.flow import Json
+from support.rest_catalog import RestCatalogServer
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 KEYS = AwsCredentials("keyid", Secret("planted"), Secret("session"))

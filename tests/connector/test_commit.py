@@ -85,6 +85,10 @@ def foreign_append(catalog: SqlCatalog, *values: int) -> None:
     catalog.load_table(PATH).append(pa.table({"id": list(values)}))
 
 
+def refused(_: Callable[[], Any]) -> Any:
+    raise ServiceUnavailableError("503")
+
+
 def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -> None:
     staged = stage(catalog, [1, 2])
     finish(catalog, staged)
@@ -92,7 +96,8 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
     assert ids(catalog) == [1, 2]
     assert fence.recorded(table.properties, staged.lineage) == staged.next
     snapshot = table.current_snapshot()
-    assert snapshot and snapshot.summary
+    assert snapshot
+    assert snapshot.summary
     assert snapshot.summary["flow.fence"] == staged.next
     assert snapshot.summary["total-records"] == "2"
 
@@ -192,9 +197,6 @@ def test_a_commit_that_landed_under_a_lost_answer_is_not_repeated(catalog: Fault
 
 
 def test_a_commit_that_did_not_land_is_repeated(catalog: FaultyCatalog) -> None:
-    def refused(send: Callable[[], Any]) -> Any:
-        raise ServiceUnavailableError("503")
-
     catalog.faults = [refused, refused]
     finish(catalog, stage(catalog, [1]))
     assert ids(catalog) == [1]
@@ -204,10 +206,6 @@ def test_a_catalog_that_stays_silent_is_an_error_that_loses_nothing(
     catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
-
-    def refused(send: Callable[[], Any]) -> Any:
-        raise ServiceUnavailableError("503")
-
     staged = stage(catalog, [1])
     catalog.faults = [refused] * 10_000
     with pytest.raises(CommitUnknownError, match=r"shop\.orders.*stay\s+staged"):

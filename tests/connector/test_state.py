@@ -10,7 +10,9 @@ from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 FILE = DataFile("file:///w/a.parquet", 3, 812, (4, 400), (ColumnStatistics(1, 40, 3, 0, b"\x00", b"\xff"),))
 
 
-def staged(next: str, prev: str = "", key_range: str = "00000000-ffffffff", state_key: str = "orders.v1") -> StagedCommit:
+def staged(
+    next: str, prev: str = "", key_range: str = "00000000-ffffffff", state_key: str = "orders.v1"
+) -> StagedCommit:
     return StagedCommit(
         Lineage("acme/orders", state_key, key_range), prev, next, ("shop", "orders"), "a-uuid", 0, 2, (FILE,), "c0ffee"
     )
@@ -34,7 +36,12 @@ def on_the_wire(patch: Any) -> Any:
 
 
 def test_staged_commits_survive_the_runtimes_log() -> None:
-    commits = [staged("b", prev="a"), staged("c", prev="b"), staged("d", state_key="items.v1"), staged("e", key_range="0-1")]
+    commits = [
+        staged("b", prev="a"),
+        staged("c", prev="b"),
+        staged("d", state_key="items.v1"),
+        staged("e", key_range="0-1"),
+    ]
     log: Any = {"somebody": "else's"}
     for commit in commits:
         log = merged(log, on_the_wire(state.added([commit])))

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -92,6 +93,18 @@ class ConnectorProcess:
         answer = self.receive()
         assert answer.kind == kind, f"{kind} was expected, not {answer}"
         return answer.body
+
+    def has_answered(self) -> bool:
+        """Whether there is something to receive: what was answered is received whole here."""
+        readable, _, _ = select.select([self._stdout], [], [], 0)
+        return bool(readable)
+
+    def close_stdout(self) -> None:
+        self._stdout.close()
+
+    def wait(self) -> Outcome:
+        """Takes what is still answered by a process that ends by itself, its input still open."""
+        return self._take_all()
 
     def finish(self) -> Outcome:
         """Ends the input and takes what is still answered."""

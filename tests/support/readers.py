@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -32,7 +35,7 @@ def duckdb_connection(extensions: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with its Iceberg extension, installed from PyPI into this directory."""
     settings: dict[str, Any] = {"allow_unsigned_extensions": True, "extension_directory": str(extensions)}
     with duckdb.connect(config=settings) as connection:
-        for extension in ("avro", "iceberg"):
+        for extension in ("avro", "httpfs", "iceberg"):
             duckdb_extensions.import_extension(extension, con=connection)
             connection.load_extension(extension)
         yield connection
@@ -48,7 +51,7 @@ def duckdb_rows(connection: duckdb.DuckDBPyConnection, metadata_location: str, o
 def spark_rows(jars: Path, warehouse: Path, *queries: str) -> list[list[Row]]:
     """What Spark with Iceberg's own runtime answers: the tables of a warehouse are `local.<namespace>.<table>`.
 
-    Dates, times and binary values come as text, as Spark casts them; what is asked together costs one JVM.
+    Rows are as `as_json` has them; what is asked together costs one JVM.
     """
     completed = subprocess.run(
         [sys.executable, SPARK_READER, jars, warehouse],
@@ -60,3 +63,22 @@ def spark_rows(jars: Path, warehouse: Path, *queries: str) -> list[list[Row]]:
     )
     assert completed.returncode == 0, completed.stderr
     return [[json.loads(row) for row in rows] for rows in json.loads(completed.stdout)]
+
+
+def as_json(row: Row) -> Row:
+    """A row of another reader, as Spark writes it in JSON."""
+    return {name: _as_json(value) for name, value in row.items()}
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case bytes():
+            return b64encode(value).decode()
+        case float() if not isfinite(value):
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case _:
+            return value

@@ -1,20 +1,13 @@
-"""Apache Iceberg's own REST catalog server in a JVM of its own, over a JDBC catalog in SQLite and a local warehouse."""
+"""Apache Iceberg's own REST catalog server in a JVM of its own, over a JDBC catalog in SQLite."""
 
-import os
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from connector.spark import jvm
-
-START_DEADLINE: Final = 60.0  # seconds
+from support.s3_server import S3Server
+from support.server_process import free_address, running
 
 
 @dataclass(frozen=True)
@@ -25,54 +18,50 @@ class RestCatalogServer:
     warehouse: Path
 
 
+@dataclass(frozen=True)
+class RestCatalogOnS3:
+    """A running server that keeps its tables' metadata in a bucket."""
+
+    uri: str
+    s3: S3Server
+    bucket: str
+
+
 @contextmanager
 def rest_catalog_server(jars: Path, directory: Path) -> Iterator[RestCatalogServer]:
-    server = RestCatalogServer(f"http://127.0.0.1:{_free_port()}", directory / "warehouse")
-    server.warehouse.mkdir(parents=True)
-    with (directory / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [jvm.java(), "-Xmx512m", "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"],
-            env={**os.environ, **_settings(server, directory)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        _wait_until_it_answers(server, process, directory / "server.log")
-        yield server
-    finally:
-        process.kill()
-        process.wait()
+    warehouse = directory / "warehouse"
+    warehouse.mkdir(parents=True)
+    with _serving(jars, directory, {"CATALOG_WAREHOUSE": f"file://{warehouse}"}) as uri:
+        yield RestCatalogServer(uri, warehouse)
 
 
-def _settings(server: RestCatalogServer, directory: Path) -> dict[str, str]:
+@contextmanager
+def rest_catalog_on_s3(jars: Path, directory: Path, s3: S3Server) -> Iterator[RestCatalogOnS3]:
+    bucket = s3.new_bucket()
+    settings = {
+        "CATALOG_WAREHOUSE": f"s3://{bucket}/warehouse",
+        "CATALOG_IO__IMPL": "org.apache.iceberg.aws.s3.S3FileIO",
+        "CATALOG_S3_ENDPOINT": s3.endpoint,
+        "CATALOG_S3_PATH__STYLE__ACCESS": "true",
+        "CATALOG_S3_ACCESS__KEY__ID": s3.access_key_id,
+        "CATALOG_S3_SECRET__ACCESS__KEY": s3.secret_access_key,
+        "CATALOG_CLIENT_REGION": s3.region,
+    }
+    with _serving(jars, directory, settings) as uri:
+        yield RestCatalogOnS3(uri, s3, bucket)
+
+
+@contextmanager
+def _serving(jars: Path, directory: Path, settings: Mapping[str, str]) -> Iterator[str]:
+    address = free_address()
     # CATALOG_X__Y_Z is the catalog's property x-y.z.
-    return {
-        "CATALOG_REST_PORT": server.uri.rpartition(":")[2],
+    environment = {
+        "CATALOG_REST_PORT": address.rpartition(":")[2],
         "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
         "CATALOG_URI": f"jdbc:sqlite:{directory}/catalog.db",
-        "CATALOG_WAREHOUSE": f"file://{server.warehouse}",
+        **settings,
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def _wait_until_it_answers(server: RestCatalogServer, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + START_DEADLINE
-    while time.monotonic() < deadline:
-        try:
-            with urlopen(f"{server.uri}/v1/config", timeout=5):
-                return
-        except (URLError, ConnectionError):
-            try:
-                status = process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-            raise AssertionError(f"the REST catalog server ended with status {status}:\n{log.read_text()}") from None
-    raise AssertionError(f"the REST catalog server did not answer within {START_DEADLINE:.0f} s:\n{log.read_text()}")
+    command = [jvm.java(), "-Xmx512m", "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+    with running(command, environment, f"http://{address}/v1/config", directory / "server.log"):
+        yield f"http://{address}"

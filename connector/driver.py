@@ -1,0 +1,122 @@
+"""The loop: a request is judged, handled and answered before the next one is taken up."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from connector import spec
+from connector.signals import Stopped
+from connector.upload_interval import UploadInterval
+from protocol import request, response, stdio
+from protocol.errors import ProtocolError
+from protocol.flow import ConnectorState, Json
+from protocol.lifecycle import Lifecycle
+from protocol.request import Request
+from protocol.response import Response
+from protocol.stdio import RequestReader, Wire
+
+if TYPE_CHECKING:
+    from connector.transactions import Session, StagedTransaction
+
+log = logging.getLogger(__name__)
+
+Send: TypeAlias = Callable[[Response], None]
+
+
+def serve(requests: RequestReader, wire: Wire) -> None:
+    """Answer requests until the input ends where it may."""
+    lifecycle = Lifecycle()
+
+    def send(answer: Response) -> None:
+        lifecycle.sending(answer)
+        stdio.write_response(wire, answer)
+
+    judged = _judged(requests, lifecycle)
+    for message in judged:
+        # Imported when they are asked for: spec must answer at once, without PyIceberg.
+        match message:
+            case request.Spec():
+                send(spec.spec())
+            case request.Validate():
+                from connector.validate import validate
+
+                send(validate(message))
+            case request.Apply():
+                from connector.apply import apply
+
+                send(apply(message))
+            case request.Open():
+                from connector.transactions import open_session
+
+                with open_session(message) as (session, upload_interval):
+                    send(response.Opened())
+                    _serve_transactions(session, UploadInterval(upload_interval), judged, requests, send)
+
+
+def _judged(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
+    for message in requests:
+        try:
+            lifecycle.received(message)
+        except ProtocolError as error:
+            raise ProtocolError(f"line {requests.line}: {error}") from None
+        yield message
+    lifecycle.ended()
+
+
+def _serve_transactions(
+    session: "Session", interval: UploadInterval, judged: Iterator[Request], requests: RequestReader, send: Send
+) -> None:
+    """The order in which messages can come here is the lifecycle's."""
+    staged = session.recovered
+    for message in judged:
+        match message:
+            case request.Acknowledge():
+                _refuse_reset(message.state_patches, requests)
+                if staged is not session.recovered:  # which open has finished: it is only reported here
+                    session.acknowledge(staged)
+                    _hold(interval.hold(staged.size), requests, partial(send, _acknowledged(staged)))
+                else:
+                    send(_acknowledged(staged))
+                transaction = session.begin()
+            case request.Load():
+                raise ProtocolError(f"line {requests.line}: load may not be sent to a delta-updates binding")
+            case request.Flush():
+                _refuse_reset(message.state_patches, requests)
+                send(response.Flushed())
+            case request.Store():
+                transaction.store(message)
+            case request.StartCommit():
+                _refuse_reset(message.state_patches, requests)
+                staged = transaction.start_commit(message)
+                send(response.StartedCommit(_patch(staged.added)))
+
+
+def _hold(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> None:
+    """Answer after so many seconds, or as soon as it is in nobody's interest to wait: the next flush is there already,
+    the input has ended, or we are asked to stop."""
+    if seconds > 0:
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+        log.info("waiting until %s before the next transaction may commit (upload_interval)", until)
+        try:
+            requests.wait_for((request.Flush,), seconds)
+        except Stopped:
+            answer()
+            raise
+    answer()
+
+
+def _refuse_reset(patches: tuple[Json, ...], requests: RequestReader) -> None:
+    if None in patches:
+        raise ProtocolError(
+            f"line {requests.line}: the connector state was reset in the middle of a session: a shard replaced it"
+        )
+
+
+def _acknowledged(staged: "StagedTransaction") -> response.Acknowledged:
+    return response.Acknowledged(_patch(staged.removed))
+
+
+def _patch(patch: Json | None) -> ConnectorState | None:
+    return None if patch is None else ConnectorState(patch)

@@ -1,0 +1,158 @@
+"""Record batches to data files: row groups of bounded memory, files of the table's target size."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from connector.binding import Column
+from connector.errors import ConnectorError
+from connector.object_store import using
+from connector.rows.statistics import column_statistics, split_offsets
+from connector.state import DataFile
+
+# A row group is held in memory until it is written, beside its encoded pages. Larger ones compress no better.
+_ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
+_SAMPLE: Final = 10_000  # rows
+_CODECS: Final = {"uncompressed": "none"}  # Iceberg's names of codecs, where Parquet's writer has another
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """What a table's properties say of its files."""
+
+    target_size: int
+    codec: str
+    level: int | None
+
+    @classmethod
+    def of_table(cls, properties: Mapping[str, str]) -> "FileOptions":
+        codec = properties.get("write.parquet.compression-codec", "zstd").lower()
+        level = properties.get("write.parquet.compression-level")
+        return cls(
+            target_size=int(properties.get("write.target-file-size-bytes", 512 << 20)),
+            codec=_CODECS.get(codec, codec),
+            level=None if level is None else int(level),
+        )
+
+
+class DataFileWriter:
+    """Writes batches of one binding to as many files as their size asks for."""
+
+    def __init__(
+        self,
+        io: FileIO,
+        new_location: Callable[[], str],
+        columns: Sequence[Column],
+        schema: pa.Schema,
+        options: FileOptions,
+    ) -> None:
+        self._io, self._new_location = io, new_location
+        self._columns, self._schema, self._options = columns, schema, options
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_size = 0
+        self._open_file: _OpenFile | None = None
+        self._files: list[DataFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._pending_size += batch.nbytes
+        if self._pending_size >= _ROW_GROUP_SIZE:
+            self._write_row_group()
+
+    def finish(self) -> list[DataFile]:
+        """Every file, each of them complete and durable."""
+        self._write_row_group()
+        self._close_file()
+        return self._files
+
+    def abort(self) -> None:
+        """Deletes what was written, as far as that is possible: nothing refers to it."""
+        locations = [file.path for file in self._files]
+        if self._open_file:
+            locations.append(self._open_file.location)
+            with suppress(ConnectorError, OSError, pa.ArrowException):
+                self._open_file.close()
+        for location in locations:
+            with suppress(OSError):
+                self._io.delete(location)
+
+    def _write_row_group(self) -> None:
+        rows = pa.Table.from_batches(self._pending, self._schema)
+        self._pending, self._pending_size = [], 0
+        if not rows.num_rows:
+            return
+        if not self._open_file:
+            self._open_file = _OpenFile(self._io, self._new_location(), self._columns, rows, self._options)
+        self._open_file.write(rows)
+        if self._open_file.size >= self._options.target_size:
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._open_file:
+            self._files.append(self._open_file.close())
+            self._open_file = None
+
+
+class _OpenFile:
+    """A Parquet file that is being written."""
+
+    def __init__(
+        self, io: FileIO, location: str, columns: Sequence[Column], first_rows: pa.Table, options: FileOptions
+    ) -> None:
+        self.location = location
+        self._columns = columns
+        self._with_nan: set[int] = set()
+        self._metadata: list[pq.FileMetaData] = []
+        with using(location):
+            self._stream: Any = io.new_output(location).create(overwrite=True)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            first_rows.schema,
+            compression=options.codec,
+            compression_level=options.level,
+            use_dictionary=_worth_a_dictionary(first_rows),
+            metadata_collector=self._metadata,
+            store_schema=False,
+        )
+
+    @property
+    def size(self) -> int:
+        return int(self._stream.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """As one row group."""
+        with using(self.location):
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        for place, column in enumerate(rows.columns):
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                self._with_nan.add(place)
+
+    def close(self) -> DataFile:
+        with using(self.location):
+            self._writer.close()
+            size = self.size
+            self._stream.close()
+        (metadata,) = self._metadata
+        return DataFile(
+            path=self.location,
+            rows=metadata.num_rows,
+            size=size,
+            splits=split_offsets(metadata),
+            columns=column_statistics(metadata, self._columns, self._with_nan),
+        )
+
+
+def _worth_a_dictionary(rows: pa.Table) -> list[str]:
+    """The columns of which every value occurs twice or more on average."""
+    sample = rows.slice(0, _SAMPLE)
+    return [
+        name
+        for name, column in zip(sample.column_names, sample.columns, strict=True)
+        if not pa.types.is_boolean(column.type) and 2 * pc.count_distinct(column).as_py() <= len(column)
+    ]

@@ -1,0 +1,68 @@
+"""The halves of a row, key and values, each a tuple in one of two forms."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from connector.binding import Column
+from connector.rows.lines import LooseRow, Row
+from connector.rows.packed import PackedRows, PackedTupleError
+from connector.rows.packed_columns import array_of_elements
+from connector.rows.plain import array_of_cells
+
+
+@dataclass(frozen=True)
+class Half:
+    """`name` is Row's name of the plain form."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    def tuple_of(self, row: Row[Any, Any]) -> Any:
+        return getattr(row, self.name)
+
+    def arrays(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[tuple[pa.Array, int]]:
+        """Columns, each with the number of its clamped values. All rows have the form of the first one."""
+        if self.tuple_of(rows[0]) is None:
+            return self._packed_arrays(rows)
+        return self._plain_arrays(rows, cell_types)
+
+    def check(self, row: LooseRow) -> None:
+        """ValueError unless the row has this half, and of the right length."""
+        elements = self.tuple_of(row)
+        if elements is None:
+            if self._packed_of(row) is None and self.columns:
+                raise ValueError(f"has neither {self.name} nor {self.name}Packed")
+        elif len(elements) != len(self.columns):
+            raise ValueError(f"has {len(elements)} elements in {self.name}, expected {len(self.columns)}")
+
+    def json_texts(self, row: LooseRow) -> list[str]:
+        """For people: each element as JSON."""
+        elements = self.tuple_of(row)
+        if elements is not None:
+            return [bytes(element).decode(errors="replace") for element in elements]
+        return [element.json_text(0) for element in self._packed_rows([row]).elements(len(self.columns))]
+
+    @property
+    def _packed_of(self) -> Callable[[Row[Any, Any]], bytes | None]:
+        return attrgetter(f"{self.name}_packed")
+
+    def _plain_arrays(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[tuple[pa.Array, int]]:
+        cells_by_column = zip(*map(attrgetter(self.name), rows), strict=True)
+        for column, cell_type, cells in zip(self.columns, cell_types, cells_by_column, strict=True):
+            yield array_of_cells(cell_type, column.type, cells)
+
+    def _packed_arrays(self, rows: Sequence[Row[Any, Any]]) -> Iterator[tuple[pa.Array, int]]:
+        elements_by_column = self._packed_rows(rows).elements(len(self.columns))
+        try:
+            # strict: that nothing is left over is checked behind the last element.
+            for column, elements in zip(self.columns, elements_by_column, strict=True):
+                yield array_of_elements(elements, column.type)
+        except PackedTupleError as error:
+            raise PackedTupleError(error.row, f"{self.name}Packed: the tuple {error.reason}") from error
+
+    def _packed_rows(self, rows: Sequence[Row[Any, Any]]) -> PackedRows:
+        return PackedRows([content or b"" for content in map(self._packed_of, rows)])

@@ -1,0 +1,60 @@
+"""Store lines to rows: by a decoder compiled for one binding, or loosely and line by line."""
+
+from collections.abc import Callable, Sequence
+from types import GenericAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from protocol.errors import ProtocolError
+
+_Keys = TypeVar("_Keys")
+_Values = TypeVar("_Values")
+
+
+class Row(msgspec.Struct, Generic[_Keys, _Values], frozen=True, rename="camel", gc=False):
+    """A Store, each half of it in one of the two forms or in both."""
+
+    binding: int | str | None = 0
+    key: _Keys | None = None
+    values: _Values | None = None
+    key_packed: bytes | None = None
+    values_packed: bytes | None = None
+    doc: msgspec.Raw = msgspec.Raw()
+
+
+class _Line(msgspec.Struct, Generic[_Keys, _Values], frozen=True, gc=False):
+    store: Row[_Keys, _Values]
+
+
+LooseRow: TypeAlias = Row[list[msgspec.Raw], list[msgspec.Raw]]
+_decode_loosely: Final = msgspec.json.Decoder(_Line[list[msgspec.Raw], list[msgspec.Raw]]).decode
+
+
+def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
+    """For lines whose elements have these types. For any other line msgspec's error, which does not say which line."""
+    line_type: Any = _Line
+    decoder = msgspec.json.Decoder(line_type[GenericAlias(tuple, tuple(keys)), GenericAlias(tuple, tuple(values))])
+    return lambda lines: [line.store for line in decoder.decode_lines(lines)]
+
+
+def loose_row(line: bytes, number: int) -> LooseRow:
+    """Any Store that is one, whatever its binding and its elements."""
+    try:
+        row = _decode_loosely(line).store
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"line {number}: expected a Store: {error}") from error
+    # Proto3 JSON: an empty list is as good as none.
+    if row.key == [] and row.key_packed:
+        row = msgspec.structs.replace(row, key=None)
+    if row.values == [] and row.values_packed:
+        row = msgspec.structs.replace(row, values=None)
+    return row
+
+
+def binding_of(row: Row[Any, Any], number: int) -> int:
+    """Proto3 JSON may write a number as a string, and leave out or null a zero."""
+    try:
+        return int(row.binding or 0)
+    except ValueError as error:
+        raise ProtocolError(f"line {number}: {row.binding!r} is not the index of a binding") from error

@@ -1,0 +1,75 @@
+"""Packed elements to columns: numbers go straight from the buffer, what is not of the column's kind goes as text."""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.types import BooleanType, DoubleType, LongType, PrimitiveType
+
+from connector.rows.packed import DOUBLE, FALSE, LARGEST, NULL, TRUE, ZERO, Elements
+from connector.rows.values import RULES
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+_INTEGERS: Final = frozenset(range(ZERO - LARGEST, ZERO + LARGEST + 1))
+_ALL_ONES: Final = np.uint64(2**64 - 1)
+_SIGN: Final = np.uint64(2**63)
+
+
+def array_of_elements(elements: Elements, column_type: PrimitiveType) -> tuple[pa.Array, int]:
+    """The column, and how many values were clamped."""
+    own_codes, read = _OWN_CODES.get(column_type, (frozenset(), _never))
+    array = read(elements) if elements.present <= own_codes else None
+    return RULES[column_type](elements.texts()) if array is None else (array, 0)
+
+
+def _never(_: Elements) -> pa.Array | None:
+    return None
+
+
+def _booleans(elements: Elements) -> pa.Array:
+    return _array(elements.codes == TRUE, elements)
+
+
+def _longs(elements: Elements) -> pa.Array | None:
+    magnitudes, negative = _integers(elements)
+    if (magnitudes >= _SIGN + negative).any():
+        return None
+    return _array(np.where(negative, ~magnitudes + np.uint64(1), magnitudes).view(np.int64), elements)
+
+
+def _doubles(elements: Elements) -> pa.Array:
+    words = _words(elements)
+    numbers = np.where(words & _SIGN, words ^ _SIGN, ~words).view(np.float64)
+    if not elements.present <= {NULL, DOUBLE}:
+        magnitudes, negative = _integers(elements)
+        integers = magnitudes.astype(np.float64)
+        numbers = np.where(elements.codes == DOUBLE, numbers, np.where(negative, -integers, integers))
+    return _array(numbers, elements)
+
+
+def _integers(elements: Elements) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """Magnitudes, and which of them are those of negative numbers."""
+    unused_bits = (64 - 8 * (elements.ends - elements.at - 1)).astype(np.uint64)
+    numbers = _words(elements) >> unused_bits
+    negative = elements.codes < ZERO
+    return np.where(negative, (_ALL_ONES >> unused_bits) - numbers, numbers), negative
+
+
+def _words(elements: Elements) -> Words:
+    return elements.rows.words[elements.at + 1].astype(np.uint64)
+
+
+def _array(values: npt.NDArray[np.generic], elements: Elements) -> pa.Array:
+    return pa.array(values, mask=elements.codes == NULL if NULL in elements.present else None)
+
+
+_Reader: TypeAlias = Callable[[Elements], pa.Array | None]
+# The codes whose elements are read without a detour by their text.
+_OWN_CODES: Final[dict[PrimitiveType, tuple[frozenset[int], _Reader]]] = {
+    BooleanType(): (frozenset({NULL, FALSE, TRUE}), _booleans),
+    LongType(): (_INTEGERS | {NULL}, _longs),
+    DoubleType(): (_INTEGERS | {NULL, DOUBLE}, _doubles),
+}

@@ -1,0 +1,41 @@
+"""A binding's columns as Arrow has them: what a data file's schema is."""
+
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.schema import make_compatible_name
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.binding import Binding
+
+ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
+    BooleanType(): pa.bool_(),
+    LongType(): pa.int64(),
+    DoubleType(): pa.float64(),
+    StringType(): pa.string(),
+    BinaryType(): pa.binary(),
+    DateType(): pa.date32(),
+    TimestamptzType(): pa.timestamp("us", "UTC"),
+}
+
+
+def arrow_schema(binding: Binding) -> pa.Schema:
+    """Names are for people only and may collide: readers go by field id, we by position."""
+    return pa.schema(
+        pa.field(
+            make_compatible_name(column.name),
+            ARROW_TYPES[column.type],
+            nullable=not column.required,
+            metadata={"PARQUET:field_id": str(column.id)},
+        )
+        for column in binding.columns
+    )

@@ -1,0 +1,86 @@
+"""What a manifest says of a data file's columns, from the metadata that its Parquet writer has at the end."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
+from pyiceberg.types import BinaryType, PrimitiveType, StringType
+
+from connector.binding import Column
+from connector.state import ColumnStatistics
+
+_BOUND_LENGTH: Final = 16  # characters or bytes: Iceberg's default, truncate(16)
+_SURROGATES: Final = range(0xD800, 0xE000)
+_LAST_CHARACTER: Final = 0x10FFFF
+
+
+def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    """Where the row groups begin."""
+    first_columns = (metadata.row_group(group).column(0) for group in range(metadata.num_row_groups))
+    return tuple(
+        min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
+        for column in first_columns
+    )
+
+
+def column_statistics(
+    metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
+) -> tuple[ColumnStatistics, ...]:
+    """Columns go by their place: their names in Parquet may collide. `with_nan` are the places of those with a NaN."""
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    return tuple(
+        _of_column(column, [group.column(place) for group in groups], place not in with_nan)
+        for place, column in enumerate(columns)
+    )
+
+
+def _of_column(column: Column, chunks: Sequence[pq.ColumnChunkMetaData], comparable: bool) -> ColumnStatistics:
+    statistics = [chunk.statistics for chunk in chunks]
+    counted = all(chunk.has_null_count for chunk in statistics)
+    lower, upper = _bounds(column.type, statistics) if comparable and counted else (None, None)
+    return ColumnStatistics(
+        field_id=column.id,
+        size=sum(chunk.total_compressed_size for chunk in chunks),
+        values=sum(chunk.num_values for chunk in chunks),
+        nulls=sum(chunk.null_count for chunk in statistics) if counted else None,
+        lower=lower,
+        upper=upper,
+    )
+
+
+def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> tuple[bytes | None, bytes | None]:
+    of_values = [chunk for chunk in statistics if chunk.num_values]
+    # Parquet leaves out the extremes of a row group when they are long: those of the others say nothing of the file.
+    if not of_values or not all(chunk.has_min_max for chunk in of_values):
+        return None, None
+    lowest = min(chunk.min_raw for chunk in of_values)
+    highest = max(chunk.max_raw for chunk in of_values)
+    if column_type == StringType():
+        upper = upper_bound_of_text(highest.decode())
+        return lowest.decode()[:_BOUND_LENGTH].encode(), None if upper is None else upper.encode()
+    if column_type == BinaryType():
+        return lowest[:_BOUND_LENGTH], upper_bound_of_bytes(highest)
+    return to_bytes(column_type, lowest), to_bytes(column_type, highest)
+
+
+def upper_bound_of_text(text: str) -> str | None:
+    """The shortest text of at most 16 characters that is no less than this one; None if there is none."""
+    if len(text) <= _BOUND_LENGTH:
+        return text
+    for length in range(_BOUND_LENGTH, 0, -1):
+        successor = ord(text[length - 1]) + 1
+        if successor in _SURROGATES:
+            successor = _SURROGATES.stop
+        if successor <= _LAST_CHARACTER:
+            return text[: length - 1] + chr(successor)
+    return None
+
+
+def upper_bound_of_bytes(value: bytes) -> bytes | None:
+    if len(value) <= _BOUND_LENGTH:
+        return value
+    for length in range(_BOUND_LENGTH, 0, -1):
+        if value[length - 1] < 0xFF:
+            return value[: length - 1] + bytes([value[length - 1] + 1])
+    return None

@@ -1,0 +1,114 @@
+"""A column as text: what both forms of a tuple come to wherever a typed decoder does not fit."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+_QUOTE: Final = ord('"')
+_NULL: Final = ord("n")
+_decode_string = msgspec.json.Decoder(str).decode
+
+
+class UnfitError(Exception):
+    """The value in this row of a column fits it in no way."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(row, reason)
+        self.row, self.reason = row, reason
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Strings as they are, everything else as its JSON text; null where there is no value."""
+
+    array: pa.StringArray
+    is_string: Mask
+
+    def require_strings(self, reason: str) -> None:
+        others = np.flatnonzero(~self.is_string & validity(self.array))
+        if len(others):
+            raise UnfitError(int(others[0]), reason)
+
+
+def validity(array: pa.Array) -> Mask:
+    if not array.null_count:
+        return np.ones(len(array), dtype=np.bool_)
+    valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
+    """JSON values, byte for byte; a JSON string without its quotes and escapes. An empty cell is a missing value."""
+    data = b"".join((*cells, b" "))  # the space: even an empty last cell has a first byte
+    ends = np.cumsum(np.fromiter(map(len, cells), np.int64, len(cells)))
+    begins = np.concatenate(([0], ends[:-1]))
+    firsts = np.frombuffer(data, dtype=np.uint8)[begins]
+    valid = (firsts != _NULL) & (begins < ends)
+    is_string = (firsts == _QUOTE) & valid
+    array = gather(data, begins + is_string, ends - is_string, valid)
+    if b"\\" in data:
+        escaped = is_string & contains(_positions_of(b"\\", data), begins, ends)
+        array = replace(array, escaped, lambda row: _decode_string(cells[row]).encode())
+    return Texts(as_strings(array), is_string)
+
+
+def gather(data: bytes, begins: Positions, ends: Positions, valid: Mask) -> pa.BinaryArray:
+    """The slices of `data`, which do not overlap and are in order."""
+    if valid.all() and np.array_equal(begins[1:], ends[:-1]):
+        return _binaries(np.append(begins[:1], ends), data)
+    bounds = np.empty(2 * len(begins) + 1, dtype=np.int64)
+    bounds[0:-1:2] = begins
+    bounds[1::2] = ends
+    bounds[-1] = len(data)
+    slices_and_gaps = _binaries(bounds, data)
+    slices = np.arange(0, 2 * len(begins), 2, dtype=np.int32)
+    return slices_and_gaps.take(pa.array(slices, mask=None if valid.all() else ~valid))
+
+
+def contains(positions: Positions, begins: Positions, ends: Positions) -> Mask:
+    """Which slices hold one of the positions; these are in order."""
+    held: Mask = np.searchsorted(positions, begins) < np.searchsorted(positions, ends)
+    return held
+
+
+def replace(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
+    rows = np.flatnonzero(where)
+    if not len(rows):
+        return array
+    return pc.replace_with_mask(array, pa.array(where), pa.array([value(int(row)) for row in rows], pa.binary()))
+
+
+def as_strings(array: pa.BinaryArray) -> pa.StringArray:
+    """Nothing is copied, but checked: no reader of the file could make anything of what is not UTF-8."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise UnfitError(_first_that_is_not_utf8(array), "is not valid UTF-8") from error
+
+
+def _binaries(bounds: Positions, data: bytes) -> pa.BinaryArray:
+    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+
+
+def _first_that_is_not_utf8(array: pa.BinaryArray) -> int:
+    for row, value in enumerate(array.to_pylist()):
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError:
+            return row
+    raise AssertionError("Arrow finds a string that is not UTF-8, Python does not")
+
+
+def _positions_of(byte: bytes, data: bytes) -> Positions:
+    return np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == byte[0])

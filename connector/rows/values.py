@@ -1,0 +1,118 @@
+"""The value rules: what a text becomes in a column of each type."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.rows.parsing import Parser
+from connector.rows.temporal import dates, instants
+from connector.rows.texts import Texts, UnfitError, validity
+
+# The column, and how many of its values were clamped.
+Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, int]]
+
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_decode_base64 = msgspec.json.Decoder(list[bytes]).decode
+
+
+def _longs(texts: Texts) -> tuple[pa.Array, int]:
+    hexadecimal = pc.match_substring(texts.array, "x", ignore_case=True)  # Arrow would read it
+    if pc.any(hexadecimal).as_py():
+        raise UnfitError(pc.index(hexadecimal, True).as_py(), _LONGS.reason)
+    return _LONGS.parse(texts.array), 0
+
+
+def _long(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:  # an exponent of twenty digits
+        raise ValueError(text) from error
+    # The range comes first: to make an int of 1e999999999 would take all memory.
+    if not -(2**63) <= number < 2**63 or number % 1:
+        raise ValueError(text)
+    return int(number)
+
+
+def _doubles(texts: Texts) -> tuple[pa.Array, int]:
+    array = _DOUBLES.parse(texts.array)
+    for row in np.flatnonzero(~np.isfinite(array.fill_null(0).to_numpy())):
+        # Arrow also reads "inf", "nan(1)", and numbers beyond the range of a double as infinite.
+        if texts.array[row].as_py() not in _NOT_FINITE:
+            raise UnfitError(int(row), _DOUBLES.reason)
+    return array, 0
+
+
+def _double(text: str) -> float:
+    if text not in _NOT_FINITE and not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _booleans(texts: Texts) -> tuple[pa.Array, int]:
+    true = pc.equal(texts.array, "true")
+    fits = pc.or_(true, pc.equal(texts.array, "false")).fill_null(True).to_numpy(zero_copy_only=False)
+    others = np.flatnonzero(~fits | (texts.is_string & validity(texts.array)))
+    if len(others):
+        raise UnfitError(int(others[0]), "is not a boolean")
+    return true, 0
+
+
+def _binaries(texts: Texts) -> tuple[pa.Array, int]:
+    texts.require_strings(_NOT_BASE64)
+    strings = texts.array.fill_null("")
+    column = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
+    json = pc.binary_join(column, '","')[0].as_py()
+    try:
+        values = _decode_base64(f'["{json}"]')
+    except msgspec.DecodeError:
+        values = []
+    # Escapes and quotes are not base64, but would be JSON.
+    if "\\" in json or len(values) != len(strings):
+        values = [_binary(row, string) for row, string in enumerate(strings.to_pylist())]
+    mask = ~validity(texts.array) if texts.array.null_count else None
+    return pa.array(values, pa.binary(), mask=mask), 0
+
+
+def _binary(row: int, string: str) -> bytes:
+    try:
+        return msgspec.convert(string, bytes)
+    except msgspec.ValidationError as error:
+        raise UnfitError(row, _NOT_BASE64) from error
+
+
+def _texts(texts: Texts) -> tuple[pa.Array, int]:
+    return texts.array, 0
+
+
+_NOT_BASE64: Final = "is not base64 (standard alphabet, padded)"
+_LONGS: Final = Parser(pa.int64(), _long, "is not an integer of 64 bits")
+_DOUBLES: Final = Parser(pa.float64(), _double, "is not a number in the range of a double")
+
+RULES: Final[dict[PrimitiveType, Rule]] = {
+    BooleanType(): _booleans,
+    LongType(): _longs,
+    DoubleType(): _doubles,
+    StringType(): _texts,
+    BinaryType(): _binaries,
+    DateType(): dates,
+    TimestamptzType(): instants,
+}

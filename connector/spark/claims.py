@@ -1,0 +1,165 @@
+"""How tasks get their work: a socket on which the driver hands out one spooled block after another.
+
+A task lives as long as its transaction and its files grow across blocks, so what it writes cannot be dealt out before
+it starts. Every message is a pickled object, over a connection that both sides authenticate with a secret of the
+transaction's own.
+"""
+
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from connector.errors import ConnectorError, RetryableError
+from connector.spark.layout import TableLayout
+from connector.staging import Block, Spool
+from protocol.errors import ProtocolError
+
+
+@dataclass(frozen=True)
+class Next:
+    """Asks for a block, of this binding if there is one; what was claimed before is encoded."""
+
+    binding: int | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A block to write, and the table that its lines go to."""
+
+    block: Block
+    layout: TableLayout
+
+
+@dataclass(frozen=True)
+class Strays:
+    """Lines of the claimed block that turned out to be of another binding."""
+
+    binding: int
+    lines: Sequence[bytes]
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Clamped:
+    """Values of the claimed block that were clamped to their type's bounds, counted by field."""
+
+    binding: int
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The task gives up, and with it the transaction."""
+
+    error: ConnectorError | ProtocolError
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a task finds its claims; the secret is for the tasks of one transaction."""
+
+    path: str
+    secret: bytes = field(repr=False)
+
+    @contextmanager
+    def connected(self) -> Iterator["Connection[Any, Any]"]:
+        with Client(self.path, family="AF_UNIX", authkey=self.secret) as connection:
+            yield connection
+
+
+class ClaimServer:
+    """Serves the claims of a session's transactions, one transaction after the other, a thread a task."""
+
+    def __init__(self, socket: Path) -> None:
+        self.address = Address(str(socket), secrets.token_bytes(32))
+        self._listener = Listener(str(socket), family="AF_UNIX", authkey=self.address.secret, backlog=64)
+        self._transaction: _Transaction | None = None
+        threading.Thread(target=self._accept, name="claims", daemon=True).start()
+
+    def begin(self, spool: Spool, layouts: Sequence[TableLayout]) -> None:
+        """Tasks that connect from now on claim from this spool."""
+        self._transaction = _Transaction(spool, layouts)
+
+    def finish(self) -> Counter[tuple[int, str]]:
+        """To be called when the tasks are over: hears each to its end, so that no failure is missed, and returns how
+        many values they have clamped, by binding and field."""
+        assert self._transaction is not None
+        for thread in self._transaction.threads:
+            thread.join()
+        return self._transaction.clamped
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except (AuthenticationError, EOFError, ConnectionError):
+                continue  # none of our tasks, or one that was killed at once: its job fails
+            except OSError:
+                return  # closed
+            assert self._transaction is not None
+            thread = threading.Thread(target=self._transaction.serve, args=(connection,), name="claim", daemon=True)
+            self._transaction.threads.append(thread)
+            thread.start()
+
+
+class _Transaction:
+    def __init__(self, spool: Spool, layouts: Sequence[TableLayout]) -> None:
+        self.threads: list[threading.Thread] = []
+        self.clamped: Counter[tuple[int, str]] = Counter()
+        self._spool = spool
+        self._layouts = layouts
+
+    def serve(self, connection: "Connection[Any, Any]") -> None:
+        """Answer one task until it is told that there are no more blocks. Whatever ends it early is told to the spool
+        by `claimed`, and the task sees its connection close."""
+        with connection, suppress(ConnectorError, ProtocolError):
+            request = _receive(connection)
+            while isinstance(request, Next):
+                with self._spool.claimed(request.binding) as block:
+                    if block is None:
+                        connection.send(None)
+                        return
+                    connection.send(Claim(block, self._layouts[block.binding]))
+                    request = self._until_done(connection)
+
+    def _until_done(self, connection: "Connection[Any, Any]") -> Next:
+        while True:
+            match _receive(connection):
+                case Next() as request:
+                    return request
+                case Strays() as strays:
+                    self._route(strays)
+                case Clamped() as clamped:
+                    counts = {(clamped.binding, field): values for field, values in clamped.counts.items()}
+                    self.clamped.update(counts)
+                case Failed() as failed:
+                    raise failed.error
+                case message:
+                    raise AssertionError(message)
+
+    def _route(self, strays: Strays) -> None:
+        if not 0 <= strays.binding < len(self._layouts):
+            raise ProtocolError(
+                f"line {strays.numbers[0]}: store names binding {strays.binding}, "
+                f"but the session has only {len(self._layouts)}"
+            )
+        self._spool.add_strays(strays.binding, strays.lines, strays.numbers)
+
+
+def _receive(connection: "Connection[Any, Any]") -> object:
+    try:
+        return connection.recv()
+    except (EOFError, OSError):
+        raise RetryableError(
+            "A Spark task ended in the middle of a block; its worker may have been killed for want of memory."
+        ) from None

@@ -1,0 +1,21 @@
+"""The parent of Spark's Python workers: what every worker needs is loaded here, once, before they are forked.
+
+Spark puts pyspark.zip and its jars on the Python path, and each task then reads the zip's directory again (50 ms a
+task). PySpark is installed, so they are taken off.
+"""
+
+import sys
+
+sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
+for path in [path for path in sys.path_importer_cache if path.endswith((".zip", ".jar"))]:
+    del sys.path_importer_cache[path]
+
+import pyarrow as pa  # noqa: E402  (the path had to be mended first)
+from pyspark import daemon  # noqa: E402
+
+from connector.spark import tasks  # noqa: E402
+
+if __name__ == "__main__":
+    pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
+    assert tasks  # imported so that workers are forked with it
+    daemon.manager()

@@ -1,0 +1,34 @@
+"""Where and how one table's data files are written: everything that a task needs to know, and no more."""
+
+import uuid
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table.locations import load_location_provider
+
+from connector.binding import Binding
+from connector.rows.files import FileOptions
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """One transaction's files of one table."""
+
+    binding: Binding
+    location: str  # the table's
+    properties: tuple[tuple[str, str], ...]  # the table's
+    file_prefix: str
+    io_properties: tuple[tuple[str, str], ...] = field(repr=False)  # the object store's keys are among them
+
+    @cached_property
+    def io(self) -> FileIO:
+        return load_file_io(dict(self.io_properties), self.location)
+
+    @cached_property
+    def options(self) -> FileOptions:
+        return FileOptions.of_table(dict(self.properties))
+
+    def new_location(self) -> str:
+        provider = load_location_provider(self.location, dict(self.properties))
+        return provider.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")

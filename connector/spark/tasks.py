@@ -1,0 +1,101 @@
+"""What runs in Spark's Python workers: claim blocks, decode their lines, write data files."""
+
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from multiprocessing.connection import Connection
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
+
+from connector.errors import ConnectorError, RetryableError
+from connector.rows.decoder import RowDecoder, Stray
+from connector.rows.files import DataFileWriter
+from connector.spark.claims import Address, Claim, Clamped, Failed, Next, Strays
+from connector.state import DataFile
+from protocol.errors import ProtocolError
+
+DECODING_BATCH: Final = 4 << 20  # bytes: larger ones leave the processor's cache, smaller ones pay more calls
+
+decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
+
+
+def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[int, tuple[DataFile, ...]]]:
+    """One task of a transaction's job: yields a binding's index and the files that it wrote for it, any number of
+    times. Where it cannot go on it says why on its connection, and the transaction fails."""
+    for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
+        pass
+    with address.connected() as claims:
+        try:
+            yield from _write_claims(claims)
+        except (ConnectorError, ProtocolError) as error:
+            claims.send(Failed(error))
+        except EOFError:
+            pass  # the transaction has failed elsewhere: its driver knows why
+        except OSError as error:
+            claims.send(Failed(RetryableError(f"A data file could not be written: {error}")))
+        except Exception as error:
+            described = "".join(traceback.format_exception(error))
+            claims.send(Failed(ConnectorError(f"Internal error in a Spark task: {described}")))
+
+
+def _write_claims(claims: "Connection[Any, Any]") -> Iterator[tuple[int, tuple[DataFile, ...]]]:
+    """Blocks of one binding in a row go to the same files. One writer is open at a time, which is what memory is
+    planned for."""
+    claim = _claim(claims, None)
+    while claim:
+        layout = claim.layout
+        writer = DataFileWriter(
+            layout.io, layout.new_location, layout.binding.columns, decoder(layout.binding).schema, layout.options
+        )
+        try:
+            while claim and claim.block.binding == layout.binding.index:
+                _write_block(claims, claim, writer)
+                claim = _claim(claims, layout.binding.index)
+            files = tuple(writer.finish())
+        except BaseException:
+            writer.abort()
+            raise
+        yield layout.binding.index, files
+
+
+def _claim(claims: "Connection[Any, Any]", preferred: int | None) -> Claim | None:
+    claims.send(Next(preferred))
+    claim = claims.recv()
+    assert claim is None or isinstance(claim, Claim)
+    return claim
+
+
+def _write_block(claims: "Connection[Any, Any]", claim: Claim, writer: DataFileWriter) -> None:
+    clamped: Counter[str] = Counter()
+    row = 0
+    for lines in _batches(claim.block.path):
+        decoded = decoder(claim.layout.binding).decode(lines, claim.block.line_of(row))
+        row += decoded.batch.num_rows + len(decoded.strays)
+        clamped.update(decoded.clamped)
+        _return_strays(claims, decoded.strays)
+        writer.write(decoded.batch)
+    if clamped:
+        claims.send(Clamped(claim.block.binding, dict(clamped)))
+
+
+def _batches(path: Path) -> Iterator[bytes]:
+    """A block's whole lines, about DECODING_BATCH bytes at a time."""
+    with path.open("rb", buffering=0) as block:
+        rest = b""
+        while read := block.read(DECODING_BATCH):
+            lines = rest + read
+            end = lines.rfind(b"\n") + 1
+            rest = lines[end:]
+            if end:
+                yield lines[:end]
+    assert not rest, "a block holds whole lines"
+
+
+def _return_strays(claims: "Connection[Any, Any]", strays: Sequence[Stray]) -> None:
+    by_binding = attrgetter("binding")
+    for binding, stray in groupby(sorted(strays, key=by_binding), key=by_binding):
+        lines = list(stray)
+        claims.send(Strays(binding, [stray.line + b"\n" for stray in lines], [stray.number for stray in lines]))

@@ -1,0 +1,58 @@
+"""One transaction's Spark job: Store lines in, data files out, both at once."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from connector.errors import ConnectorError
+from connector.spark.claims import ClaimServer
+from connector.spark.layout import TableLayout
+from connector.spark.session import Spark
+from connector.spark.tasks import write_files
+from connector.staging import Spool
+from connector.state import DataFile
+from protocol.request import Store
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a transaction's rows have become."""
+
+    files: Mapping[int, tuple[DataFile, ...]]  # by binding
+    clamped: Mapping[tuple[int, str], int]  # values that were clamped, by binding and field
+
+
+class Writing:
+    """A job of long-lived tasks that claim spooled blocks while more of them come."""
+
+    def __init__(self, spark: Spark, claims: ClaimServer, spool: Spool, layouts: Sequence[TableLayout]) -> None:
+        self._spool = spool
+        self._claims = claims
+        claims.begin(spool, layouts)
+        self._job = spark.run(partial(write_files, claims.address))
+        self._job.add_done_callback(self._report_failure)
+
+    def add(self, store: Store) -> None:
+        """Spool a run of lines; raises what has stopped a task meanwhile."""
+        self._spool.add(store)
+
+    def finish(self) -> Written:
+        """Everything that the rows have become, durable."""
+        self._spool.complete()
+        results: list[tuple[int, tuple[DataFile, ...]]] = []
+        try:
+            results = self._job.result()
+        except ConnectorError as error:
+            self._spool.fail(error)
+        clamped = self._claims.finish()
+        self._spool.check()  # the first cause, where Spark knows only that a task failed
+        self._spool.remove()
+        files: dict[int, tuple[DataFile, ...]] = {}
+        for binding, written in results:
+            files[binding] = files.get(binding, ()) + written
+        return Written(files, clamped)
+
+    def _report_failure(self, job: "Future[list[tuple[int, tuple[DataFile, ...]]]]") -> None:
+        if not job.cancelled() and (error := job.exception()):
+            self._spool.fail(error)

@@ -1,0 +1,197 @@
+"""The spool: Store lines between stdin and the tasks that write data files.
+
+Lines are appended to one block a binding, as they came; a full block is sealed and may be claimed. The spool is bounded:
+when tasks fall behind, `add` waits, stdin is not read, and the runtime waits too.
+"""
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from protocol.request import Store
+
+BLOCK_SIZE: Final = 32 << 20  # bytes: large enough to pay for its claim, small enough to spread over the cores
+SPOOL_LIMIT: Final = 1 << 30  # bytes: what arrives at full speed while a cold Spark starts
+PIECES_PER_WRITE: Final = 512  # writev(2) takes at most 1024
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive lines of the input."""
+
+    first_line: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """A file of whole Store lines of one binding."""
+
+    binding: int
+    path: Path
+    size: int  # bytes
+    runs: tuple[Run, ...]
+
+    def line_of(self, row: int) -> int:
+        """Which line of the input the block's row (from 0) was: what an error names."""
+        for run in self.runs:
+            if row < run.count:
+                return run.first_line + row
+            row -= run.count
+        raise IndexError(row)
+
+
+@dataclass
+class _OpenBlock:
+    binding: int
+    path: Path
+    file: BinaryIO
+    size: int = 0
+    runs: list[Run] = field(default_factory=list)
+
+    def append(self, store: Store) -> None:
+        pieces = iter(store.pieces)
+        while some := list(islice(pieces, PIECES_PER_WRITE)):
+            _write_fully(self.file, some)
+        self.size += store.size
+        last = self.runs[-1] if self.runs else None
+        if last and last.first_line + last.count == store.first_line:
+            self.runs[-1] = Run(last.first_line, last.count + store.count)
+        else:
+            self.runs.append(Run(store.first_line, store.count))
+
+    def seal(self) -> Block:
+        self.file.close()
+        return Block(self.binding, self.path, self.size, tuple(self.runs))
+
+
+class Spool:
+    """One transaction's Store lines. One thread adds, any number of threads claim."""
+
+    def __init__(self, directory: Path, block_size: int = BLOCK_SIZE, limit: int = SPOOL_LIMIT) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._block_size = block_size
+        self._limit = limit
+        self._open: dict[int, _OpenBlock] = {}
+        self._sealed: list[Block] = []
+        self._claimed: set[Block] = set()
+        self._size = 0
+        self._numbers = count(1)
+        self._is_complete = False
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def add(self, store: Store) -> None:
+        """Append a run; waits while the spool is full. Raises what `fail` was told."""
+        block = self._open.get(store.binding) or self._new_block(store.binding)
+        block.append(store)
+        with self._changed:
+            self._size += store.size
+            if block.size >= self._block_size:
+                self._seal(block)
+            if self._size > self._limit:
+                self._seal_all()  # else a spool full of half-filled blocks would wait for ever
+                self._changed.wait_for(lambda: self._size <= self._limit or self._error)
+            self.check()
+
+    def complete(self) -> None:
+        """There are no more lines: what is left may be claimed, and claims end when all is done."""
+        with self._changed:
+            self._seal_all()
+            self._is_complete = True
+            self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """The transaction cannot be staged: `add` raises this, and claims end. The first error is kept."""
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def remove(self) -> None:
+        """Remove what is left of it."""
+        for block in self._open.values():
+            block.file.close()
+        shutil.rmtree(self._directory)
+
+    def check(self) -> None:
+        """Raise what `fail` was told."""
+        if self._error:
+            raise self._error
+
+    @contextmanager
+    def claimed(self, preferred: int | None) -> Iterator[Block | None]:
+        """Claim a block, of the preferred binding if there is one; None when there are no more. Waits for blocks that
+        may still come, strays of claimed ones included. Its file is removed afterwards: it has been encoded. An
+        exception inside fails the transaction; after a failure there is nothing to claim."""
+        block = self._claim(preferred)
+        try:
+            yield block
+        except BaseException as error:
+            self.fail(error)
+            raise
+        finally:
+            if block:
+                self._release(block)
+
+    def add_strays(self, binding: int, lines: Sequence[bytes], numbers: Sequence[int]) -> None:
+        """Lines that were guessed to be of another binding come back, to be claimed as what they are."""
+        with self._changed:
+            block = self._new_block(binding, keep=False)
+            for line, number in zip(lines, numbers, strict=True):
+                block.append(Store(binding, number, 1, (line,)))
+            self._size += block.size
+            self._sealed.append(block.seal())
+            self._changed.notify_all()
+
+    def _new_block(self, binding: int, keep: bool = True) -> _OpenBlock:
+        path = self._directory / f"{next(self._numbers)}-{binding}.jsonl"
+        block = _OpenBlock(binding, path, path.open("xb", buffering=0))
+        if keep:
+            self._open[binding] = block
+        return block
+
+    def _seal(self, block: _OpenBlock) -> None:
+        del self._open[block.binding]
+        self._sealed.append(block.seal())
+        self._changed.notify_all()
+
+    def _seal_all(self) -> None:
+        for block in list(self._open.values()):
+            self._seal(block)
+
+    def _claim(self, preferred: int | None) -> Block | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._sealed or self._error or (self._is_complete and not self._claimed))
+            self.check()
+            if not self._sealed:
+                return None
+            block = next((block for block in self._sealed if block.binding == preferred), self._sealed[0])
+            self._sealed.remove(block)
+            self._claimed.add(block)
+            return block
+
+    def _release(self, block: Block) -> None:
+        block.path.unlink(missing_ok=True)
+        with self._changed:
+            self._claimed.discard(block)
+            self._size -= block.size
+            self._changed.notify_all()
+
+
+def _write_fully(file: BinaryIO, pieces: list[bytes | memoryview]) -> None:
+    written = os.writev(file.fileno(), pieces)
+    for piece in pieces:  # a short write is rare: only then look where it stopped
+        if written < len(piece):
+            rest = memoryview(piece)[written:]
+            while rest:
+                rest = rest[os.write(file.fileno(), rest) :]
+            written = 0
+        else:
+            written -= len(piece)

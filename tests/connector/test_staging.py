@@ -1,0 +1,132 @@
+"""The spool: what is added is claimed once, in bounded space."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connector.errors import RetryableError
+from connector.staging import Block, Spool
+from protocol.request import Store
+
+
+def run(binding: int, first_line: int, *lines: bytes) -> Store:
+    return Store(binding, first_line, len(lines), tuple(line + b"\n" for line in lines))
+
+
+def claim_all(spool: Spool) -> Iterator[tuple[Block, bytes]]:
+    while True:
+        with spool.claimed(None) as block:
+            if block is None:
+                return
+            yield block, block.path.read_bytes()
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool", block_size=10, limit=100)
+
+
+def test_lines_are_claimed_as_they_came_by_binding(spool: Spool) -> None:
+    spool.add(run(0, 1, b"a", b"b"))
+    spool.add(run(1, 3, b"x"))
+    spool.add(run(0, 4, b"c"))
+    spool.complete()
+    assert sorted((block.binding, content) for block, content in claim_all(spool)) == [(0, b"a\nb\nc\n"), (1, b"x\n")]
+
+
+def test_a_full_block_may_be_claimed_while_lines_still_come(spool: Spool) -> None:
+    spool.add(run(0, 1, b"0123456789"))
+    with spool.claimed(None) as block:
+        assert block is not None
+        assert block.path.read_bytes() == b"0123456789\n"
+
+
+def test_a_blocks_rows_know_their_lines(spool: Spool) -> None:
+    spool.add(run(0, 7, b"a", b"b"))
+    spool.add(run(0, 9, b"c"))
+    spool.add(run(0, 20, b"d"))
+    spool.complete()
+    [(block, _)] = claim_all(spool)
+    assert [block.line_of(row) for row in range(4)] == [7, 8, 9, 20]
+    assert len(block.runs) == 2
+
+
+def test_a_block_of_the_preferred_binding_comes_first(spool: Spool) -> None:
+    for binding in (0, 1, 2):
+        spool.add(run(binding, 1, b"a"))
+    spool.complete()
+    with spool.claimed(2) as block:
+        assert block is not None
+        assert block.binding == 2
+
+
+def test_files_are_removed_when_they_are_encoded(spool: Spool, tmp_path: Path) -> None:
+    spool.add(run(0, 1, b"0123456789"))
+    spool.complete()
+    list(claim_all(spool))
+    assert list((tmp_path / "spool").iterdir()) == []
+    spool.remove()
+    assert not (tmp_path / "spool").exists()
+
+
+def test_a_full_spool_waits_for_a_block_to_be_encoded(spool: Spool) -> None:
+    spool.add(run(0, 1, b"x" * 60))
+    adder = threading.Thread(target=spool.add, args=(run(0, 2, b"x" * 60),))
+    adder.start()
+    adder.join(0.05)
+    assert adder.is_alive()
+    with spool.claimed(None) as block:
+        assert block is not None
+    adder.join(10)
+    assert not adder.is_alive()
+
+
+def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", block_size=1000, limit=100)
+    for binding in range(4):
+        spool.add(run(binding, 1, b"x" * 24))
+    adder = threading.Thread(target=spool.add, args=(run(4, 1, b"x" * 24),))
+    adder.start()
+    with spool.claimed(None) as block:
+        assert block is not None
+    adder.join(10)
+    assert not adder.is_alive()
+
+
+def test_claims_wait_for_the_strays_of_claimed_blocks(spool: Spool) -> None:
+    spool.add(run(0, 1, b"a", b"b", b"c"))
+    spool.complete()
+    claimed: list[tuple[int, bytes, int]] = []
+
+    def claim() -> None:
+        claimed.extend((block.binding, content, block.line_of(0)) for block, content in claim_all(spool))
+
+    with spool.claimed(None):
+        other = threading.Thread(target=claim)
+        other.start()
+        spool.add_strays(1, [b"b\n"], [2])
+    other.join(10)
+    assert claimed == [(1, b"b\n", 2)]
+
+
+def test_a_failure_ends_both_sides_with_its_first_cause(spool: Spool) -> None:
+    spool.add(run(0, 1, b"0123456789"))
+    with pytest.raises(RetryableError, match="first"), spool.claimed(None):
+        raise RetryableError("first")
+    spool.fail(RetryableError("second"))
+    with pytest.raises(RetryableError, match="first"):
+        spool.add(run(0, 2, b"b"))
+    with pytest.raises(RetryableError, match="first"), spool.claimed(None):
+        pass
+    spool.remove()
+
+
+def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> None:
+    lines = [str(number).encode() for number in range(3000)]
+    spool = Spool(tmp_path / "spool")
+    spool.add(run(0, 1, *lines))
+    spool.complete()
+    [(_, content)] = claim_all(spool)
+    assert content.split() == lines

@@ -1,0 +1,109 @@
+"""However a session ends, it ends soon and quietly, with the status that convention gives, and leaves nothing running."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.conversation import line
+from support.connector_process import ConnectorProcess
+from support.processes import marked, new_mark, wait_until
+from support.readers import local_catalog
+from support.runtime import Runtime, Session
+
+pytestmark = pytest.mark.spark
+
+SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+
+
+@pytest.fixture
+def mark() -> dict[str, str]:
+    return new_mark()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, mark: dict[str, str]) -> Runtime:
+    runtime = Runtime(tmp_path, environment={**mark, "TMPDIR": str(tmp_path)})
+    runtime.apply()
+    return runtime
+
+
+@pytest.fixture
+def session(runtime: Runtime, mark: dict[str, str]) -> Iterator[Session]:
+    """A session whose JVM and workers are up."""
+    with runtime.open() as session:
+        session.transaction({"id": 1})
+        assert any("pyspark.worker" in command for command in marked(mark).values())
+        yield session
+
+
+def nothing_is_left(mark: dict[str, str]) -> bool:
+    return wait_until(lambda: not marked(mark))
+
+
+def ids(directory: Path) -> list[int]:
+    table = local_catalog(directory / "warehouse").load_table("shop.ledger")
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+def test_a_signal_ends_a_process_that_has_done_nothing_yet(tmp_path: Path, number: int, status: int) -> None:
+    with ConnectorProcess(tmp_path) as connector:
+        connector.send(line("spec", {}))
+        connector.expect("spec")
+        connector.process.send_signal(number)
+        outcome = connector.finish()
+    assert (outcome.status, outcome.log) == (status, "")
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+def test_a_signal_ends_a_session_in_the_middle_of_a_transaction(
+    session: Session, mark: dict[str, str], tmp_path: Path, number: int, status: int
+) -> None:
+    session.flush()
+    session.store({"id": 2})
+    session.connector.process.send_signal(number)
+    outcome = session.connector.wait()
+    assert outcome.status == status
+    assert " error " not in outcome.log
+    assert nothing_is_left(mark)
+    assert ids(tmp_path) == [1]
+    assert not list(tmp_path.glob("materialize-iceberg-*"))
+
+
+def test_the_end_of_the_input_ends_a_session(session: Session, mark: dict[str, str], tmp_path: Path) -> None:
+    outcome = session.finish()
+    assert outcome.status == 0
+    assert nothing_is_left(mark)
+    assert not list(tmp_path.glob("materialize-iceberg-*"))
+
+
+def test_a_closed_stdout_ends_a_session_that_has_nothing_to_say(session: Session, mark: dict[str, str]) -> None:
+    session.connector.close_stdout()
+    outcome = session.connector.wait()
+    assert outcome.status == 141
+    assert " error " not in outcome.log
+    assert nothing_is_left(mark)
+
+
+def test_a_killed_process_leaves_no_process_behind(session: Session, mark: dict[str, str]) -> None:
+    session.flush()
+    session.store({"id": 2})
+    assert session.connector.kill().status == -signal.SIGKILL
+    assert nothing_is_left(mark)
+
+
+@pytest.mark.parametrize("victim", ["java", "pyspark.worker"])
+def test_a_killed_jvm_or_worker_is_one_clear_error(session: Session, mark: dict[str, str], victim: str) -> None:
+    session.flush()
+    session.store({"id": 2})
+    for pid, command in marked(mark).items():
+        if victim in command:
+            os.kill(pid, signal.SIGKILL)
+    session.connector.send(line("startCommit", {}))
+    outcome = session.connector.wait()
+    assert outcome.status == 1
+    assert "Spark" in outcome.last_log_line
+    assert nothing_is_left(mark)

@@ -1,0 +1,61 @@
+"""A server in a process of its own on a free loopback port: started, waited for, and ended."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+START_DEADLINE: Final = 60.0  # seconds
+
+
+def free_address() -> str:
+    """Host and port on which nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        host, port = listener.getsockname()
+        return f"{host}:{port}"
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path], environment: Mapping[str, str], answers_at: str, log: Path
+) -> Iterator[None]:
+    """Run a server while the context lasts, which begins when something answers at the address."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        _wait_until_it_answers(answers_at, process, log)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_it_answers(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + START_DEADLINE
+    while time.monotonic() < deadline:
+        try:
+            with urlopen(address, timeout=5):
+                return
+        except HTTPError as refusal:
+            refusal.close()
+            return
+        except (URLError, ConnectionError):
+            try:
+                status = process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+            raise AssertionError(f"{process.args!r} ended with status {status}:\n{log.read_text()}") from None
+    raise AssertionError(f"{process.args!r} did not answer within {START_DEADLINE:.0f} s:\n{log.read_text()}")
