@@ -16,7 +16,7 @@ from typing import IO, Final
 from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks import rows
-from benchmarks.process_tree import PeakMemory, cpu_seconds
+from benchmarks.process_tree import Memory, PeakMemory, cpu_seconds
 from fixtures.conversation import line, opening
 
 REPOSITORY: Final = Path(__file__).parents[1]
@@ -46,6 +46,17 @@ class Measurement:
     stores_cpu_seconds: float
     whole_cpu_seconds: float
     files: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One connector process: from the first Store byte to startedCommit, and from there to acknowledged."""
+
+    seconds: float
+    commit_seconds: float
+    stores_cpu_seconds: float
+    whole_cpu_seconds: float
+    peak: Memory
 
 
 def main() -> int:
@@ -79,56 +90,56 @@ def _measure(form: str, path: Path, count: int, yardstick: float) -> Measurement
     if feeder < needed:
         sys.exit(f"the feeder reaches {feeder:.0f} MB/s, and must reach {needed:.0f}: nothing is reported")
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as directory:
-        began, started, acknowledged, peak, stores_cpu, whole_cpu = _run(path, Path(directory))
+        run = _run(path, Path(directory))
         landed, files = _landed(Path(directory) / "warehouse")
     if landed != count:
         sys.exit(f"{landed} rows landed of {count}: nothing is reported")
-    seconds = started - began
     return Measurement(
         form=form,
         rows=count,
         megabytes=size,
-        megabytes_per_second=size / seconds,
-        rows_per_second=count / seconds,
+        megabytes_per_second=size / run.seconds,
+        rows_per_second=count / run.seconds,
         yardstick_rows_per_second=yardstick,
-        ratio=count / seconds / yardstick,
+        ratio=count / run.seconds / yardstick,
         feeder_megabytes_per_second=feeder,
-        commit_seconds=acknowledged - started,
-        peak_rss_megabytes=peak.peak.rss / MB,
-        peak_pss_megabytes=peak.peak.pss / MB,
-        stores_cpu_seconds=stores_cpu,
-        whole_cpu_seconds=whole_cpu,
+        commit_seconds=run.commit_seconds,
+        peak_rss_megabytes=run.peak.rss / MB,
+        peak_pss_megabytes=run.peak.pss / MB,
+        stores_cpu_seconds=run.stores_cpu_seconds,
+        whole_cpu_seconds=run.whole_cpu_seconds,
         files=files,
     )
 
 
-def _run(path: Path, directory: Path) -> tuple[float, float, float, PeakMemory, float, float]:
+def _run(path: Path, directory: Path) -> Run:
     process = subprocess.Popen(
-        [sys.executable, "-m", "connector"], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        [sys.executable, "-m", "connector"], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    stdout = os.fdopen(os.dup(process.stdout.fileno()), "rb")
+    stdin, stdout = process.stdin, process.stdout
     with PeakMemory(process.pid) as peak:
-        process.stdin.write(b"".join(opening("measurements", [rows.COLLECTION])))
+        _send(stdin, b"".join(opening("measurements", [rows.COLLECTION])))
         for kind in ("spec", "validated", "applied", "opened", "acknowledged"):
             _expect(stdout, kind)
-        process.stdin.write(line("flush", {}))
+        _send(stdin, line("flush", {}))
         _expect(stdout, "flushed")
         cpu_before, began = cpu_seconds(process.pid), time.perf_counter()
-        _feed(path, process.stdin.fileno())
-        process.stdin.write(rows.START_COMMIT)
+        _feed(path, stdin.fileno())
+        _send(stdin, rows.START_COMMIT)
         _expect(stdout, "startedCommit")
         started, cpu_after = time.perf_counter(), cpu_seconds(process.pid)
-        process.stdin.write(line("acknowledge", {}))
+        _send(stdin, line("acknowledge", {}))
         _expect(stdout, "acknowledged")
         acknowledged = time.perf_counter()
-        process.stdin.close()
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"the connector ended with status {process.returncode}: nothing is reported")
-    return began, started, acknowledged, peak, cpu_after - cpu_before, usage.ru_utime + usage.ru_stime
+        whole_cpu = cpu_seconds(process.pid)
+    stdin.close()
+    status = process.wait()
+    stdout.close()
+    if status:
+        sys.exit(f"the connector ended with status {status}: nothing is reported")
+    return Run(started - began, acknowledged - started, cpu_after - cpu_before, whole_cpu, peak.peak)
 
 
 def _feed(path: Path, pipe: int) -> None:
@@ -164,6 +175,11 @@ def _landed(warehouse: Path) -> tuple[int, int]:
     assert snapshot is not None
     assert snapshot.summary is not None
     return int(snapshot.summary["total-records"] or 0), int(snapshot.summary["total-data-files"] or 0)
+
+
+def _send(stdin: IO[bytes], lines: bytes) -> None:
+    stdin.write(lines)
+    stdin.flush()
 
 
 def _expect(stdout: IO[bytes], kind: str) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,14 +34,14 @@ def describe(table: Table) -> Iterable[str]:
     yield f"━━ {name}: {rows} rows, {len(snapshots)} snapshots, {len(fields)} columns"
     yield from aligned(
         ("id", "column", "type", ""),
-        [(str(f.field_id), f.name, str(f.field_type), "required" if f.required else "") for f in fields],
+        [(f.field_id, f.name, f.field_type, "required" if f.required else "") for f in fields],
     )
     yield ""
     yield from aligned(
         ("snapshot", "committed (UTC)", "files added", "rows added", "rows"),
         [
             (
-                str(snapshot.snapshot_id),
+                snapshot.snapshot_id,
                 f"{datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}",
                 *(_total(snapshot, name) for name in ("added-data-files", "added-records", "total-records")),
             )
@@ -49,7 +50,7 @@ def describe(table: Table) -> Iterable[str]:
     )
     yield ""
     scanned = table.scan(limit=ROWS).to_arrow()
-    yield from aligned(scanned.column_names, [[_cell(value) for value in row.values()] for row in scanned.to_pylist()])
+    yield from aligned(scanned.column_names, [list(row.values()) for row in scanned.to_pylist()])
 
 
 def how_to_open(warehouse: Path, table: Table) -> Iterable[str]:
@@ -60,16 +61,17 @@ def how_to_open(warehouse: Path, table: Table) -> Iterable[str]:
     yield f"  Spark      a JdbcCatalog with uri=jdbc:sqlite:{warehouse}/catalog.db (README.md has all its settings)"
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+def aligned(header: Sequence[object], rows: Sequence[Sequence[object]]) -> Iterable[str]:
     """Columns side by side: as many as the terminal is wide."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [[_cell(value) for value in row] for row in (header, *rows)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     room, shown = shutil.get_terminal_size((140, 24)).columns, 0
     while shown < len(widths) and (room := room - widths[shown] - 2) >= 0:
         shown += 1
-    more = f"  … {len(header) - shown} more" if shown < len(header) else ""
-    for row in (header, *rows):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row[:shown], widths[:shown], strict=True))
-        yield "  " + (line + more).rstrip()
+    more = f"… {len(widths) - shown} more" if shown < len(widths) else ""
+    for line in lines:
+        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(line[:shown], widths[:shown], strict=True)]
+        yield "  " + "  ".join([*cells, more]).rstrip()
         more = ""
 
 
@@ -82,6 +84,11 @@ def _total(snapshot: Snapshot | None, name: str) -> str:
 def _cell(value: object) -> str:
     text = "" if value is None else str(value).replace("\n", "⏎")
     return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+
+
+def _width(text: str) -> int:
+    """How many places of the terminal it takes: East Asian characters and emoji take two."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 if __name__ == "__main__":

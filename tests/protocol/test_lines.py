@@ -104,7 +104,7 @@ def test_a_binding_that_comes_late_is_only_noticed_on_the_first_line_of_a_run() 
 
 @pytest.mark.parametrize("text", [b'{"store":{"binding":0}}\n', b'{"store":{"binding":null,"key":[1]}}\n'])
 def test_a_first_line_without_a_usable_beginning_decides_for_itself_alone(text: bytes) -> None:
-    assert runs(text + store_line(6)) == [(0, 1, 1), (6, 2, 1)]
+    assert runs(text + b'{"store":{"binding":6,"key":[1]}}\n') == [(0, 1, 1), (6, 2, 1)]
 
 
 def test_blank_lines_are_skipped_but_counted() -> None:
@@ -133,6 +133,12 @@ def test_an_error_stands_behind_what_came_before_it_and_names_its_line(size: int
     broken = next(index for index, numbered in enumerate(requests) if isinstance(numbered.request, ProtocolError))
     assert sum(store.count for store in stores(requests[:broken])) == 2
     assert str(requests[broken].request).startswith("line 4: not a JSON object")
+
+
+def test_lines_that_span_blocks_do_not_add_up_to_a_long_one() -> None:
+    parser = RequestParser(longest_line=20)
+    blocks = [b'{"flush":', b'{}}\n{"flush":', b'{}}\n{"flush":', b"{}}\n"]
+    assert [numbered.line for block in blocks for numbered in parser.receive(block)] == [1, 2, 3]
 
 
 def test_a_line_that_never_ends_is_an_error() -> None:

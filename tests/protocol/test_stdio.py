@@ -3,7 +3,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -11,8 +13,9 @@ import pytest
 
 from protocol import request, response
 from protocol.errors import ProtocolError
+from protocol.lines import LONGEST_LINE
 from protocol.request import Store
-from protocol.stdio import RequestReader, Wire, write_response
+from protocol.stdio import QUEUED_BYTES, RequestReader, Wire, write_response
 
 LOAD = b'{"load":{"binding":1}}\n'
 FLUSH = b'{"flush":{}}\n'
@@ -21,11 +24,16 @@ LONG_ENOUGH = 60.0  # seconds; only a test that fails waits for them
 
 
 class Pipe:
-    """Both ends of a pipe, and threads that write into it what may be more than it holds."""
+    """A pipe, the reader at its end, and threads that write into it what may be more than it holds."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
+        self._readers: list[RequestReader] = []
         self._threads: list[threading.Thread] = []
+
+    def reader(self, queued_bytes: int = QUEUED_BYTES, longest_line: int = LONGEST_LINE) -> RequestReader:
+        self._readers.append(RequestReader(self.reading, queued_bytes, longest_line))
+        return self._readers[-1]
 
     def write(self, text: bytes) -> None:
         rest = memoryview(text)
@@ -46,10 +54,15 @@ class Pipe:
         self.writing = -1
 
     def clean_up(self) -> None:
+        """A reader must have come to its end before the number of its descriptor is given to another file."""
         for thread in self._threads:
             thread.join(LONG_ENOUGH)
         if self.writing >= 0:
             self.close()
+        for reader in self._readers:
+            with suppress(ProtocolError):
+                deque(reader, maxlen=0)
+        os.close(self.reading)
 
 
 @pytest.fixture
@@ -57,12 +70,11 @@ def pipe() -> Iterator[Pipe]:
     pipe = Pipe()
     yield pipe
     pipe.clean_up()
-    os.close(pipe.reading)
 
 
 def test_a_conversation_may_arrive_byte_by_byte(pipe: Pipe) -> None:
     text = b'{"open":{"version":"1"}}\n\n{"store":{"key":[1],"binding":3}}\r\n{"startCommit":{}}'
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write_all_and_close(*(text[at : at + 1] for at in range(len(text))))
     requests = [(reader.line, message) for message in reader]
     assert requests == [
@@ -74,7 +86,7 @@ def test_a_conversation_may_arrive_byte_by_byte(pipe: Pipe) -> None:
 
 def test_lines_of_64_mib_arrive_whole(pipe: Pipe) -> None:
     large = b'{"store":{"binding":2,"key":["' + b"x" * (64 << 20) + b'"]}}\n'
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write_all_and_close(STORE, large, STORE, FLUSH)
     lines: dict[int, list[bytes]] = {}
     for message in reader:
@@ -86,21 +98,21 @@ def test_lines_of_64_mib_arrive_whole(pipe: Pipe) -> None:
 
 
 def test_whole_lines_are_passed_on_before_the_next_one_is_whole(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write(STORE + FLUSH + STORE[:10])
     assert isinstance(next(reader), Store)
     assert next(reader) == request.Flush()
 
 
 def test_the_iteration_stops_where_the_input_ends_and_stays_there(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write_all_and_close(FLUSH)
     assert list(reader) == [request.Flush()]
     assert list(reader) == []
 
 
 def test_a_broken_line_is_raised_at_its_place(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write_all_and_close(LOAD, STORE, b"\n{}\n", FLUSH)
     assert next(reader) == request.Load(1)
     assert isinstance(next(reader), Store)
@@ -110,7 +122,7 @@ def test_a_broken_line_is_raised_at_its_place(pipe: Pipe) -> None:
 
 
 def test_a_line_that_never_ends_is_raised(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading, longest_line=2 << 20)
+    reader = pipe.reader(longest_line=2 << 20)
     pipe.write_all_and_close(FLUSH, b"x" * ((2 << 20) + 1))
     assert next(reader) == request.Flush()
     with pytest.raises(ProtocolError, match=r"^line 2: longer than 2 MiB"):
@@ -136,13 +148,13 @@ def test_no_more_is_read_ahead_than_the_queue_may_hold(tmp_path: Path) -> None:
 
 
 def test_a_request_larger_than_the_queue_is_let_through(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading, queued_bytes=1)
+    reader = pipe.reader(queued_bytes=1)
     pipe.write_all_and_close(LOAD, STORE, FLUSH)
     assert [type(message) for message in reader] == [request.Load, Store, request.Flush]
 
 
 def test_a_queued_request_is_seen_and_not_taken(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write(LOAD + FLUSH)
     assert reader.wait_for((request.Acknowledge, request.Flush), LONG_ENOUGH)
     assert next(reader) == request.Load(1)
@@ -150,7 +162,7 @@ def test_a_queued_request_is_seen_and_not_taken(pipe: Pipe) -> None:
 
 
 def test_a_request_that_comes_while_waiting_is_seen(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write(LOAD)
     assert reader.wait_for((request.Load,), LONG_ENOUGH)
     writer = threading.Timer(0.05, pipe.write, [FLUSH])
@@ -160,7 +172,7 @@ def test_a_request_that_comes_while_waiting_is_seen(pipe: Pipe) -> None:
 
 
 def test_waiting_for_what_does_not_come_ends_at_the_time_out(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write(LOAD + FLUSH)
     assert reader.wait_for((request.Flush,), LONG_ENOUGH)
     assert not reader.wait_for((request.StartCommit,), 0.01)
@@ -170,14 +182,14 @@ def test_waiting_for_what_does_not_come_ends_at_the_time_out(pipe: Pipe) -> None
 
 @pytest.mark.parametrize("end", [b"", b"{}\n"])
 def test_the_end_of_the_input_ends_the_waiting(pipe: Pipe, end: bytes) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     pipe.write_all_and_close(LOAD, end)
     assert reader.wait_for((request.Flush,), LONG_ENOUGH)
     assert next(reader) == request.Load(1)
 
 
 def test_a_full_queue_ends_the_waiting_until_there_is_room(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading, queued_bytes=2 * len(LOAD))
+    reader = pipe.reader(queued_bytes=2 * len(LOAD))
     pipe.write(LOAD * 3)
     assert reader.wait_for((request.Flush,), LONG_ENOUGH)
     assert next(reader) == request.Load(1)
@@ -201,12 +213,13 @@ def interruption(pipe: Pipe) -> Iterator[None]:
     give_up.start()
     yield
     give_up.cancel()
+    signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, previous)
 
 
 @pytest.mark.usefixtures("interruption")
 def test_a_signal_interrupts_the_wait_for_the_next_request(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     with pytest.raises(InterruptedByTestError):
         next(reader)
     pipe.write(FLUSH)
@@ -215,7 +228,7 @@ def test_a_signal_interrupts_the_wait_for_the_next_request(pipe: Pipe) -> None:
 
 @pytest.mark.usefixtures("interruption")
 def test_a_signal_interrupts_waiting_for_a_kind_of_request(pipe: Pipe) -> None:
-    reader = RequestReader(pipe.reading)
+    reader = pipe.reader()
     with pytest.raises(InterruptedByTestError):
         reader.wait_for((request.Flush,), LONG_ENOUGH)
 
@@ -252,6 +265,8 @@ stdio.write_response(wire, response.Opened())
 
 
 def test_once_stdout_is_claimed_only_responses_reach_it(pytestconfig: pytest.Config) -> None:
-    done = subprocess.run([sys.executable, "-c", CLAIMING], cwd=pytestconfig.rootpath, capture_output=True, check=True)
+    command = [sys.executable, "-c", CLAIMING]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, cwd=pytestconfig.rootpath, env=buffered, capture_output=True, check=True)
     assert done.stdout == b'{"opened":{}}\n'
     assert done.stderr.split() == [b"print", b"descriptor", b"child", b"not", b"held"]
