@@ -14,6 +14,7 @@ from connector.binding import Binding, Column
 from connector.errors import UserError
 from connector.iceberg import fence
 from connector.iceberg.tables import load_table
+from connector.rows.schema import ARROW_TYPES
 from connector.state import Lineage
 from connector.table_change import matching_columns
 from protocol.flow import Materialization, MaterializationBinding
@@ -94,8 +95,11 @@ def _columns(table: str, fields: Sequence[str], schema: Schema) -> tuple[Column,
                 f"table {table} has no column for the field {field!r}: it was dropped after the task was published. "
                 "Publish the task again to add it, or deselect the field."
             )
-        if not isinstance(found.field_type, PrimitiveType):
-            raise UserError(f"table {table}, column {found.name!r}: {found.field_type} columns cannot be written.")
+        if not isinstance(found.field_type, PrimitiveType) or found.field_type not in ARROW_TYPES:
+            raise UserError(
+                f"table {table}, column {found.name!r}: columns of type {found.field_type} cannot be written yet. "
+                "Deselect the field, or materialize into a table that the connector creates."
+            )
         columns.append(Column(field, found.name, found.field_id, found.field_type, found.required))
     return tuple(columns)
 

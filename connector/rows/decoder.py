@@ -1,7 +1,7 @@
 """Store lines to record batches: usual lines in a few calls for all of them, other lines one by one."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ _UNUSUAL: Final = (
     msgspec.DecodeError,
     UnicodeDecodeError,
     OverflowError,
+    RecursionError,
     pa.ArrowInvalid,
     PackedTupleError,
     _UnusualLinesError,
@@ -76,14 +77,14 @@ class RowDecoder:
         self._learn([CELL_TYPES[column.type] for column in binding.keys + binding.values])
         self._is_new = True
 
-    def decode(self, lines: bytes, first_line: int) -> Decoded:
-        """`lines` are whole and consecutive; `first_line` is the number of the first, for errors."""
+    def decode(self, lines: bytes, number_of: Callable[[int], int]) -> Decoded:
+        """`lines` are whole; `number_of` tells the number of the first (0), the second (1), …, for errors."""
         if self._is_new:
-            self._learn_from_line(lines.partition(_NEWLINE)[0], first_line)
+            self._learn_from_line(lines.partition(_NEWLINE)[0], number_of(0))
         try:
             return self._decode_at_once(lines)
         except _UNUSUAL:
-            return self._decode_one_by_one(lines, first_line)
+            return self._decode_one_by_one(lines, number_of)
 
     def _decode_at_once(self, lines: bytes) -> Decoded:
         rows = self._decode_rows(lines)
@@ -92,9 +93,10 @@ class RowDecoder:
             raise _UnusualLinesError
         return self._decoded(rows, self._cell_types)
 
-    def _decode_one_by_one(self, lines: bytes, first_line: int) -> Decoded:
+    def _decode_one_by_one(self, lines: bytes, number_of: Callable[[int], int]) -> Decoded:
         rows, numbers, strays = [], [], []
-        for number, line in enumerate(lines.removesuffix(_NEWLINE).split(_NEWLINE), first_line):
+        for place, line in enumerate(lines.removesuffix(_NEWLINE).split(_NEWLINE)):
+            number = number_of(place)
             row = loose_row(line, number)
             binding = binding_of(row, number)
             if binding == self._binding.index:

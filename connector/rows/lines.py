@@ -42,7 +42,7 @@ def loose_row(line: bytes, number: int) -> LooseRow:
     """Any Store that is one, whatever its binding and its elements."""
     try:
         row = _decode_loosely(line).store
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"line {number}: expected a Store: {error}") from error
     # Proto3 JSON: an empty list is as good as none.
     if row.key == [] and row.key_packed:

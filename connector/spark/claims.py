@@ -129,7 +129,7 @@ class _Transaction:
                     if block is None:
                         connection.send(None)
                         return
-                    connection.send(Claim(block, self._layouts[block.binding]))
+                    connection.send(Claim(block, self._layout_of(block)))
                     request = self._until_done(connection)
 
     def _until_done(self, connection: "Connection[Any, Any]") -> Next:
@@ -138,7 +138,7 @@ class _Transaction:
                 case Next() as request:
                     return request
                 case Strays() as strays:
-                    self._route(strays)
+                    self._spool.add_strays(strays.binding, strays.lines, strays.numbers)
                 case Clamped() as clamped:
                     counts = {(clamped.binding, field): values for field, values in clamped.counts.items()}
                     self.clamped.update(counts)
@@ -147,13 +147,13 @@ class _Transaction:
                 case message:
                     raise AssertionError(message)
 
-    def _route(self, strays: Strays) -> None:
-        if not 0 <= strays.binding < len(self._layouts):
+    def _layout_of(self, block: Block) -> TableLayout:
+        if not 0 <= block.binding < len(self._layouts):
             raise ProtocolError(
-                f"line {strays.numbers[0]}: store names binding {strays.binding}, "
+                f"line {block.line_of(0)}: store names binding {block.binding}, "
                 f"but the session has only {len(self._layouts)}"
             )
-        self._spool.add_strays(strays.binding, strays.lines, strays.numbers)
+        return self._layouts[block.binding]
 
 
 def _receive(connection: "Connection[Any, Any]") -> object:

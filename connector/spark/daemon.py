@@ -4,6 +4,7 @@ Spark puts pyspark.zip and its jars on the Python path, and each task then reads
 task). PySpark is installed, so they are taken off.
 """
 
+import gc
 import sys
 
 sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
@@ -18,4 +19,7 @@ from connector.spark import tasks  # noqa: E402
 if __name__ == "__main__":
     pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
     assert tasks  # imported so that workers are forked with it
+    # Rows are many short-lived objects in no cycles: collecting cycles among them is a sixth of the decoding.
+    gc.freeze()
+    gc.disable()
     daemon.manager()

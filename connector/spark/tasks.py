@@ -1,8 +1,9 @@
 """What runs in Spark's Python workers: claim blocks, decode their lines, write data files."""
 
+import gc
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from multiprocessing.connection import Connection
@@ -14,6 +15,7 @@ from connector.errors import ConnectorError, RetryableError
 from connector.rows.decoder import RowDecoder, Stray
 from connector.rows.files import DataFileWriter
 from connector.spark.claims import Address, Claim, Clamped, Failed, Next, Strays
+from connector.staging import Block
 from connector.state import DataFile
 from protocol.errors import ProtocolError
 
@@ -27,6 +29,7 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[in
     times. Where it cannot go on it says why on its connection, and the transaction fails."""
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
+    gc.collect()  # the daemon has turned the automatic collection off
     with address.connected() as claims:
         try:
             yield from _write_claims(claims)
@@ -72,13 +75,17 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, writer: DataFileW
     clamped: Counter[str] = Counter()
     row = 0
     for lines in _batches(claim.block.path):
-        decoded = decoder(claim.layout.binding).decode(lines, claim.block.line_of(row))
+        decoded = decoder(claim.layout.binding).decode(lines, _numbers_from(claim.block, row))
         row += decoded.batch.num_rows + len(decoded.strays)
         clamped.update(decoded.clamped)
         _return_strays(claims, decoded.strays)
         writer.write(decoded.batch)
     if clamped:
         claims.send(Clamped(claim.block.binding, dict(clamped)))
+
+
+def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
+    return lambda place: block.line_of(first + place)
 
 
 def _batches(path: Path) -> Iterator[bytes]:

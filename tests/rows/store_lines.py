@@ -43,8 +43,12 @@ def packed_line(values: bytes, key: bytes = b"\x15\x01") -> bytes:
     return _line(keyPacked=_base64(key), valuesPacked=_base64(values))
 
 
+def from_one(place: int) -> int:
+    return 1 + place
+
+
 def decode(of: Binding, lines: Sequence[bytes], first_line: int = 1) -> Decoded:
-    return RowDecoder(of).decode(b"".join(lines), first_line)
+    return RowDecoder(of).decode(b"".join(lines), lambda place: first_line + place)
 
 
 def column(decoded: Decoded, field: str = "value0") -> list[Any]:

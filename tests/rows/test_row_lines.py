@@ -12,7 +12,7 @@ from connector.errors import InvalidValueError
 from connector.rows.decoder import RowDecoder, Stray
 from protocol.errors import ProtocolError
 from rows.packed_encoder import pack
-from rows.store_lines import binding, column, decode, json_line, packed, plain
+from rows.store_lines import binding, column, decode, from_one, json_line, packed, plain
 
 TEXT = binding(StringType())
 
@@ -95,6 +95,7 @@ WRONG_LINES = {
     "too many values": plain(1, "a", "b"),
     "no key": b'{"store":{"binding":3,"values":["a"]}}\n',
     "neither form of the values": b'{"store":{"binding":3,"key":[1]}}\n',
+    "nested beyond measure": json_line("[" * 100_000 + "]" * 100_000),
     "a key that is no array": b'{"store":{"binding":3,"key":1,"values":["a"]}}\n',
     "packed values that are not base64": b'{"store":{"binding":3,"key":[1],"valuesPacked":"?"}}\n',
     "packed values cut off": b'{"store":{"binding":3,"key":[1],"valuesPacked":"AmE="}}\n',
@@ -155,7 +156,15 @@ def test_what_a_decoder_learned_of_a_column_does_not_change_other_columns() -> N
     usual = json_line('1,"YQ==","x"')
     unusual = json_line('"1.0",null,{"a":1}')
 
-    values = [row for lines in (usual, unusual, usual) for row in decoder.decode(lines, 1).batch.to_pylist()]
+    values = [row for lines in (usual, unusual, usual) for row in decoder.decode(lines, from_one).batch.to_pylist()]
 
     assert values[0] == values[2] == {"id": 1, "value0": 1, "value1": b"a", "value2": "x"}
     assert values[1] == {"id": 1, "value0": 1, "value1": None, "value2": '{"a":1}'}
+
+
+def test_numbers_are_those_of_the_lines_wherever_they_stood() -> None:
+    """A block may hold runs of lines that others stood between."""
+    other = plain(1, "b").replace(b'"binding":3', b'"binding":4')
+    decoded = RowDecoder(TEXT).decode(plain(1, "a") + other + plain(2, "c"), [7, 30, 31].__getitem__)
+
+    assert [stray.number for stray in decoded.strays] == [30]

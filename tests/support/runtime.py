@@ -21,6 +21,9 @@ LEDGER: Final = Collection(
 )
 
 
+SHARED_STATE: Final = {"name": "estuary.dev/flag/enable-runtime-v2", "value": "true"}
+
+
 def merged(target: Json, patch: Json) -> Json:
     """RFC 7396, as the runtime applies it."""
     if not isinstance(patch, dict):
@@ -43,6 +46,8 @@ class Runtime:
         collections: Sequence[Collection] = (LEDGER,),
         config: Mapping[str, Json] = CONFIG,
         environment: Mapping[str, str] | None = None,
+        *,
+        shards_share_state: bool = False,
     ) -> None:
         self.directory = directory
         self.collections = collections
@@ -54,6 +59,8 @@ class Runtime:
             "config": config,
             "bindings": [collection.open_binding() for collection in collections],
         }
+        if shards_share_state:
+            self._task["shardTemplate"] = {"labels": {"labels": [SHARED_STATE]}}
 
     def apply(self) -> Answer:
         """Publish the task: a process of its own, as the runtime has it."""
@@ -63,19 +70,28 @@ class Runtime:
             assert connector.finish().status == 0, connector.log
         return answer
 
-    def open(self) -> "Session":
+    def open(self, key_range: Json = WHOLE_RANGE) -> "Session":
         """Start a process and open a session on what the log holds."""
-        request = {"materialization": self._task, "version": "1", "range": WHOLE_RANGE, "state": self.log}
-        return Session(self, ConnectorProcess(self.directory, self._environment), request)
+        return Session(self, ConnectorProcess(self.directory, self._environment), self._open(key_range))
+
+    def open_and_fail(self, key_range: Json = WHOLE_RANGE) -> Outcome:
+        """The same where it is not expected to open."""
+        with ConnectorProcess(self.directory, self._environment) as connector:
+            connector.send(self._open(key_range))
+            return connector.wait()
+
+    def _open(self, key_range: Json) -> bytes:
+        request = {"materialization": self._task, "version": "1", "range": key_range, "state": self.log}
+        return line("open", request)
 
 
 class Session:
     """One connector process, from open to its end."""
 
-    def __init__(self, runtime: Runtime, connector: ConnectorProcess, request: Json) -> None:
+    def __init__(self, runtime: Runtime, connector: ConnectorProcess, request: bytes) -> None:
         self.connector = connector
         self._runtime = runtime
-        connector.send(line("open", request))
+        connector.send(request)
         connector.expect("opened")
         self.acknowledge()
 

@@ -1,0 +1,59 @@
+"""A shard that holds a part of the key range, and the runtimes on which it may."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.readers import local_catalog
+from support.runtime import Runtime
+
+pytestmark = pytest.mark.spark
+
+LEFT = {"keyEnd": 0x7FFFFFFF, "rClockEnd": 0xFFFFFFFF}
+RIGHT = {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF}
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        (LEFT, "one shard, or set its label estuary.dev/flag/enable-runtime-v2"),
+        ({"keyEnd": 0xFFFFFFFF, "rClockEnd": 0x7FFFFFFF}, "split the task by key instead"),
+    ],
+)
+def test_a_part_of_the_range_is_refused_where_each_shard_keeps_a_state_of_its_own(
+    tmp_path: Path, held: Any, told: str
+) -> None:
+    runtime = Runtime(tmp_path)
+    runtime.apply()
+    outcome = runtime.open_and_fail(held)
+    assert outcome.status == 1
+    assert told in outcome.last_log_line
+
+
+def test_two_shards_append_to_one_table_side_by_side(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, shards_share_state=True)
+    runtime.apply()
+    with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
+        left.transaction({"id": 1})
+        right.transaction({"id": 2})
+        left.transaction({"id": 3})
+    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    ranges = {name.rpartition(".")[2] for name in table.properties if name.startswith("flow.fence.")}
+    assert ranges == {"00000000-7fffffff", "80000000-ffffffff"}
+
+
+def test_a_child_finishes_what_its_parent_staged(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, shards_share_state=True)
+    runtime.apply()
+    with runtime.open() as parent:
+        parent.flush()
+        parent.store({"id": 1})
+        parent.start_commit()
+        parent.connector.kill()
+    with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
+        left.transaction({"id": 2})
+        right.transaction({"id": 3})
+    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]

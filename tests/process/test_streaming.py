@@ -1,0 +1,35 @@
+"""A large transaction is written while it is still being read."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from support.processes import wait_until
+from support.readers import local_catalog
+from support.runtime import Runtime
+
+pytestmark = pytest.mark.spark
+
+ROWS = 1500
+NOTE = Random(1).randbytes(50_000).hex()  # compressed it is still larger than what file systems hold back
+
+
+def test_data_files_grow_before_the_last_store_is_read(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path)
+    runtime.apply()
+
+    def written() -> int:
+        return sum(file.stat().st_size for file in tmp_path.rglob("*.parquet"))
+
+    with runtime.open() as session:
+        session.flush()
+        for number in range(ROWS):
+            session.store({"id": number, "note": NOTE})
+        assert wait_until(lambda: written() > 0)
+        session.store({"id": ROWS, "note": NOTE})
+        session.start_commit()
+        session.acknowledge()
+        assert session.finish().status == 0
+    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    assert sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()) == list(range(ROWS + 1))
