@@ -23,6 +23,8 @@ def configure() -> None:
         raise UserError(f"LOG_LEVEL is {level!r}; it may be one of {', '.join(LEVELS)}.")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
+    # py4j tells the root logger, at length, what it could not say to a JVM that we have ended.
+    handler.addFilter(lambda record: record.name != "root")
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("connector").setLevel(LEVELS[level])
     logging.captureWarnings(True)

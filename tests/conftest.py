@@ -8,7 +8,8 @@ import pytest
 
 from support.jars import jars
 from support.readers import duckdb_connection
-from support.rest_catalog import RestCatalogServer, rest_catalog_server
+from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
+from support.s3_server import S3Server, versitygw, versitygw_server
 
 SLOW = pytest.StashKey[int]()
 
@@ -40,6 +41,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
     """A REST catalog server for all tests: each takes a namespace of its own."""
     with rest_catalog_server(jars("rest-catalog"), tmp_path_factory.mktemp("rest-catalog")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server for all tests: each takes a bucket or a prefix of its own."""
+    with versitygw_server(versitygw(), tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rest_on_s3(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogOnS3]:
+    """A REST catalog server with a bucket for all tests: each takes a namespace of its own."""
+    with rest_catalog_on_s3(jars("rest-catalog"), tmp_path_factory.mktemp("rest-on-s3"), s3_server) as server:
         yield server
 
 

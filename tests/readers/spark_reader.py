@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import struct, to_json
+
+INSTANT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX"  # toJSON() would cut the microseconds off
 
 
 def main(jars: Path, warehouse: Path) -> None:
@@ -31,7 +34,8 @@ def main(jars: Path, warehouse: Path) -> None:
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    rows = [session.sql(query).toJSON().collect() for query in json.load(sys.stdin)]
+    row = to_json(struct("*"), {"timestampFormat": INSTANT, "ignoreNullFields": "false"})
+    rows = [[text for (text,) in session.sql(query).select(row).collect()] for query in json.load(sys.stdin)]
     session.stop()
     with os.fdopen(answers, "w") as output:
         json.dump(rows, output)

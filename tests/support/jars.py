@@ -12,9 +12,9 @@ REPOSITORY: Final = Path(__file__).parents[2]
 def jars(name: str) -> Path:
     """The directory of one set of jars; without it, the test is left out (in CI it fails)."""
     directory = REPOSITORY / ".cache" / "jars" / name
-    if (directory / "complete").exists():
-        return directory
-    leave_out(f"needs the jars of tests/jars/{name}.pom.xml: install Maven and run scripts/setup --tests")
+    if not (directory / "complete").exists():
+        leave_out(f"needs the jars of tests/jars/{name}.pom.xml: install Maven and run scripts/setup --tests")
+    return directory
 
 
 def leave_out(reason: str) -> NoReturn:

@@ -43,8 +43,8 @@ def rest_catalog_on_s3(jars: Path, directory: Path, s3: S3Server) -> Iterator[Re
         "CATALOG_IO__IMPL": "org.apache.iceberg.aws.s3.S3FileIO",
         "CATALOG_S3_ENDPOINT": s3.endpoint,
         "CATALOG_S3_PATH__STYLE__ACCESS": "true",
-        "CATALOG_S3_ACCESS__KEY__ID": s3.access_key_id,
-        "CATALOG_S3_SECRET__ACCESS__KEY": s3.secret_access_key,
+        "CATALOG_S3_ACCESS__KEY__ID": s3.root.access_key_id,
+        "CATALOG_S3_SECRET__ACCESS__KEY": s3.root.secret_access_key,
         "CATALOG_CLIENT_REGION": s3.region,
     }
     with _serving(jars, directory, settings) as uri:
@@ -62,6 +62,6 @@ def _serving(jars: Path, directory: Path, settings: Mapping[str, str]) -> Iterat
         "CATALOG_URI": f"jdbc:sqlite:{directory}/catalog.db",
         **settings,
     }
-    command = [jvm.java(), "-Xmx512m", "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+    command = [str(jvm.java()), "-Xmx512m", "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
     with running(command, environment, f"http://{address}/v1/config", directory / "server.log"):
         yield f"http://{address}"

@@ -1,43 +1,87 @@
 """A real S3 server, versitygw, that checks every signature and keeps its objects in a temporary directory."""
 
+import json
+import os
 import secrets
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Self
 
 import boto3
 
 from support.jars import REPOSITORY, leave_out
 from support.server_process import free_address, running
 
-REGION: Final = "us-east-1"
+
+@dataclass(frozen=True)
+class Keys:
+    """A user's way in."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+
+    @classmethod
+    def drawn(cls) -> Self:
+        return cls(secrets.token_hex(8), secrets.token_hex(16))
 
 
 @dataclass(frozen=True)
 class S3Server:
-    """A running server and its root's keys."""
+    """A running server; its root's keys may do anything."""
 
+    program: Path
     endpoint: str
-    access_key_id: str
-    secret_access_key: str = field(repr=False)
-    region: str = REGION
-
-    @property
-    def client(self) -> Any:
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            aws_access_key_id=self.access_key_id,
-            aws_secret_access_key=self.secret_access_key,
-            region_name=self.region,
-        )
+    root: Keys
+    region: str = "us-east-1"
 
     def new_bucket(self) -> str:
         name = f"bucket-{secrets.token_hex(4)}"
-        self.client.create_bucket(Bucket=name)
+        with self.client() as client:
+            client.create_bucket(Bucket=name)
         return name
+
+    def new_reader(self, bucket: str) -> Keys:
+        """The keys of a new user who may read the bucket, and nothing else."""
+        user = Keys.drawn()
+        command = [str(self.program), "admin", "create-user", "--role", "user"]
+        command += ["--access", user.access_key_id, "--secret", user.secret_access_key]
+        subprocess.run(
+            command,
+            env={
+                **os.environ,
+                "ADMIN_ENDPOINT_URL": self.endpoint,
+                "ADMIN_REGION": self.region,
+                "ADMIN_ACCESS_KEY_ID": self.root.access_key_id,
+                "ADMIN_SECRET_ACCESS_KEY": self.root.secret_access_key,
+            },
+            check=True,
+            capture_output=True,
+        )
+        may_read = {
+            "Effect": "Allow",
+            "Principal": {"AWS": [user.access_key_id]},
+            "Action": ["s3:GetObject", "s3:ListBucket"],
+            "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
+        }
+        with self.client() as client:
+            client.put_bucket_policy(
+                Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [may_read]})
+            )
+        return user
+
+    def client(self) -> "closing[Any]":
+        return closing(
+            boto3.client(
+                "s3",
+                endpoint_url=self.endpoint,
+                aws_access_key_id=self.root.access_key_id,
+                aws_secret_access_key=self.root.secret_access_key,
+                region_name=self.region,
+            )
+        )
 
 
 def versitygw() -> Path:
@@ -51,13 +95,13 @@ def versitygw() -> Path:
 @contextmanager
 def versitygw_server(program: Path, directory: Path) -> Iterator[S3Server]:
     address = free_address()
-    server = S3Server(f"http://{address}", secrets.token_hex(8), secrets.token_hex(16))
+    server = S3Server(program, f"http://{address}", Keys.drawn())
     # What it knows of objects beside their bytes goes next to them: no file system needs extended attributes.
     data, sidecar, users = directory / "data", directory / "sidecar", directory / "users"
     for path in (data, sidecar, users):
         path.mkdir(parents=True)
-    command = [program, "--port", address, "--region", server.region, "--quiet", "--iam-dir", users]
-    command += ["posix", "--sidecar", sidecar, data]
-    keys = {"ROOT_ACCESS_KEY": server.access_key_id, "ROOT_SECRET_KEY": server.secret_access_key}
+    command = [str(program), "--port", address, "--region", server.region, "--quiet", "--iam-dir", str(users)]
+    command += ["posix", "--sidecar", str(sidecar), str(data)]
+    keys = {"ROOT_ACCESS_KEY": server.root.access_key_id, "ROOT_SECRET_KEY": server.root.secret_access_key}
     with running(command, keys, server.endpoint, directory / "server.log"):
         yield server

@@ -23,9 +23,7 @@ def free_address() -> str:
 
 
 @contextmanager
-def running(
-    command: Sequence[str | Path], environment: Mapping[str, str], answers_at: str, log: Path
-) -> Iterator[None]:
+def running(command: Sequence[str], environment: Mapping[str, str], answers_at: str, log: Path) -> Iterator[None]:
     """Run a server while the context lasts, which begins when something answers at the address."""
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -1,0 +1,286 @@
+"""The whole connector with its tables in a REST catalog and a bucket, whose servers are not ours."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+
+from fixtures.collection import encode
+from fixtures.conversation import CONFIG, line
+from fixtures.orders import COLLECTIONS
+from support.connector_process import ConnectorProcess, Outcome, run_conversation
+from support.conversations import Conversation, hold_conversations
+from support.jars import REPOSITORY
+from support.processes import marked, new_mark
+from support.readers import duckdb_rows
+from support.rest_catalog import RestCatalogOnS3
+from support.server_process import free_address
+
+pytestmark = [pytest.mark.spark, pytest.mark.catalog]
+
+Json: TypeAlias = Any
+
+ORDERS: Final = (REPOSITORY / "fixtures" / "conversations" / "orders.jsonl").read_bytes().splitlines(keepends=True)
+OPEN: Final = 3  # spec, validate and apply go before it
+FIRST_START_COMMIT: Final = next(n for n, request in enumerate(ORDERS) if request.startswith(b'{"startCommit"'))
+TABLES: Final = [collection.table for collection in COLLECTIONS]
+REST_SECRET: Final = "planted-in-the-rest-credential"
+SPARK_SECRET: Final = "planted-in-a-spark-setting"
+
+
+def config(server: RestCatalogOnS3, namespace: str, **changed: Json) -> Json:
+    return {
+        "namespace": namespace,
+        "upload_interval": "PT0S",
+        "credentials": keys(server, server.s3.root.secret_access_key),
+        "bucket": server.bucket,
+        "prefix": "lake/flow",
+        "region": server.s3.region,
+        "s3_endpoint": server.s3.endpoint,
+        "catalog": rest(server.uri),
+        "advanced": {"spark": {"spark.hadoop.fs.s3a.secret.key": SPARK_SECRET}},
+        **changed,
+    }
+
+
+def keys(server: RestCatalogOnS3, secret: str) -> Json:
+    return {
+        "auth_type": "AWSAccessKey",
+        "awsAccessKeyId": server.s3.root.access_key_id,
+        "awsSecretAccessKey": secret,
+    }
+
+
+def rest(uri: str) -> Json:
+    return {
+        "catalog_type": "Iceberg REST Server",
+        "uri": uri,
+        "warehouse": "lake",
+        "credential": f"robot:{REST_SECRET}",
+    }
+
+
+def orders(endpoint: Json) -> list[bytes]:
+    """The orders conversation with another endpoint config."""
+    path = b'"resourcePath":["%s"'
+    return [
+        request
+        if request.startswith(b'{"store"')
+        else request.replace(encode(CONFIG), encode(endpoint)).replace(
+            path % CONFIG["namespace"].encode(), path % endpoint["namespace"].encode()
+        )
+        for request in ORDERS
+    ]
+
+
+def documents(binding: int) -> list[Json]:
+    """What the conversation stores in one table, in any order."""
+    stored = [json.loads(request)["store"] for request in ORDERS if request.startswith(b'{"store"')]
+    return in_order([store["doc"] for store in stored if store.get("binding", 0) == binding])
+
+
+def in_order(found: list[Json]) -> list[Json]:
+    return sorted(found, key=encode)
+
+
+def documents_in(rows: pa.Table) -> list[Json]:
+    return in_order([json.loads(text) for text in rows["flow_document"].to_pylist()])
+
+
+# A whole conversation, and what ends one
+
+
+@pytest.fixture(scope="module")
+def held(rest_on_s3: RestCatalogOnS3, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Conversation]:
+    nobody = f"http://{free_address()}"
+    endpoints = {
+        "orders": config(rest_on_s3, "orders"),
+        "wrong_secret": config(rest_on_s3, "wrong_secret", credentials=keys(rest_on_s3, "planted-and-wrong")),
+        "no_store": config(rest_on_s3, "no_store", s3_endpoint=nobody),
+        "no_bucket": config(rest_on_s3, "no_bucket", bucket="no-such-bucket"),
+        "no_catalog": config(rest_on_s3, "no_catalog", catalog=rest(nobody)),
+    }
+    conversations = {name: orders(endpoint) for name, endpoint in endpoints.items()}
+    return hold_conversations(conversations, tmp_path_factory.mktemp("on-s3"), {"LOG_LEVEL": "debug"})
+
+
+@pytest.fixture
+def catalog(rest_on_s3: RestCatalogOnS3) -> Iterator[Catalog]:
+    s3 = rest_on_s3.s3
+    files = {
+        "s3.endpoint": s3.endpoint,
+        "s3.region": s3.region,
+        "s3.access-key-id": s3.root.access_key_id,
+        "s3.secret-access-key": s3.root.secret_access_key,
+    }
+    with RestCatalog("rest", uri=rest_on_s3.uri, **files) as opened:
+        yield opened
+
+
+@pytest.fixture
+def duckdb_on_s3(rest_on_s3: RestCatalogOnS3, duckdb_reader: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    s3 = rest_on_s3.s3
+    duckdb_reader.execute(
+        f"CREATE OR REPLACE SECRET (TYPE s3, KEY_ID '{s3.root.access_key_id}', SECRET '{s3.root.secret_access_key}', "
+        f"REGION '{s3.region}', ENDPOINT '{s3.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
+    )
+    return duckdb_reader
+
+
+def test_a_conversation_ends_well(held: Mapping[str, Conversation]) -> None:
+    outcome = held["orders"].outcome
+    assert (outcome.status, outcome.kinds.count("acknowledged")) == (0, 6), outcome.log
+
+
+@pytest.mark.parametrize(("binding", "table"), list(enumerate(TABLES)))
+def test_every_row_is_in_the_bucket_for_pyiceberg_and_duckdb(
+    held: Mapping[str, Conversation],
+    catalog: Catalog,
+    duckdb_on_s3: duckdb.DuckDBPyConnection,
+    rest_on_s3: RestCatalogOnS3,
+    binding: int,
+    table: str,
+) -> None:
+    assert held["orders"].outcome.status == 0
+    loaded = catalog.load_table(("orders", table))
+    assert loaded.location().startswith(f"s3://{rest_on_s3.bucket}/lake/flow/orders/{table}_")
+    rows = loaded.scan().to_arrow()
+    files = loaded.inspect.files()["file_path"].to_pylist()
+    assert all(path.startswith(f"{loaded.location()}/data/") for path in files)
+    assert documents_in(rows) == documents(binding)
+    by_duckdb = duckdb_rows(duckdb_on_s3, loaded.metadata_location, "flow_document")
+    assert by_duckdb == rows.sort_by("flow_document").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "remedy"),
+    [
+        ("wrong_secret", "the object store does not accept the keys (SIGNATURE_DOES_NOT_MATCH", "Check /credentials."),
+        ("no_store", "the object store cannot be reached (NETWORK_CONNECTION", "/s3_endpoint and /region."),
+        ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "it may use /bucket."),
+        ("no_catalog", "cannot be reached", "and /catalog/uri."),
+    ],
+)
+def test_what_is_not_there_or_refuses_us_is_the_last_thing_that_the_log_says(
+    held: Mapping[str, Conversation], rest_on_s3: RestCatalogOnS3, name: str, what: str, remedy: str
+) -> None:
+    outcome = held[name].outcome
+    assert outcome.status == 1
+    assert outcome.log.count(" error ") == 1, outcome.log
+    last = outcome.last_log_line
+    assert " error " in last
+    assert what in last
+    assert last.endswith(remedy)
+    assert any(place in last for place in (f"s3://{rest_on_s3.bucket}/lake/flow/", "the REST catalog at http://"))
+
+
+@pytest.mark.parametrize("name", ["orders", "wrong_secret", "no_store", "no_bucket", "no_catalog"])
+def test_no_log_and_no_answer_has_a_secret(
+    held: Mapping[str, Conversation], rest_on_s3: RestCatalogOnS3, name: str
+) -> None:
+    outcome = held[name].outcome
+    said = f"{outcome.log}{outcome.answers}"
+    assert not [secret for secret in (*secrets(rest_on_s3), "planted-and-wrong") if secret in said]
+
+
+def secrets(server: RestCatalogOnS3) -> tuple[str, ...]:
+    return server.s3.root.secret_access_key, REST_SECRET, SPARK_SECRET
+
+
+# A crash between startedCommit and acknowledge
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What could be seen of a connector that was killed with a transaction staged, and what came after it."""
+
+    commands: list[str]
+    visible: Mapping[str, bytes]
+    refused: Outcome
+    finished: Outcome
+
+
+@pytest.fixture(scope="module")
+def crash(rest_on_s3: RestCatalogOnS3, tmp_path_factory: pytest.TempPathFactory) -> Crash:
+    endpoint = config(rest_on_s3, "crashed")
+    wrong = config(rest_on_s3, "crashed", credentials=keys(rest_on_s3, "planted-and-wrong"))
+    directory = tmp_path_factory.mktemp("crash")
+    mark = new_mark()
+    environment = {"LOG_LEVEL": "debug", "TMPDIR": str(directory), **mark}
+    requests = orders(endpoint)
+    with ConnectorProcess(directory, environment) as connector:
+        connector.send(*requests[: FIRST_START_COMMIT + 1])
+        while (answer := connector.receive()).kind != "startedCommit":
+            pass
+        processes = marked(mark)
+        visible = left_behind(directory) | of_processes(processes)
+        visible["answers"] = repr(connector.kill().answers).encode()
+    state = answer.body["state"]["updated"]
+    refused = run_conversation([with_state(orders(wrong)[OPEN], state)], directory_of(directory, "refused"))
+    rest_of_it = [with_state(requests[OPEN], state), line("acknowledge", {}), *requests[FIRST_START_COMMIT + 2 :]]
+    finished = run_conversation(rest_of_it, directory_of(directory, "finished"))
+    return Crash(list(processes.values()), visible, refused, finished)
+
+
+def directory_of(parent: Path, name: str) -> Path:
+    directory = parent / name
+    directory.mkdir()
+    return directory
+
+
+def with_state(request: bytes, state: Json) -> bytes:
+    return line("open", {**json.loads(request)["open"], "state": state})
+
+
+def left_behind(directory: Path) -> dict[str, bytes]:
+    found = {}
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                found[str(path)] = path.read_bytes()
+    return found
+
+
+def of_processes(pids: Mapping[int, str]) -> dict[str, bytes]:
+    found = {}
+    for pid in pids:
+        for name in ("cmdline", "environ"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found[f"{pid}/{name}"] = Path(f"/proc/{pid}/{name}").read_bytes()
+    return found
+
+
+def test_a_transaction_that_was_staged_before_a_crash_lands_once(crash: Crash, catalog: Catalog) -> None:
+    assert crash.finished.status == 0, crash.finished.log
+    for binding, table in enumerate(TABLES):
+        rows = catalog.load_table(("crashed", table)).scan().to_arrow()
+        assert documents_in(rows) == documents(binding)
+
+
+def test_a_staged_transaction_waits_for_keys_that_are_accepted(crash: Crash) -> None:
+    assert crash.refused.status == 1
+    assert "the object store does not accept the keys" in crash.refused.last_log_line
+    assert "planted" not in crash.refused.log
+
+
+def test_no_secret_can_be_seen_while_it_runs(crash: Crash, rest_on_s3: RestCatalogOnS3) -> None:
+    commands = " ".join(crash.commands)
+    assert all(part in commands for part in ("-m connector", "SparkSubmit", "connector.spark.daemon")), commands
+    names = {os.path.basename(name) for name in crash.visible}
+    assert {"connector.log", "environ", "cmdline", "answers"} <= names
+    seen = [
+        (name, secret)
+        for name, text in crash.visible.items()
+        for secret in secrets(rest_on_s3)
+        if secret.encode() in text
+    ]
+    assert seen == []

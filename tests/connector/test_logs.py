@@ -1,0 +1,96 @@
+"""What reaches stderr, in which form."""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from connector import logs
+from connector.errors import UserError
+
+log = logging.getLogger("connector.test")
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root, levels = (
+        logging.getLogger(),
+        {name: logging.getLogger(name).level for name in ("connector", "py4j", "pyiceberg")},
+    )
+    handlers, level = root.handlers[:], root.level
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
+    for name in ("LOG_FORMAT", "LOG_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    logs.configure()
+
+
+def test_json_records_have_what_the_runtime_parses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, LOG_FORMAT="json")
+    log.warning("a %s", "warning", extra={logs.FIELDS: {"rows": 3}})
+    record = json.loads(capsys.readouterr().err)
+    assert (record["level"], record["msg"], record["rows"]) == ("warn", "a warning", 3)
+    assert record["ts"].startswith("20")
+
+
+def test_text_is_one_readable_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(monkeypatch)
+    log.info("three rows", extra={logs.FIELDS: {"rows": 3}})
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(" info  three rows")
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [("debug", ["d", "i", "w", "e"]), ("info", ["i", "w", "e"]), ("warn", ["w", "e"]), ("error", ["e"])],
+)
+def test_the_level_is_honoured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: str, shown: list[str]
+) -> None:
+    configure(monkeypatch, LOG_LEVEL=level)
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    log.error("e")
+    assert [line[-1] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+@pytest.mark.parametrize(("name", "value"), [("LOG_FORMAT", "xml"), ("LOG_LEVEL", "loud")])
+def test_another_value_is_an_error_that_names_the_choices(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    with pytest.raises(UserError, match=f"{name} is '{value}'; it may be"):
+        configure(monkeypatch, **{name: value})
+
+
+def test_libraries_are_heard_only_where_they_warn_and_py4j_not_at_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, LOG_LEVEL="debug")
+    logging.getLogger("botocore").info("chatter")
+    logging.getLogger("py4j.clientserver").error("a traceback")
+    logging.error("Exception while sending command.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn("about something", stacklevel=1)
+    log.info("ours")
+    told = capsys.readouterr().err
+    assert "about something" in told
+    assert "ours" in told
+    assert "chatter" not in told
+    assert "traceback" not in told
+    assert "Exception while" not in told
