@@ -17,7 +17,7 @@ def make() -> Path:
     archive.unlink(missing_ok=True)
     with scratch() as directories:
         spark = Spark({}, directories, class_sharing=f"-XX:ArchiveClassesAtExit={archive}")
-        spark.run(list, tasks=2).result()
+        spark.run(list).result()
         spark.stop()
     return archive
 

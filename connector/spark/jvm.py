@@ -18,15 +18,13 @@ from collections import deque
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
-
-import pyspark
-from py4j.clientserver import ClientServer
-from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import UTF8Deserializer, read_int
+from typing import TYPE_CHECKING, Final
 
 import connector
 from connector.errors import RetryableError, UserError
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +56,38 @@ OPENED_PACKAGES: Final = (
 
 
 class Jvm:
-    """A running JVM and the gateway to it. It ends when this process does, however that ends: its standard input is a
-    pipe of ours, which it watches. Its output is a pipe too, so that it never holds our stdout or stderr open."""
+    """A JVM that is being started. It ends when this process does, however that ends: its standard input is a pipe of
+    ours, which it watches. Its output is a pipe too, so that it never holds our stdout or stderr open."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", gateway: ClientServer, output: "deque[str]") -> None:
-        self.gateway = gateway
-        self._process = process
-        self._output = output
+    def __init__(self, local_directory: Path, class_sharing: str | None = None) -> None:
+        """`class_sharing` replaces the option that names the archive. UserError where there is no Java."""
+        self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
+        self._output: deque[str] = deque(maxlen=5)
+        self._process = subprocess.Popen(
+            [*_command(class_sharing or _shared_archive()), "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in a terminal is ours to handle
+            env=_environment(self._connection_file),
+        )
+        threading.Thread(target=self._log_output, name="jvm-output", daemon=True).start()
+
+    def connect(self) -> "ClientServer":
+        """The gateway to it, as soon as there is one; RetryableError if it does not come up."""
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.serializers import UTF8Deserializer, read_int
+
+        self._wait_for_connection_file()
+        with self._connection_file.open("rb") as info:
+            port, secret = read_int(info), UTF8Deserializer().loads(info)
+        shutil.rmtree(self._connection_file.parent)
+        # The only way to hand PySpark a gateway of ours is by environment; the JVM already runs and never sees it.
+        os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+        try:
+            return launch_gateway()
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
     @property
     def has_ended(self) -> bool:
@@ -86,27 +109,21 @@ class Jvm:
         self._process.kill()
         self._process.wait()
 
+    def _wait_for_connection_file(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._connection_file.exists():  # it is renamed into place, whole
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(0.01)
+                raise RetryableError(f"Spark's JVM ended with status {status} while it started: {self.last_words}")
+            if time.monotonic() > deadline:
+                raise RetryableError(f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {self.last_words}")
 
-def start(local_directory: Path, class_sharing: str | None = None) -> Jvm:
-    """Start the JVM; `class_sharing` replaces its option for the archive. UserError where there is no Java, RetryableError where it does not come up."""
-    connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
-    process = subprocess.Popen(
-        [*_command(class_sharing or _shared_archive()), "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C in a terminal is ours to handle
-        env=_environment(connection_file),
-    )
-    output: deque[str] = deque(maxlen=5)
-    threading.Thread(target=_log_output, args=(process, output), name="jvm-output", daemon=True).start()
-    try:
-        _wait_for(connection_file, process, output)
-        return Jvm(process, _connect(connection_file), output)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
+    def _log_output(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            text = line.decode("utf-8", "replace").rstrip()
+            self._output.append(text)
+            log.debug("spark: %s", text)
 
 
 def java() -> Path:
@@ -143,7 +160,10 @@ def class_archive() -> Path:
 
 
 def spark_home() -> Path:
-    return Path(pyspark.__file__).parent
+    pyspark = find_spec("pyspark")  # to import it takes a third of a second, in which the JVM can be starting
+    assert pyspark is not None
+    assert pyspark.origin is not None
+    return Path(pyspark.origin).parent
 
 
 def _shared_archive() -> str:
@@ -183,33 +203,3 @@ def _environment(connection_file: Path) -> Mapping[str, str]:
         "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
         **WORKER_ALLOCATION,
     }
-
-
-def _log_output(process: "subprocess.Popen[bytes]", output: "deque[str]") -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        text = line.decode("utf-8", "replace").rstrip()
-        output.append(text)
-        log.debug("spark: %s", text)
-
-
-def _wait_for(connection_file: Path, process: "subprocess.Popen[bytes]", output: "deque[str]") -> None:
-    deadline = time.monotonic() + START_TIMEOUT
-    while not connection_file.exists():  # it is renamed into place, whole
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(0.01)
-            raise RetryableError(f"Spark's JVM ended with status {status} while it started: {' | '.join(output)}")
-        if time.monotonic() > deadline:
-            raise RetryableError(f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {' | '.join(output)}")
-
-
-def _connect(connection_file: Path) -> ClientServer:
-    with connection_file.open("rb") as info:
-        port, secret = read_int(info), UTF8Deserializer().loads(info)
-    shutil.rmtree(connection_file.parent)
-    # The only way to hand PySpark a gateway of ours is by environment; the JVM already runs and never sees it.
-    os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
-    try:
-        return launch_gateway()
-    finally:
-        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]

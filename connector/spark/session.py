@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.errors import RetryableError
 from connector.scratch import Scratch
+from connector.spark.jvm import Jvm
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-    from connector.spark.jvm import Jvm
 
 log = logging.getLogger(__name__)
 
@@ -40,59 +39,59 @@ class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
 
     def __init__(self, settings: Mapping[str, str], directories: Scratch, class_sharing: str | None = None) -> None:
+        self._jvm = Jvm(directories.files, class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
-        self._started: Future[tuple[Jvm, SparkContext]] = self._executor.submit(
-            _start, settings, directories, class_sharing
-        )
+        self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, _conf(settings, directories))
+        self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
 
-    def run(self, task: Callable[[Iterable[int]], Iterable[T]], tasks: int | None = None) -> "Future[list[T]]":
-        """Run a job of that many tasks (default: one per core); a task gets an iterator of one number."""
-        return self._executor.submit(self._run, task, tasks)
+    def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
+        """Run a job of one task a core; a task gets an iterator of one number."""
+        return self._executor.submit(self._run, task)
 
     def stop(self) -> None:
-        """End Spark in good order, jobs included."""
-        jvm, context = self._started.result()
-        context.stop()
-        jvm.stop()
+        """End Spark in good order, after its jobs."""
         self._executor.shutdown()
+        self._context.result().stop()
+        self._jvm.stop()
 
     def kill(self) -> None:
-        """End Spark now; a job that is running fails."""
+        """End Spark now, starting or not; a job that is running fails."""
+        self._jvm.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
-        if not self._started.cancelled() and self._started.exception() is None:
-            self._started.result()[0].kill()
 
-    def _run(self, task: Callable[[Iterable[int]], Iterable[T]], tasks: int | None) -> list[T]:
+    def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         from py4j.protocol import Py4JError
 
-        jvm, context = self._started.result()
+        context = self._context.result()
         try:
-            parallelism = tasks or context.defaultParallelism
-            return context.parallelize(range(parallelism), parallelism).mapPartitions(task).collect()
+            tasks = context.defaultParallelism
+            return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
         except (Py4JError, OSError, EOFError) as error:
-            if jvm.has_ended:
-                raise RetryableError(f"Spark's JVM has ended: {jvm.last_words or 'killed'}") from error
+            if self._jvm.has_ended:
+                raise RetryableError(f"Spark's JVM has ended: {self._jvm.last_words or 'killed'}") from error
             raise RetryableError(f"A Spark job failed: {_cause(error)}") from error
 
 
-def _start(settings: Mapping[str, str], directories: Scratch, class_sharing: str | None) -> "tuple[Jvm, SparkContext]":
-    from pyspark import SparkConf, SparkContext
-
-    from connector.spark import jvm
-
-    running = jvm.start(directories.files, class_sharing)
-    conf = SparkConf(loadDefaults=False)
-    local = {} if "spark.master" in settings and not settings["spark.master"].startswith("local") else LOCAL_SETTINGS
-    paths = {
+def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
+    local = settings.get("spark.master", "local").startswith("local")
+    return {
+        **DEFAULT_SETTINGS,
+        **(LOCAL_SETTINGS if local else {}),
         "spark.local.dir": str(directories.files),
         "spark.python.unix.domain.socket.dir": str(directories.sockets),
+        **settings,
     }
-    conf.setAll([*{**DEFAULT_SETTINGS, **local, **paths, **settings}.items()])
-    context = SparkContext(gateway=running.gateway, conf=conf)
+
+
+def _connect(jvm: Jvm, settings: Mapping[str, str]) -> "SparkContext":
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
+    context = SparkContext(gateway=jvm.connect(), conf=conf)
     context.pythonExec = sys.executable
     # It would print a traceback when the JVM goes first; nobody here uses accumulators.
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no public way
-    return running, context
+    return context
 
 
 def _cause(error: BaseException) -> str:
