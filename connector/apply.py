@@ -49,7 +49,7 @@ def apply(message: request.Apply) -> response.Applied:
 
     actions: list[str] = []
     for plan in plans:
-        finish(catalog, plan.finished, None, is_recovery=True)
+        finish(catalog, plan.finished, None)
         actions += _state_actions(plan)
         if plan.changes:
             location = table_location(endpoint, plan.target.path)

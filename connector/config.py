@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from connector import config_schema, config_values
-from connector.config_schema import DEFAULT_UPLOAD_INTERVAL
+from connector.config_schema import (
+    DEFAULT_MAX_WAITING_BYTES,
+    DEFAULT_MAX_WAITING_COMMITS,
+    DEFAULT_UPLOAD_INTERVAL,
+)
 from connector.errors import InvalidConfigError
 from protocol.flow import Json
 
@@ -84,6 +88,9 @@ class EndpointConfig:
     feature_flags: frozenset[str] = frozenset()
     # Spark's settings may hold passwords.
     spark: Settings = field(default=(), repr=False)
+    # For one table that refuses commits.
+    max_waiting_commits: int = DEFAULT_MAX_WAITING_COMMITS
+    max_waiting_bytes: int = DEFAULT_MAX_WAITING_BYTES
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,8 @@ def _endpoint(config: Json) -> EndpointConfig:
         s3_endpoint=config.get("s3_endpoint", ""),
         feature_flags=config_values.feature_flags(advanced.get("feature_flags", "")),
         spark=tuple(advanced.get("spark", {}).items()),
+        max_waiting_commits=advanced.get("max_waiting_commits", DEFAULT_MAX_WAITING_COMMITS),
+        max_waiting_bytes=advanced.get("max_waiting_bytes", DEFAULT_MAX_WAITING_BYTES),
     )
 
 

@@ -12,6 +12,7 @@ from protocol.flow import Json
 
 TYPE_DEMANDS: Final[Mapping[str, str]] = {
     "boolean": "must be true or false",
+    "integer": "must be a whole number",
     "object": "must be an object",
     "string": "must be a string",
 }
@@ -32,6 +33,11 @@ def _required(_validator: Any, names: Json, instance: Json, _: Json) -> Iterator
 def _min_length(_validator: Any, length: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
     if isinstance(instance, str) and len(instance) < length:
         yield ValidationError("must not be empty")
+
+
+def _minimum(validator: Any, minimum: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance < minimum:
+        yield ValidationError(f"must be at least {minimum}")
 
 
 def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
@@ -82,6 +88,7 @@ KEYWORDS: Final = {
     "type": _type,
     "required": _required,
     "minLength": _min_length,
+    "minimum": _minimum,
     "pattern": _pattern,
     "propertyNames": _property_names,
     "additionalProperties": _additional_properties,

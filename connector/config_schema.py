@@ -16,6 +16,8 @@ LOCAL: Final = "Local"
 
 DEFAULT_UPLOAD_INTERVAL: Final = "PT5M"
 
+DEFAULT_MAX_WAITING_COMMITS: Final = 100
+DEFAULT_MAX_WAITING_BYTES: Final = 10 << 30
 WITHOUT_DOTS: Final = "^[^.]*$"
 WITHOUT_SLASHES: Final = "^[^/]*$"
 WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
@@ -213,6 +215,22 @@ _ADVANCED: Final[Json] = {
             "propertyNames": {"pattern": SPARK_SETTING},
             "additionalProperties": {"type": "string"},
             "order": 3,
+        },
+        "max_waiting_commits": {
+            "type": "integer",
+            "title": "Waiting Transactions",
+            "description": "How many transactions may wait for a table that refuses commits before the task stops.",
+            "minimum": 1,
+            "default": DEFAULT_MAX_WAITING_COMMITS,
+            "order": 4,
+        },
+        "max_waiting_bytes": {
+            "type": "integer",
+            "title": "Waiting Bytes",
+            "description": "How many bytes of data files may wait for such a table before the task stops.",
+            "minimum": 1,
+            "default": DEFAULT_MAX_WAITING_BYTES,
+            "order": 5,
         },
     },
     "additionalProperties": False,

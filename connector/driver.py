@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from connector import spec
 from connector.signals import Stopped
+from connector.state import StagedTransaction
 from connector.upload_interval import UploadInterval
 from protocol import request, response, stdio
 from protocol.errors import ProtocolError
@@ -18,7 +19,7 @@ from protocol.response import Response
 from protocol.stdio import RequestReader, Wire
 
 if TYPE_CHECKING:
-    from connector.transactions import Session, StagedTransaction
+    from connector.transactions import Session
 
 log = logging.getLogger(__name__)
 
@@ -69,16 +70,14 @@ def _serve_transactions(
     session: "Session", interval: UploadInterval, judged: Iterator[Request], requests: RequestReader, send: Send
 ) -> None:
     """The order in which messages can come here is the lifecycle's."""
-    staged = session.recovered
+    staged = StagedTransaction()  # an earlier session's were finished by open: the first answer only reports them
     for message in judged:
         match message:
             case request.Acknowledge():
                 _refuse_reset(message.state_patches, requests)
-                if staged is not session.recovered:  # which open has finished: it is only reported here
-                    session.acknowledge(staged)
-                    _hold(interval.hold(staged.size), requests, partial(send, _acknowledged(staged)))
-                else:
-                    send(_acknowledged(staged))
+                landed = session.acknowledge(staged)
+                answer = response.Acknowledged(_patch(landed.patch))
+                _hold(interval.hold(landed.size), requests, partial(send, answer))
                 transaction = session.begin()
             case request.Load():
                 raise ProtocolError(f"line {requests.line}: load may not be sent to a delta-updates binding")
@@ -90,7 +89,7 @@ def _serve_transactions(
             case request.StartCommit():
                 _refuse_reset(message.state_patches, requests)
                 staged = transaction.start_commit(message)
-                send(response.StartedCommit(_patch(staged.added)))
+                send(response.StartedCommit(_patch(staged.patch)))
 
 
 def _hold(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> None:
@@ -112,10 +111,6 @@ def _refuse_reset(patches: tuple[Json, ...], requests: RequestReader) -> None:
         raise ProtocolError(
             f"line {requests.line}: the connector state was reset in the middle of a session: a shard replaced it"
         )
-
-
-def _acknowledged(staged: "StagedTransaction") -> response.Acknowledged:
-    return response.Acknowledged(_patch(staged.removed))
 
 
 def _patch(patch: Json | None) -> ConnectorState | None:

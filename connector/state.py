@@ -6,8 +6,8 @@ replace an object that another shard may be writing.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -59,6 +59,10 @@ class Lineage:
         return begin <= own_end and own_begin <= end
 
 
+# A table's staged commits of one lineage: each was staged on the one before.
+Chain: TypeAlias = tuple[tuple[str, str], Lineage]
+
+
 @dataclass(frozen=True)
 class StagedCommit:
     """One transaction's share of one table: durable files, waiting for their commit."""
@@ -72,6 +76,11 @@ class StagedCommit:
     schema_id: int
     files: tuple[DataFile, ...]
     checkpoint: str = ""  # a digest of the runtime's, for people
+    is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
+
+    @property
+    def chain_id(self) -> Chain:
+        return self.path, self.lineage
 
     @property
     def rows(self) -> int:
@@ -80,6 +89,35 @@ class StagedCommit:
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class StagedTransaction:
+    """Every table's share of a transaction: durable, in no table yet."""
+
+    commits: tuple[StagedCommit, ...] = ()
+
+    @property
+    def patch(self) -> Json | None:
+        """What `startedCommit` adds to the state."""
+        return added(self.commits) if self.commits else None
+
+
+@dataclass(frozen=True)
+class LandedTransaction:
+    """What the tables have taken since it was last reported."""
+
+    commits: tuple[StagedCommit, ...]
+
+    @property
+    def patch(self) -> Json | None:
+        """What `acknowledged` removes from the state."""
+        return removed(self.commits) if self.commits else None
+
+    @property
+    def size(self) -> int:
+        """Bytes of this session's data files."""
+        return sum(commit.size for commit in self.commits if not commit.is_recovered)
 
 
 def added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
@@ -109,6 +147,7 @@ def entries(materialization: str, state: Json) -> Iterator[StagedCommit]:
                     schema_id=entry.schema_id,
                     files=entry.files,
                     checkpoint=entry.checkpoint,
+                    is_recovered=True,
                 )
 
 

@@ -8,21 +8,21 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
 import orjson
 
 from connector import state
+from connector.backlog import Limit
+from connector.committer import Committer
 from connector.config import parse
 from connector.errors import UserError
 from connector.iceberg import commit, fence
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog
-from connector.logs import FIELDS
 from connector.progress import TransactionProgress
 from connector.scratch import scratch
 from connector.spark.claims import ClaimServer
@@ -30,41 +30,13 @@ from connector.spark.layout import TableLayout
 from connector.spark.session import Spark
 from connector.spark.writing import Writing, Written
 from connector.staging import Spool
-from connector.state import DataFile, StagedCommit
+from connector.state import DataFile, LandedTransaction, StagedCommit, StagedTransaction
 from protocol import request
-from protocol.flow import WHOLE_RANGE, Json, Materialization
+from protocol.flow import WHOLE_RANGE, Materialization
 
 log = logging.getLogger(__name__)
 
 V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
-
-
-@dataclass(frozen=True)
-class StagedTransaction:
-    """Every table's share of a transaction: durable, and named by state."""
-
-    commits: tuple[StagedCommit, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of data files."""
-        return sum(commit.size for commit in self.commits)
-
-    @property
-    def added(self) -> Json | None:
-        """The patch of `startedCommit`."""
-        return state.added(self.commits) if self.commits else None
-
-    @property
-    def removed(self) -> Json | None:
-        """The patch of `acknowledged`: the tables hold it, so that nobody need finish it."""
-        return state.removed(self.commits) if self.commits else None
-
-
-class Finish(Protocol):
-    """Makes staged commits part of their tables, any number of times; see `commit.finish`."""
-
-    def __call__(self, staged: Sequence[StagedCommit], *, is_recovery: bool) -> Sequence[commit.Landed]: ...
 
 
 class Session:
@@ -73,24 +45,26 @@ class Session:
     def __init__(
         self,
         tables: Sequence[BoundTable],
-        recovered: StagedTransaction,
-        finish: Finish,
+        recovered: Sequence[StagedCommit],
+        committer: Committer,
         start_writing: Callable[[Sequence[str]], Writing],
     ) -> None:
-        self.recovered = recovered
         self._tables = tables
-        self._finish = finish
+        self._recovered = tuple(recovered)
+        self._committer = committer
         self._start_writing = start_writing
-        self._fences = [table.prev for table in tables]
+        self._fences = [committer.newest((table.binding.path, table.lineage)) or table.prev for table in tables]
         self._numbers = count(1)
         self._fields_clamped: set[tuple[int, str]] = set()
 
     def begin(self) -> "OpenTransaction":
         return OpenTransaction(next(self._numbers), self._write, self._stage)
 
-    def acknowledge(self, staged: StagedTransaction) -> None:
-        """Make a transaction of this session part of its tables, whatever of it they hold already."""
-        _log_landed("committed", self._finish(staged.commits, is_recovery=False))
+    def acknowledge(self, staged: StagedTransaction) -> LandedTransaction:
+        """Make a transaction of this session part of its tables; the first time, tell what open has recovered."""
+        landed = LandedTransaction((*self._recovered, *self._committer.commit(staged.commits)))
+        self._recovered = ()
+        return landed
 
     def _write(self) -> Writing:
         numbered = zip(self._tables, self._fences, strict=True)
@@ -155,7 +129,7 @@ class OpenTransaction:
     def start_commit(self, message: request.StartCommit) -> StagedTransaction:
         """Return when every row is durable outside this process."""
         if self._writing is None:
-            return StagedTransaction(())
+            return StagedTransaction()
         checkpoint = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
         staged = self._stage(self._writing.finish(), checkpoint)
         self._progress.staged(staged.commits)
@@ -174,10 +148,14 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
         resources.callback(spark.kill)
         claims = resources.enter_context(closing(ClaimServer(directories.sockets / "claims")))
         catalog = open_catalog(config)
-        finish = partial(commit.finish, catalog, key_range=key_range)
-        recovered = _recover(message, key_range, finish)
+        committer = Committer(
+            partial(commit.attempt, catalog, key_range=key_range),
+            Limit(config.max_waiting_commits, config.max_waiting_bytes),
+        )
+        recovered = committer.commit(_overlapping(message, key_range))
         with explained(config):
             tables = bind_all(catalog, task, key_range)
+        _check_recovered(tables, committer)
         io_properties = tuple(data_file_properties(config).items())
 
         spools = count(1)
@@ -189,18 +167,22 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             ]
             return Writing(spark, claims, Spool(directories.files / f"spool-{next(spools)}"), layouts)
 
-        yield Session(tables, recovered, finish, start_writing), config.upload_interval
+        yield Session(tables, recovered, committer, start_writing), config.upload_interval
 
 
-def _recover(message: request.Open, key_range: str, finish: Finish) -> StagedTransaction:
-    """Finish every staged commit that the state names and whose key range overlaps ours, bound still or not."""
-    staged = tuple(
-        entry
-        for entry in state.entries(message.materialization.name, message.state)
-        if entry.lineage.overlaps(key_range)
-    )
-    _log_landed("recovered", finish(staged, is_recovery=True))
-    return StagedTransaction(staged)
+def _overlapping(message: request.Open, key_range: str) -> list[StagedCommit]:
+    """What the state names that is ours to finish: its key range overlaps ours, its binding may be gone."""
+    staged = state.entries(message.materialization.name, message.state)
+    return [entry for entry in staged if entry.lineage.overlaps(key_range)]
+
+
+def _check_recovered(tables: Sequence[BoundTable], committer: Committer) -> None:
+    """A bound table that could not be recovered may wait for better times, but not for ever: a table that was replaced
+    will never take what was staged for the old one."""
+    for table in tables:
+        error = committer.error_of((table.binding.path, table.lineage))
+        if isinstance(error, UserError):
+            raise error
 
 
 def _key_range(message: request.Open) -> str:
@@ -217,16 +199,3 @@ def _key_range(message: request.Open) -> str:
 
 def _runs_on_v2(task: Materialization) -> bool:
     return any(label.name == V2_LABEL and label.value == "true" for label in task.shard_template.labels.labels)
-
-
-def _log_landed(verb: str, landed: Sequence[commit.Landed]) -> None:
-    for chain in landed:
-        log.info(
-            "table %s: %s %d rows in %d data file(s), %.2f s",
-            ".".join(chain.staged[0].path),
-            verb,
-            sum(commit.rows for commit in chain.staged),
-            sum(len(commit.files) for commit in chain.staged),
-            chain.seconds,
-            extra={FIELDS: {"attempts": chain.attempts, "bytes": sum(commit.size for commit in chain.staged)}},
-        )

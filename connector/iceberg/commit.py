@@ -8,7 +8,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -36,15 +36,15 @@ from pyiceberg.table.update import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from connector import object_store
-from connector.errors import CommitUnknownError, RetryableError, UserError
+from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg import fence
 from connector.iceberg.snapshot import SnapshotWriter
-from connector.state import StagedCommit
+from connector.state import Chain, StagedCommit
 
 log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the time
-RETRY_FOR: Final = 120.0  # seconds
+RETRY_FOR: Final = 30.0  # seconds, in which an acknowledgement waits for a table that took the commit before
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
 LONGEST_PAUSE: Final = 10.0
 
@@ -55,76 +55,105 @@ HOPELESS: Final = (BadRequestError, ForbiddenError, UnauthorizedError)
 
 @dataclass(frozen=True)
 class Landed:
-    """A lineage's chain of staged commits that its table holds."""
+    """A chain of staged commits that its table holds."""
 
-    staged: tuple[StagedCommit, ...]
+    chain: tuple[StagedCommit, ...]
     attempts: int  # 0: the table held them already
     seconds: float
 
 
-def finish(
-    catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None, *, is_recovery: bool
-) -> list[Landed]:
-    """Make every staged commit part of its table, whatever of it has landed before: any number of times, with the same
-    outcome. Tables are committed side by side. `key_range` is this process's own; see `fence.advanced`.
+@dataclass(frozen=True)
+class Failed:
+    """A chain of staged commits that its table has not taken."""
 
-    Raises the first table's error, after the others have been finished.
+    chain: tuple[StagedCommit, ...]
+    error: ConnectorError
+
+
+def finish(catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None) -> list[Landed]:
+    """`attempt`, where every table has to take its commits: raises the first one's error, after all have been tried."""
+    outcomes = attempt(catalog, staged, key_range)
+    for outcome in outcomes:
+        if isinstance(outcome, Failed):
+            raise outcome.error
+    return [outcome for outcome in outcomes if isinstance(outcome, Landed)]
+
+
+def attempt(
+    catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None, once: Collection[Chain] = ()
+) -> list[Landed | Failed]:
+    """Make every staged commit part of its table, whatever of it has landed before: any number of times, with the same
+    outcome. Tables are committed side by side, and one's failure is its own.
+
+    `key_range` is this process's own; see `fence.advanced`. The chains of `once` get a single attempt, the others
+    RETRY_FOR: long enough for a conflict or a catalog that is being restarted.
     """
     by_table = groupby(sorted(staged, key=lambda commit: commit.path), key=lambda commit: commit.path)
     tables = [list(commits) for _, commits in by_table]
     with ThreadPoolExecutor(COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
-        futures = [pool.submit(_finish_table, catalog, commits, key_range, is_recovery) for commits in tables]
-    return [landed for future in futures for landed in future.result()]
+        futures = [pool.submit(_attempt_table, catalog, commits, key_range, once) for commits in tables]
+    return [outcome for future in futures for outcome in future.result()]
 
 
-def _finish_table(
-    catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None, is_recovery: bool
-) -> list[Landed]:
-    by_lineage = groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.lineage)
-    return [_finish_chain(catalog, fence.chain(list(commits)), key_range, is_recovery) for _, commits in by_lineage]
+def _attempt_table(
+    catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None, once: Collection[Chain]
+) -> list[Landed | Failed]:
+    outcomes: list[Landed | Failed] = []
+    for chain_id, commits in groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.chain_id):
+        chain = fence.chain(list(commits))
+        try:
+            outcomes.append(_finish_chain(catalog, chain, key_range, 0.0 if chain_id in once else RETRY_FOR))
+        except ConnectorError as error:
+            outcomes.append(Failed(tuple(chain), error))
+    return outcomes
 
 
 def _lineage_order(commit: StagedCommit) -> tuple[str, str]:
     return commit.lineage.state_key, commit.lineage.key_range
 
 
-def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], key_range: str | None, is_recovery: bool) -> Landed:
+def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], key_range: str | None, retry_for: float) -> Landed:
     began = time.monotonic()
     snapshots = SnapshotWriter()
     name = ".".join(chain[0].path)
+    is_recovery = all(commit.is_recovered for commit in chain)
     last: Exception | None = None
-    for attempt in _attempts():
+    for number in _attempts(retry_for):
         try:
             # The fence is read from the very metadata whose main the commit asserts; every fence change moves main.
             table = _load(catalog, chain[-1])
             value = fence.recorded(table.properties, chain[0].lineage)
             rest = fence.unlanded(chain, value, is_recovery=is_recovery)
             if not rest:
-                return Landed(tuple(chain), attempt, time.monotonic() - began)
+                return Landed(tuple(chain), number, time.monotonic() - began)
             _commit(catalog, table, rest, snapshots, fence.advanced(table.properties, chain[-1], key_range))
-            return Landed(tuple(chain), attempt + 1, time.monotonic() - began)
+            return Landed(tuple(chain), number + 1, time.monotonic() - began)
         except HOPELESS as error:
             raise UserError(f"table {name}: the catalog refuses the commit: {error}. Nothing was added.") from error
         except (*REFUSED, *UNKNOWN, RetryableError) as error:
-            log.warning("table %s: commit attempt %d: %s: %s", name, attempt + 1, type(error).__name__, error)
+            log.warning("table %s: commit attempt %d: %s: %s", name, number + 1, type(error).__name__, error)
             last = error
-    seconds = time.monotonic() - began
+    assert last is not None
+    raise _gave_up(name, last, time.monotonic() - began)
+
+
+def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
     if isinstance(last, RetryableError):
-        raise last
+        return last
     if isinstance(last, REFUSED):
-        raise RetryableError(
+        return RetryableError(
             f"table {name}: other writers were faster for {seconds:.0f} s ({last}). Its files stay staged in the "
             "task's state; reduce the other writers' commits."
-        ) from last
-    raise CommitUnknownError(
+        )
+    return CommitUnknownError(
         f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {last}). Its files stay "
-        "staged in the task's state, and the next session finishes them: check the catalog."
-    ) from last
+        "staged in the task's state until it does: check the catalog."
+    )
 
 
-def _attempts() -> Iterator[int]:
-    """Counts attempts, with growing pauses between them, until RETRY_FOR is over."""
-    deadline = time.monotonic() + RETRY_FOR
+def _attempts(retry_for: float) -> Iterator[int]:
+    """Counts attempts, with growing pauses between them, until so many seconds are over."""
+    deadline = time.monotonic() + retry_for
     pause, attempt = FIRST_PAUSE, 0
     while True:
         yield attempt

@@ -74,7 +74,7 @@ def stage(catalog: SqlCatalog, ids: Sequence[int], prev: str = "", key_range: st
 
 
 def finish(catalog: SqlCatalog, *staged: StagedCommit, is_recovery: bool = False, key_range: str = WHOLE) -> None:
-    commit.finish(catalog, staged, key_range, is_recovery=is_recovery)
+    commit.finish(catalog, [replace(commit, is_recovered=is_recovery) for commit in staged], key_range)
 
 
 def ids(catalog: SqlCatalog) -> list[int]:
@@ -268,6 +268,17 @@ def test_one_tables_error_does_not_keep_the_others_from_being_committed(catalog:
     with pytest.raises(UserError, match=r"shop\.gone is gone"):
         finish(catalog, gone, staged)
     assert ids(catalog) == [2]
+
+
+def test_a_table_that_has_failed_before_gets_one_attempt(catalog: FaultyCatalog) -> None:
+    """Its retries would hold up the acknowledgement of the others."""
+    staged = stage(catalog, [1])
+    catalog.faults = [refused, lambda send: send()]
+    [failed] = commit.attempt(catalog, [staged], WHOLE, once={staged.chain_id})
+    assert isinstance(failed, commit.Failed)
+    assert len(catalog.faults) == 1
+    [landed] = commit.attempt(catalog, [staged], WHOLE)
+    assert isinstance(landed, commit.Landed)
 
 
 def test_a_clock_that_was_set_back_does_not_put_a_snapshot_before_its_parent(

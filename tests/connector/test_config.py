@@ -201,7 +201,7 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         (
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known ones are feature_flags, "
-            "nanosecond_timestamps, variant_columns, spark",
+            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes",
         ),
     ],
 )

@@ -1,0 +1,91 @@
+"""Staged commits that their tables have not taken yet: one bad table is retried and reported, and holds up no other.
+
+They stay in the connector state, and the table's chain grows by one with every transaction that has rows for it. When
+the table takes commits again it takes the whole chain at once.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from connector.errors import ConnectorError, UserError
+from connector.state import Chain, StagedCommit
+
+FIRST_PAUSE: Final = 5.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
+LONGEST_PAUSE: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much may wait for one table before the task stops: more than its operator wants to be told of by a log."""
+
+    commits: int
+    size: int  # bytes of data files
+
+
+@dataclass
+class _Waiting:
+    staged: list[StagedCommit] = field(default_factory=list)
+    error: ConnectorError | None = None  # None: no attempt has failed since something landed
+    pause: float = field(default_factory=lambda: FIRST_PAUSE)
+    due: float = 0.0
+
+
+class Backlog:
+    """What is to be committed, by table. `now` is any clock's seconds."""
+
+    def __init__(self, limit: Limit) -> None:
+        self._limit = limit
+        self._waiting: dict[Chain, _Waiting] = {}
+
+    def add(self, staged: Iterable[StagedCommit]) -> None:
+        for commit in staged:
+            self._waiting.setdefault(commit.chain_id, _Waiting()).staged.append(commit)
+
+    def due(self, now: float) -> list[StagedCommit]:
+        """What to try now: everything but the tables that are in the pause after a failure."""
+        return [commit for waiting in self._waiting.values() if waiting.due <= now for commit in waiting.staged]
+
+    @property
+    def failing(self) -> frozenset[Chain]:
+        """What failed when it was last tried."""
+        return frozenset(chain for chain, waiting in self._waiting.items() if waiting.error)
+
+    def waiting(self, chain: Chain) -> list[StagedCommit]:
+        return self._waiting[chain].staged if chain in self._waiting else []
+
+    def error_of(self, chain: Chain) -> ConnectorError | None:
+        return self._waiting[chain].error if chain in self._waiting else None
+
+    def landed(self, chain: Chain) -> None:
+        """The table has taken everything that waited."""
+        del self._waiting[chain]
+
+    def failed(self, chain: Chain, error: ConnectorError, now: float) -> None:
+        """The table has not; it is tried again after a pause."""
+        waiting = self._waiting[chain]
+        waiting.error = error
+        waiting.due = now + waiting.pause * random.uniform(0.5, 1)
+        waiting.pause = min(2 * waiting.pause, LONGEST_PAUSE)
+
+    def check(self) -> None:
+        """Raise the error of a table for which more than the limit waits."""
+        for waiting in self._waiting.values():
+            commits, size = len(waiting.staged), sum(commit.size for commit in waiting.staged)
+            if waiting.error and (commits > self._limit.commits or size > self._limit.size):
+                raise UserError(
+                    f"{waiting.error} By now {commits} transactions ({size / 1e6:,.0f} MB) wait for this table, more "
+                    "than advanced.max_waiting_commits or advanced.max_waiting_bytes allow. They stay in the task's "
+                    "state and land once the table takes commits again."
+                ) from waiting.error
+
+    def report(self) -> list[str]:
+        """A line for every table that is failing."""
+        return [
+            f"table {'.'.join(path)}: {len(waiting.staged)} transaction(s), "
+            f"{sum(commit.rows for commit in waiting.staged)} rows, "
+            f"{sum(commit.size for commit in waiting.staged) / 1e6:,.1f} MB staged and waiting: {waiting.error}"
+            for (path, _), waiting in self._waiting.items()
+            if waiting.error
+        ]

@@ -1,0 +1,121 @@
+"""One bad table is retried, reported and limited, and holds up no other."""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from connector import backlog
+from connector.backlog import Limit
+from connector.committer import Committer
+from connector.errors import ConnectorError, FencedError, RetryableError, UserError
+from connector.iceberg.commit import Failed, Landed
+from connector.state import Chain, DataFile, Lineage, StagedCommit
+
+GENEROUS = Limit(commits=100, size=1 << 40)
+
+
+def staged(table: str, next: str, prev: str = "", size: int = 1000) -> StagedCommit:
+    lineage = Lineage("acme/task", f"{table}.v1", "00000000-ffffffff")
+    files = (DataFile(f"file:///{next}.parquet", 10, size, (4,), ()),)
+    return StagedCommit(lineage, prev, next, ("shop", table), "a-uuid", 0, 0, files)
+
+
+@dataclass
+class Tables:
+    """Tables that take commits, or fail with these errors."""
+
+    errors: dict[str, ConnectorError] = field(default_factory=dict)
+    taken: list[str] = field(default_factory=list)
+    tried: list[list[str]] = field(default_factory=list)
+    once: Collection[Chain] = ()
+
+    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[Chain]) -> list[Landed | Failed]:
+        self.tried.append([commit.next for commit in staged])
+        self.once = once
+        outcomes: list[Landed | Failed] = []
+        for chain in dict.fromkeys(commit.chain_id for commit in staged):
+            commits = tuple(commit for commit in staged if commit.chain_id == chain)
+            if error := self.errors.get(chain[0][1]):
+                outcomes.append(Failed(commits, error))
+            else:
+                self.taken += [commit.next for commit in commits]
+                outcomes.append(Landed(commits, 1, 0.0))
+        return outcomes
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 0.0)
+
+
+@pytest.fixture
+def tables() -> Tables:
+    return Tables({"bad": RetryableError("table shop.bad: no.")})
+
+
+def test_the_others_land_and_the_bad_ones_chain_waits(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    good, bad = staged("good", "g1"), staged("bad", "b1")
+    assert committer.commit([good, bad]) == [good]
+    assert committer.newest(bad.chain_id) == "b1"
+    assert committer.newest(good.chain_id) is None
+
+
+def test_the_whole_chain_is_tried_again_and_lands_when_the_table_recovers(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
+    committer.commit([first])
+    committer.commit([second])
+    assert committer.newest(first.chain_id) == "b2"
+    tables.errors.clear()
+    assert committer.commit([]) == [first, second]
+    assert tables.tried == [["b1"], ["b1", "b2"], ["b1", "b2"]]
+    assert committer.commit([]) == []
+
+
+def test_a_table_that_failed_is_tried_once_a_time(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    bad = staged("bad", "b1")
+    committer.commit([bad])
+    assert not tables.once
+    committer.commit([staged("good", "g1")])
+    assert tables.once == {bad.chain_id}
+
+
+def test_a_table_that_failed_is_left_alone_in_its_pause(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    committer.commit([staged("good", "g1"), staged("bad", "b2", prev="b1")])
+    assert tables.tried[1] == ["g1"]
+
+
+def test_every_progress_report_tells_what_waits_and_why(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    with caplog.at_level(logging.WARNING):
+        committer.commit([staged("bad", "b1")])
+        committer.commit([staged("bad", "b2", prev="b1")])
+    assert [record.getMessage() for record in caplog.records] == [
+        "table shop.bad: 1 transaction(s), 10 rows, 0.0 MB staged and waiting: table shop.bad: no.",
+        "table shop.bad: 2 transaction(s), 20 rows, 0.0 MB staged and waiting: table shop.bad: no.",
+    ]
+
+
+@pytest.mark.parametrize("limit", [Limit(commits=2, size=1 << 40), Limit(commits=100, size=2999)])
+def test_more_than_the_limit_is_an_error_that_says_what_waits(tables: Tables, limit: Limit) -> None:
+    committer = Committer(tables.attempt, limit)
+    committer.commit([staged("bad", "b1")])
+    committer.commit([staged("bad", "b2", prev="b1")])
+    with pytest.raises(UserError, match=r"table shop\.bad: no\. By now 3 transactions"):
+        committer.commit([staged("good", "g1"), staged("bad", "b3", prev="b2")])
+    assert "g1" in tables.taken
+
+
+def test_a_process_that_was_replaced_stops_after_the_others_were_tried() -> None:
+    tables = Tables({"bad": FencedError("replaced")})
+    committer = Committer(tables.attempt, GENEROUS)
+    with pytest.raises(FencedError):
+        committer.commit([staged("bad", "b1"), staged("good", "g1")])
+    assert tables.taken == ["g1"]
