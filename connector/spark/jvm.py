@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
 OLDEST_JAVA: Final = 17
-HEAP: Final = "512m"  # tasks hand over a few kilobytes each; Spark itself refuses less than 450 MiB
 WORKER_ALLOCATION: Final = {
     "MALLOC_ARENA_MAX": "2",  # an arena for each of the JVM's and Arrow's threads would be a hundred megabytes
     # What a batch frees the next one takes again: giving it back in between is a fifth of the decoding.
@@ -59,12 +58,17 @@ class Jvm:
     """A JVM that is being started. It ends when this process does, however that ends: its standard input is a pipe of
     ours, which it watches. Its output is a pipe too, so that it never holds our stdout or stderr open."""
 
-    def __init__(self, local_directory: Path, class_sharing: str | None = None) -> None:
-        """`class_sharing` replaces the option that names the archive. UserError where there is no Java."""
+    def __init__(self, local_directory: Path, heap: str, class_sharing: str | None = None) -> None:
+        """`heap` is its greatest size, as in 512m; `class_sharing` replaces the option that names the archive.
+        UserError where there is no Java."""
         self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
         self._process = subprocess.Popen(
-            [*_command(class_sharing or _shared_archive()), "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
+            [
+                *_command(heap, class_sharing or _shared_archive()),
+                "org.apache.spark.deploy.SparkSubmit",
+                "pyspark-shell",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -171,10 +175,10 @@ def _shared_archive() -> str:
     return f"-XX:SharedArchiveFile={archive}" if archive.exists() else "-Xshare:auto"
 
 
-def _command(class_sharing: str) -> list[str]:
+def _command(heap: str, class_sharing: str) -> list[str]:
     return [
         str(java()),
-        f"-Xmx{HEAP}",
+        f"-Xmx{heap}",
         "-Xss512k",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",

@@ -28,6 +28,8 @@ DEFAULT_SETTINGS: Final = {
     # A task that ran has consumed blocks and cannot run again: its failure is the transaction's, which is replayed.
     "spark.task.maxFailures": "1",
 }
+HEAP: Final = "spark.driver.memory"
+DEFAULT_HEAP: Final = "512m"  # tasks hand over a few kilobytes each; Spark itself refuses less than 450 MiB
 LOCAL_SETTINGS: Final = {
     # Where the host's name does not resolve, Spark would neither find itself nor be quiet about it.
     "spark.driver.host": "127.0.0.1",
@@ -39,7 +41,7 @@ class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
 
     def __init__(self, settings: Mapping[str, str], directories: Scratch, class_sharing: str | None = None) -> None:
-        self._jvm = Jvm(directories.files, class_sharing)
+        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, _conf(settings, directories))
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
