@@ -4,10 +4,13 @@ import json
 import logging
 import os
 import sys
+import threading
 from datetime import UTC, datetime
 from typing import Final
 
 from connector.errors import UserError
+
+log = logging.getLogger(__name__)
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 FIELDS: Final = "fields"  # log.info("…", extra={FIELDS: {"rows": 3}})
@@ -23,14 +26,21 @@ def configure() -> None:
         raise UserError(f"LOG_LEVEL is {level!r}; it may be one of {', '.join(LEVELS)}.")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
-    # py4j tells the root logger, at length, what it could not say to a JVM that we have ended.
-    handler.addFilter(lambda record: record.name != "root")
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("connector").setLevel(LEVELS[level])
     logging.captureWarnings(True)
-    # These log what fails on the way to an error of ours, tracebacks included.
-    for noisy in ("py4j", "pyiceberg"):
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    # Libraries log what fails on the way to an error of ours, py4j and SQLAlchemy at length and after it. Users are
+    # shown the last record on stderr: it has to be the one that says everything.
+    logging.getLogger().addHandler(logging.NullHandler())
+    for name, threshold in (("connector", LEVELS[level]), ("py.warnings", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(threshold)
+        logger.propagate = False
+    threading.excepthook = _log_thread_error
+
+
+def _log_thread_error(error: threading.ExceptHookArgs) -> None:
+    """What ends a thread is raised where its work is waited for; here is only the traceback."""
+    log.debug("thread %s", error.thread and error.thread.name, exc_info=error.exc_value)
 
 
 class JsonFormatter(logging.Formatter):

@@ -6,8 +6,11 @@ staged commits; docs/decisions/0002 and the consistency page have the argument.
 """
 
 import hashlib
+import re
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from connector.errors import FencedError
@@ -16,11 +19,24 @@ from connector.state import Lineage, StagedCommit
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
 NONE: Final = ""  # the value of a lineage that has never committed
+POSITION_DIGITS: Final = 8
 
 
-def new_value() -> str:
-    """128 random bits: never derived from the checkpoint, which two processes may share."""
-    return secrets.token_hex(16)
+def new_value(prev: str = NONE) -> str:
+    """32 hexadecimal digits: the position after `prev`'s, and 96 random bits. Never derived from the checkpoint, which
+    two processes may share."""
+    return f"{position(prev) + 1:0{POSITION_DIGITS}x}{secrets.token_hex(12)}"
+
+
+def reset_value(value: str) -> str:
+    """A value that tells a recovery what `value` would, but that no process has ever read, and so none builds on: the
+    files that a stale one staged on `value` itself may have been deleted since."""
+    return f"{CLOSED}{secrets.token_hex(4)}:{_without_closed(value)}"
+
+
+def position(value: str) -> int:
+    """How many transactions lie behind a value: what two values of one lineage are ordered by."""
+    return int(_without_closed(value)[:POSITION_DIGITS] or "0", 16)
 
 
 def lineage_hash(lineage: Lineage) -> str:
@@ -32,10 +48,40 @@ def property_name(lineage: Lineage) -> str:
     return f"{PREFIX}{lineage_hash(lineage)}.{lineage.key_range}"
 
 
-def file_prefix(lineage: Lineage, prev: str) -> str:
-    """What the names of the data files begin with that are staged on a value: by it a file can be proven to be ours,
-    and to be part of no table once the lineage has moved on."""
-    return f"{lineage_hash(lineage)}-{lineage.key_range}-{(prev or 'first').replace(':', '-')}"
+def file_prefix(lineage: Lineage, table_uuid: str, prev: str) -> str:
+    """What the names of the files begin with that are staged on a value: `FileOrigin` reads it."""
+    return f"{lineage_hash(lineage)}-{lineage.key_range}-{table_uuid}-{(prev or FIRST).replace(':', '-')}"
+
+
+@dataclass(frozen=True)
+class FileOrigin:
+    """What the name of a file of ours proves: whose it is, for which table, and on which fence value it was staged."""
+
+    lineage_hash: str
+    key_range: str
+    table_uuid: str
+    prev: str
+
+    @classmethod
+    def of(cls, name: str) -> "FileOrigin | None":
+        match = FILE_NAME.fullmatch(name)
+        if match is None:
+            return None
+        value = "" if match["value"] == FIRST else match["value"].replace("-", ":")
+        return cls(match["lineage"], match["range"], match["table"], value)
+
+    @property
+    def property_name(self) -> str:
+        return f"{PREFIX}{self.lineage_hash}.{self.key_range}"
+
+
+FIRST: Final = "first"
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+FILE_NAME: Final = re.compile(
+    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{16})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
+    rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
+    rf"{_UUID}(?:\.parquet|-m0\.avro|\.avro)"
+)
 
 
 def recorded(properties: Mapping[str, str], lineage: Lineage) -> str:
@@ -102,9 +148,18 @@ def _fenced(staged: StagedCommit, value: str) -> FencedError:
         f"(state key {lineage.state_key}, key range {lineage.key_range}): the table's property "
         f"{property_name(lineage)} is {value or 'absent'}, where this process expected {staged.prev or 'none'} or "
         f"{staged.next}. This process stops and adds nothing. If no other process runs this task, its state was "
-        "restored from an older copy or the table was changed by hand: compare the two before you reset either."
+        f"restored from an older copy or the table was changed by hand: see `{_show_command(staged)}`, and reset the "
+        "fence with `materialize-iceberg fence reset` only when you know which rows are right."
+    )
+
+
+def _show_command(staged: StagedCommit) -> str:
+    table, materialization = shlex.quote(".".join(staged.path)), shlex.quote(staged.lineage.materialization)
+    return (
+        f"materialize-iceberg fence show --table {table} --materialization {materialization} --config CONFIG.json "
+        "--state STATE.json"
     )
 
 
 def _without_closed(value: str) -> str:
-    return value.removeprefix(CLOSED)
+    return value.rpartition(":")[2]

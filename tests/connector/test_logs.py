@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 
@@ -15,17 +16,15 @@ log = logging.getLogger("connector.test")
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    root, levels = (
-        logging.getLogger(),
-        {name: logging.getLogger(name).level for name in ("connector", "py4j", "pyiceberg")},
-    )
-    handlers, level = root.handlers[:], root.level
+    loggers = [logging.getLogger(name) for name in (None, "connector", "py.warnings")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    hook = threading.excepthook
     yield
     logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
+    threading.excepthook = hook
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
@@ -76,21 +75,28 @@ def test_another_value_is_an_error_that_names_the_choices(
         configure(monkeypatch, **{name: value})
 
 
-def test_libraries_are_heard_only_where_they_warn_and_py4j_not_at_all(
+def test_only_we_and_warnings_are_heard_so_that_the_last_record_is_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(monkeypatch, LOG_LEVEL="debug")
-    logging.getLogger("botocore").info("chatter")
-    logging.getLogger("py4j.clientserver").error("a traceback")
-    logging.error("Exception while sending command.")
+    log.error("ours")
+    logging.getLogger("py4j.clientserver").error("a library")
+    logging.error("a library")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(True)
         warnings.warn("about something", stacklevel=1)
-    log.info("ours")
     told = capsys.readouterr().err
-    assert "about something" in told
     assert "ours" in told
-    assert "chatter" not in told
-    assert "traceback" not in told
-    assert "Exception while" not in told
+    assert "about something" in told
+    assert "a library" not in told
+
+
+def test_what_ends_a_thread_is_told_only_to_those_who_look_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, LOG_LEVEL="info")
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    assert capsys.readouterr().err == ""

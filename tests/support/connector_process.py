@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeAlias
 
 Json: TypeAlias = Any
 
+CONNECTOR: Final = ("connector",)
 # Far more than any conversation of the tests takes: a process that hangs is killed, and its test fails.
 DEADLINE: Final = 300.0
 
@@ -49,14 +50,25 @@ class Outcome:
         return self.log.rstrip("\n").rpartition("\n")[2]
 
 
-class ConnectorProcess:
-    """A connector in a directory of its own, spoken to request by request."""
+class ConnectorEnded(AssertionError):
+    """The process ended where an answer of it was awaited."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"the connector ended with status {outcome.status}:\n{outcome.log}")
+        self.outcome = outcome
+
+
+class ConnectorProcess:
+    """A connector in a directory of its own, spoken to request by request. `module` is what Python runs, with its
+    arguments: the connector, or something that alters it first."""
+
+    def __init__(
+        self, directory: Path, environment: Mapping[str, str] | None = None, module: Sequence[str] = CONNECTOR
+    ) -> None:
         self._log = directory / "connector.log"
         with self._log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "connector"],
+                [sys.executable, "-m", *module],
                 cwd=directory,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -80,12 +92,16 @@ class ConnectorProcess:
         self.kill()
 
     def send(self, *lines: bytes) -> None:
-        self._stdin.write(b"".join(lines))
-        self._stdin.flush()
+        try:
+            self._stdin.write(b"".join(lines))
+            self._stdin.flush()
+        except BrokenPipeError:
+            raise ConnectorEnded(self._take_all()) from None
 
     def receive(self) -> Answer:
         line = self._stdout.readline()
-        assert line, f"the connector ended with status {self.process.wait()}:\n{self.log}"
+        if not line:
+            raise ConnectorEnded(self._take_all())
         self._answers.append(Answer.of(line))
         return self._answers[-1]
 

@@ -1,13 +1,13 @@
 """A small runtime: it drives real connector processes and keeps the recovery log that they rely on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG, WHOLE_RANGE, Row, line, store
-from support.connector_process import Answer, ConnectorProcess, Outcome
+from support.connector_process import CONNECTOR, Answer, ConnectorProcess, Outcome
 
 Json: TypeAlias = Any
 
@@ -38,7 +38,8 @@ def merged(target: Json, patch: Json) -> Json:
 
 
 class Runtime:
-    """A task and its log. What `log` holds is what has committed: a crash loses everything else."""
+    """A task and its log. What `log` (the connector's state) and `checkpoint` (how far the source was read) hold is what
+    has committed: a crash loses everything else."""
 
     def __init__(
         self,
@@ -48,11 +49,14 @@ class Runtime:
         environment: Mapping[str, str] | None = None,
         *,
         shards_share_state: bool = False,
+        module: Sequence[str] = CONNECTOR,
     ) -> None:
         self.directory = directory
         self.collections = collections
         self.log: Json = {}
+        self.checkpoint = 0
         self._environment = environment
+        self._module = module
         self._task: Json = {
             "name": "acmeCo/task",
             "connectorType": "IMAGE",
@@ -64,36 +68,64 @@ class Runtime:
 
     def apply(self) -> Answer:
         """Publish the task: a process of its own, as the runtime has it."""
-        with ConnectorProcess(self.directory, self._environment) as connector:
-            connector.send(line("apply", {"materialization": self._task, "version": "1"}))
+        with self._process() as connector:
+            connector.send(self._apply())
             answer = connector.receive()
             assert connector.finish().status == 0, connector.log
         return answer
 
     def open(self, key_range: Json = WHOLE_RANGE) -> "Session":
         """Start a process and open a session on what the log holds."""
-        return Session(self, ConnectorProcess(self.directory, self._environment), self._open(key_range))
+        session = self.start(key_range)
+        session.opened()
+        session.acknowledge()
+        return session
+
+    def start(self, key_range: Json = WHOLE_RANGE, *, publish: bool = False) -> "Session":
+        """The same without waiting for any answer; with `publish` the process is first asked to apply."""
+        connector = self._process()
+        requests = ([self._apply()] if publish else []) + [self._open(key_range)]
+        return Session(self, connector, requests)
 
     def open_and_fail(self, key_range: Json = WHOLE_RANGE) -> Outcome:
         """The same where it is not expected to open."""
-        with ConnectorProcess(self.directory, self._environment) as connector:
+        with self._process() as connector:
             connector.send(self._open(key_range))
             return connector.wait()
+
+    def record(self, *answers: Json, checkpoint: int | None = None) -> None:
+        """Commit the patches of every shard's answer, and the checkpoint, in one atomic write."""
+        for patch in patches(answers):
+            self.log = merged(self.log, patch)
+        if checkpoint is not None:
+            self.checkpoint = checkpoint
+
+    def _process(self) -> ConnectorProcess:
+        return ConnectorProcess(self.directory, self._environment, self._module)
+
+    def _apply(self) -> bytes:
+        return line("apply", {"materialization": self._task, "version": "1"})
 
     def _open(self, key_range: Json) -> bytes:
         request = {"materialization": self._task, "version": "1", "range": key_range, "state": self.log}
         return line("open", request)
 
 
-class Session:
-    """One connector process, from open to its end."""
+def patches(answers: Iterable[Json]) -> list[Json]:
+    """What the shards' answers change in the state that they share."""
+    states = [state for answer in answers if (state := answer.get("state"))]
+    assert all(state["mergePatch"] is True for state in states)
+    return [state["updated"] for state in states]
 
-    def __init__(self, runtime: Runtime, connector: ConnectorProcess, request: bytes) -> None:
+
+class Session:
+    """One connector process, from open to its end. `shared` are the patches of all shards' answers before."""
+
+    def __init__(self, runtime: Runtime, connector: ConnectorProcess, requests: Sequence[bytes]) -> None:
         self.connector = connector
         self._runtime = runtime
-        connector.send(request)
-        connector.expect("opened")
-        self.acknowledge()
+        self._is_published = len(requests) > 1
+        connector.send(*requests)
 
     def __enter__(self) -> Self:
         return self
@@ -103,24 +135,32 @@ class Session:
     ) -> None:
         self.connector.kill()
 
-    def flush(self) -> None:
-        self.connector.send(line("flush", {}))
+    def opened(self) -> None:
+        if self._is_published:
+            self.connector.expect("applied")
+        self.connector.expect("opened")
+
+    def flush(self, shared: Sequence[Json] = ()) -> None:
+        self._send("flush", shared)
         self._record(self.connector.expect("flushed"))
 
     def store(self, *documents: Json, binding: int = 0) -> None:
         collection = self._runtime.collections[binding]
         self.connector.send(*(store(collection, Row(binding, document), packed=False) for document in documents))
 
+    def send_start_commit(self, checkpoint: int = 1) -> None:
+        self._send("startCommit", runtimeCheckpoint={"at": checkpoint})
+
     def start_commit(self, *, commits: bool = True) -> Json:
         """Stage the transaction; with `commits` the runtime's log commits it."""
-        self.connector.send(line("startCommit", {"runtimeCheckpoint": {"at": 1}}))
+        self.send_start_commit()
         answer = self.connector.expect("startedCommit")
         if commits:
             self._record(answer)
         return answer
 
-    def send_acknowledge(self) -> None:
-        self.connector.send(line("acknowledge", {}))
+    def send_acknowledge(self, shared: Sequence[Json] = ()) -> None:
+        self._send("acknowledge", shared)
 
     def acknowledge(self) -> Json:
         self.send_acknowledge()
@@ -135,8 +175,9 @@ class Session:
     def finish(self) -> Outcome:
         return self.connector.finish()
 
+    def _send(self, kind: str, shared: Sequence[Json] = (), **body: Json) -> None:
+        self.connector.send(line(kind, body | ({"statePatches": shared} if shared else {})))
+
     def _record(self, answer: Json) -> Json:
-        if state := answer.get("state"):
-            assert state["mergePatch"] is True
-            self._runtime.log = merged(self._runtime.log, state["updated"])
+        self._runtime.record(answer)
         return answer

@@ -1,0 +1,194 @@
+"""Whatever is wrong ends the process with one clear last record, and nothing of its transaction in any table."""
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fixtures.collection import NAMESPACE, Collection, Field, Json
+from fixtures.conversation import CONFIG, Row, commit, line, opening, store
+from support.connector_process import Outcome, run_conversation
+from support.conversations import Conversation, hold_conversations
+
+JSON_LOG = {"LOG_FORMAT": "json"}
+SECRET = "only-the-endpoint-may-see-this"
+
+
+def table(name: str) -> Collection:
+    return Collection(
+        f"acmeCo/{name}",
+        name,
+        (
+            Field("id", "/id", ("integer",), exists="MUST", is_key=True),
+            Field("blob", "/blob", ("string",), string={"contentEncoding": "base64"}),
+            Field("name", "/name", ("string",), exists="MUST"),
+            Field("quantity", "/quantity", ("integer",)),
+        ),
+    )
+
+
+TABLES = (table("first"), table("second"))
+FIRST, SECOND = range(2)
+
+
+def good(binding: int, key: int = 1) -> bytes:
+    return store(TABLES[binding], Row(binding, {"id": key, "blob": "AA==", "name": "x", "quantity": 1}), packed=False)
+
+
+def bad(**fields: Json) -> bytes:
+    document = {"id": 7, "name": "x", **fields}
+    return store(TABLES[SECOND], Row(SECOND, document), packed=False)
+
+
+def spelled(binding: Json = SECOND, **members: Json) -> bytes:
+    return line("store", {"binding": binding, **members})
+
+
+class Fault(NamedTuple):
+    """What is sent in the middle of the second transaction, and what is said about it."""
+
+    lines: tuple[bytes, ...]
+    message: str  # a pattern
+
+
+# A transaction that is committed, and one that has rows for both tables when the fault comes.
+BEFORE = [
+    *opening("faults", TABLES),
+    *(line("flush", {}), good(FIRST), good(SECOND), *commit("faults", 1)),
+    *(line("flush", {}), good(FIRST, 2), good(SECOND, 2)),
+]
+COMMIT = tuple(commit("faults", 2))
+AT_FAULT = f"line {len(BEFORE) + 1}: "
+INVALID = AT_FAULT + r"table shop\.second, field "
+
+FAULTS = {
+    "base64 that is none": Fault((bad(blob="no base64"), *COMMIT), INVALID + r"'blob', key \[7\]: \"no base64\" "),
+    "an integer beyond 64 bits": Fault(
+        (bad(quantity=2**63), *COMMIT), INVALID + r"'quantity', key \[7\]: 9223372036854775808 "
+    ),
+    "null in a required column": Fault((bad(name=None), *COMMIT), INVALID + r"'name', key \[7\]: null "),
+    "too few values": Fault(
+        (spelled(key=[7], values=["AA==", "x"]), *COMMIT), AT_FAULT + "the Store has 2 elements in values, expected 3"
+    ),
+    "a binding that does not exist": Fault(
+        (spelled(binding=2, key=[7], values=[None, "x", 1]), *COMMIT), AT_FAULT + "store names binding 2"
+    ),
+    "a line that is broken off": Fault((b'{"store":{"binding":1,"key":[7\n', *COMMIT), AT_FAULT + "expected a Store: "),
+    "input that ends after a Store": Fault((), "input ended after store: expected store or startCommit"),
+    "a state that was reset": Fault(
+        (line("startCommit", {"runtimeCheckpoint": {}, "statePatches": [{}, None]}),), AT_FAULT + ".*reset"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def conversations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
+    """Every fault in a session of its own."""
+    lines = {name: [*BEFORE, *fault.lines] for name, fault in FAULTS.items()}
+    return hold_conversations(lines, tmp_path_factory.mktemp("faults"), JSON_LOG)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_middle_of_a_transaction_is_one_clear_last_record(
+    fault: str, conversations: dict[str, Conversation]
+) -> None:
+    assert re.match(FAULTS[fault].message, last_message(conversations[fault].outcome))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_of_the_transaction_is_answered_or_becomes_visible(
+    fault: str, conversations: dict[str, Conversation]
+) -> None:
+    answered = ["flushed", "startedCommit", "acknowledged", "flushed"]
+    assert conversations[fault].outcome.kinds[5:] == answered
+    for collection in TABLES:
+        found = conversations[fault].table(NAMESPACE, collection.table)
+        assert found.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist() == [1]
+        assert len(found.snapshots()) == 1
+
+
+def test_a_message_out_of_order_is_an_error_that_names_its_line_and_what_was_expected(tmp_path: Path) -> None:
+    outcome = run_conversation([line("spec", {}), b"\n", line("flush", {})], tmp_path, JSON_LOG)
+    assert outcome.kinds == ["spec"]
+    assert last_message(outcome) == "line 3: flush may not follow spec: expected spec, validate, apply or open"
+
+
+def test_a_broken_line_is_an_error_that_names_it(tmp_path: Path) -> None:
+    outcome = run_conversation([line("spec", {}), b'{"spec":{},\n', line("spec", {})], tmp_path, JSON_LOG)
+    assert outcome.kinds == ["spec"]
+    assert last_message(outcome).startswith("line 2: not a JSON object: ")
+
+
+@pytest.mark.parametrize("lines", [[], [line("spec", {}), b"\n"], [line("spec", {})[:-1]]], ids=len)
+def test_input_that_ends_between_requests_is_no_error(lines: list[bytes], tmp_path: Path) -> None:
+    outcome = run_conversation(lines, tmp_path, JSON_LOG)
+    assert (outcome.status, outcome.kinds, outcome.log) == (0, ["spec"] * any(lines), "")
+
+
+def test_standard_updates_are_refused_by_validate(tmp_path: Path) -> None:
+    binding = TABLES[FIRST].validate_binding()
+    binding["resourceConfig"]["delta_updates"] = False
+    outcome = run_conversation([validate(CONFIG, binding)], tmp_path, JSON_LOG)
+    assert outcome.kinds == []
+    assert re.search(r"acmeCo/first.*standard updates.*delta_updates", last_message(outcome))
+
+
+def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(tmp_path: Path) -> None:
+    config = {
+        "namespace": "with.dot",
+        "regoin": "eu-west-1",
+        "upload_interval": "PT5H",
+        "aws_secret_access_key": [SECRET],
+        "catalog": {"catalog_type": "Iceberg REST Server", "uri": "https://example.com", "credential": {"key": SECRET}},
+    }
+    binding = TABLES[FIRST].validate_binding() | {"resourceConfig": {"table": 5}}
+    outcome = run_conversation([validate(config, binding)], tmp_path, JSON_LOG)
+    message = last_message(outcome)
+    wrong = {"/namespace", "/regoin", "/upload_interval", "/aws_secret_access_key", "/catalog/credential"}
+    assert {*wrong, "/catalog/warehouse", "bindings[0] /table"} <= {
+        problem.partition(": ")[0] for problem in message.splitlines()
+    }
+    assert "region" in message
+    assert SECRET not in outcome.log
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_another_codec_than_json_is_refused(log_format: str, tmp_path: Path) -> None:
+    outcome = run_conversation([], tmp_path, {"LOG_FORMAT": log_format, "FLOW_RUNTIME_CODEC": "proto"})
+    assert outcome.status == 1
+    assert "FLOW_RUNTIME_CODEC is 'proto'; this connector speaks json only." in outcome.last_log_line
+
+
+@pytest.mark.parametrize(("variable", "value"), [("LOG_FORMAT", "xml"), ("LOG_LEVEL", "loud")])
+def test_an_unknown_way_to_log_is_refused_in_one_line(variable: str, value: str, tmp_path: Path) -> None:
+    outcome = run_conversation([line("spec", {})], tmp_path, {variable: value})
+    assert (outcome.status, outcome.kinds) == (1, [])
+    assert outcome.log.splitlines() == [outcome.last_log_line]
+    assert f"{variable} is {value!r}" in outcome.last_log_line
+
+
+def test_text_for_people_ends_in_the_same_sentence(tmp_path: Path) -> None:
+    outcome = run_conversation([line("flush", {})], tmp_path, {"LOG_FORMAT": "text"})
+    assert outcome.status == 1
+    assert outcome.last_log_line.endswith(
+        "error line 1: flush may not come first: expected spec, validate, apply or open"
+    )
+
+
+def validate(config: Json, binding: Json) -> bytes:
+    return line(
+        "validate", {"name": "acmeCo/faults", "connectorType": "IMAGE", "config": config, "bindings": [binding]}
+    )
+
+
+def last_message(outcome: Outcome) -> str:
+    """What the last record says; all of the log are records, and the process has failed."""
+    assert outcome.status == 1, outcome.log
+    records = list(map(json.loads, outcome.log.splitlines()))
+    assert all({"ts", "level", "msg"} <= record.keys() for record in records)
+    assert [record for record in records if record["level"] == "error"] == records[-1:]
+    return str(records[-1]["msg"])

@@ -1,0 +1,84 @@
+"""Every answer of every fixture conversation is the one that was recorded.
+
+Golden files are written anew where the environment has UPDATE_SNAPSHOTS.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.generate import conversations
+from support.connector_process import Answer
+from support.conversations import Conversation
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).with_name("golden")
+NAMES = sorted(name.removesuffix(".jsonl") for name in conversations())
+RANDOM = re.compile(r"\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})\b")  # UUIDs and fence values
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_answer_is_the_recorded_one(name: str, fixture_conversations: dict[str, Conversation]) -> None:
+    conversation = fixture_conversations[name]
+    assert conversation.outcome.status == 0, conversation.outcome.log
+    answers = redacted(conversation)
+    golden = GOLDEN / f"{name}.jsonl"
+    if "UPDATE_SNAPSHOTS" in os.environ:
+        golden.write_text("".join(f"{answer}\n" for answer in answers))
+    assert [json.loads(answer) for answer in answers] == list(map(json.loads, golden.read_text().splitlines()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_staged_file_is_as_large_as_its_descriptor_says(
+    name: str, fixture_conversations: dict[str, Conversation]
+) -> None:
+    answers = fixture_conversations[name].outcome.answers
+    described = [file for answer in answers for file in files(answer)]
+    assert described
+    assert [file["size"] for file in described] == [
+        Path(file["path"].removeprefix("file://")).stat().st_size for file in described
+    ]
+    assert all(0 < column[1] < file["size"] for file in described for column in file["columns"])
+
+
+def redacted(conversation: Conversation) -> list[str]:
+    """Without what differs from run to run or between versions of libraries; what is random is numbered in the order
+    of its appearance, so that a fence value is still known when it comes again."""
+    numbers: dict[str, str] = {}
+
+    def numbered(match: re.Match[str]) -> str:
+        kind = "uuid" if "-" in match[0] else "fence"
+        return numbers.setdefault(match[0], f"<{kind} {len(numbers) + 1}>")
+
+    texts = []
+    for answer in conversation.outcome.answers:
+        text = json.dumps({answer.kind: without_sizes(answer)}, ensure_ascii=False)
+        texts.append(RANDOM.sub(numbered, text.replace(str(conversation.directory), "<directory>")))
+    return texts
+
+
+def without_sizes(answer: Answer) -> Any:
+    """The spec's schemas have tests of their own."""
+    if answer.kind == "spec":
+        return {"protocol": answer.body["protocol"]}
+    body = json.loads(json.dumps(answer.body))
+    for file in files(Answer(answer.kind, body)):
+        file["size"] = "<size>"
+        for column in file["columns"]:
+            column[1] = "<size>"
+    return body
+
+
+def files(answer: Answer) -> Iterator[Any]:
+    """The data files that a startedCommit names."""
+    if answer.kind == "startedCommit" and "state" in answer.body:
+        for ranges in answer.body["state"]["updated"]["bindingStates"].values():
+            for entries in ranges.values():
+                for entry in entries.values():
+                    yield from entry["files"]
