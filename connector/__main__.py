@@ -4,12 +4,14 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from connector import VERSION, logs, signals, spec
 from connector.errors import ConnectorError, UserError
 from protocol import stdio
 from protocol.errors import ProtocolError
+from protocol.flow import WHOLE_RANGE
 
 log = logging.getLogger("connector")
 
@@ -19,22 +21,22 @@ BROKEN = 70  # EX_SOFTWARE: our fault
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    command = _parser().parse_args(arguments).command
-    if command == "spec":
-        print(spec.describe())
-        return 0
-    return _serve()
+    options = _parser().parse_args(arguments)
+    match options.command:
+        case "spec":
+            print(spec.describe())
+            return 0
+        case "fence":
+            return _ended(partial(_fence, options))
+        case _:
+            return _ended(partial(_serve, stdio.claim_stdout()))
 
 
-def _serve() -> int:
-    wire = stdio.claim_stdout()
+def _ended(work: Callable[[], None]) -> int:
+    """Do the work; what stops it becomes one record and the exit status."""
     try:
         logs.configure()
-        _check_codec()
-        signals.install(wire)
-        from connector import driver
-
-        driver.serve(stdio.RequestReader(sys.stdin.fileno()), wire)
+        work()
     except signals.Stopped as stopped:
         return stopped.exit_status
     except (ConnectorError, ProtocolError) as error:
@@ -45,6 +47,30 @@ def _serve() -> int:
         log.error("Internal error: %s: %s. Run with LOG_LEVEL=debug for a traceback.", type(error).__name__, error)
         return BROKEN
     return 0
+
+
+def _serve(wire: stdio.Wire) -> None:
+    _check_codec()
+    signals.install(wire)
+    from connector import driver
+
+    driver.serve(stdio.RequestReader(sys.stdin.fileno()), wire)
+
+
+def _fence(options: argparse.Namespace) -> None:
+    from connector import fence_command
+    from connector.iceberg.reset import Decision
+
+    place = fence_command.Place(options.config, options.table, options.materialization, options.state)
+    if options.action == "show":
+        print(fence_command.show(place, as_json=options.json))
+        return
+    decision = Decision(options.staged)
+    print(
+        fence_command.reset(
+            place, options.state_key, options.key_range, decision, options.reason, is_confirmed=options.yes
+        )
+    )
 
 
 def _check_codec() -> None:
@@ -64,8 +90,45 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=VERSION)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("spec", help="print the config schemas, as the spec response has them")
+    _add_fence(
+        commands.add_parser("fence", help="look at, and reset, what a table knows of the tasks that write to it")
+    )
     return parser
 
 
+def _add_fence(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="list a table's lineages, and what it makes of a task's state")
+    _add_place(show, needs_state=False)
+    show.add_argument("--json", action="store_true", help="print JSON")
+    reset = actions.add_parser("reset", help="let a fenced task go on: says what that costs, does it only with --yes")
+    _add_place(reset, needs_state=True)
+    reset.add_argument("--state-key", required=True, help="the binding's state key, as `fence show` names it")
+    reset.add_argument("--key-range", default=WHOLE_RANGE.key_range, help="default: %(default)s")
+    reset.add_argument(
+        "--staged",
+        choices=("add", "skip"),
+        required=True,
+        help="whether the rows that the state names as staged are to be added, or count as landed",
+    )
+    reset.add_argument("--reason", required=True, help="recorded in the table")
+    reset.add_argument("--yes", action="store_true", help="do it")
+
+
+def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
+    parser.add_argument("--config", required=True, help="a file with the endpoint config; - for stdin")
+    parser.add_argument("--table", required=True, help="namespace.table")
+    parser.add_argument("--materialization", required=needs_state, help="the task's name")
+    parser.add_argument("--state", required=needs_state, help="a file with the task's connector state")
+
+
+def run() -> None:
+    """The command as a process: ends at once, whatever threads still wait for a network that does not answer."""
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

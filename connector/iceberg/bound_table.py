@@ -1,7 +1,6 @@
 """A bound table as a session finds it when it opens: everything that its transactions need to know of it."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +13,7 @@ from connector.binding import Binding, Column
 from connector.errors import UserError
 from connector.iceberg import fence
 from connector.iceberg.tables import load_table
+from connector.parallel import side_by_side
 from connector.rows.schema import ARROW_TYPES
 from connector.state import Lineage
 from connector.table_change import matching_columns
@@ -44,8 +44,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str) -> list[Bo
         binding = task.bindings[index]
         return _bind(catalog, index, binding, Lineage(task.name, binding.state_key, key_range))
 
-    with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="open") as pool:
-        return list(pool.map(bind_one, range(len(task.bindings))))
+    return side_by_side(bind_one, range(len(task.bindings)), TABLES_AT_ONCE, "open")
 
 
 def _bind(catalog: Catalog, index: int, requested: MaterializationBinding, lineage: Lineage) -> BoundTable:

@@ -7,9 +7,7 @@ replaying property updates over another process's commit, and clean up after con
 import logging
 import random
 import time
-import uuid
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -26,6 +24,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -39,6 +38,7 @@ from connector import object_store
 from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg import fence
 from connector.iceberg.snapshot import SnapshotWriter
+from connector.parallel import side_by_side
 from connector.state import Chain, StagedCommit
 
 log = logging.getLogger(__name__)
@@ -90,9 +90,13 @@ def attempt(
     """
     by_table = groupby(sorted(staged, key=lambda commit: commit.path), key=lambda commit: commit.path)
     tables = [list(commits) for _, commits in by_table]
-    with ThreadPoolExecutor(COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
-        futures = [pool.submit(_attempt_table, catalog, commits, key_range, once) for commits in tables]
-    return [outcome for future in futures for outcome in future.result()]
+
+    def attempt_table(commits: Sequence[StagedCommit]) -> list[Landed | Failed]:
+        return _attempt_table(catalog, commits, key_range, once)
+
+    return [
+        outcome for outcomes in side_by_side(attempt_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
+    ]
 
 
 def _attempt_table(
@@ -191,10 +195,15 @@ def _commit(
     """One attempt: the files' snapshot and the fence's value, both or neither."""
     with object_store.using(table.location()):
         snapshot = snapshots.append(table, staged)
+    land(catalog, table, snapshot, properties)
+
+
+def land(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> None:
+    """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded."""
     catalog.commit_table(
         table,
         (
-            AssertTableUUID(uuid=uuid.UUID(staged[0].table_uuid)),
+            AssertTableUUID(uuid=table.metadata.table_uuid),
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=snapshot.parent_snapshot_id),
         ),
         (

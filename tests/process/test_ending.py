@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,16 @@ def test_a_killed_jvm_or_worker_is_one_clear_error(session: Session, mark: dict[
     assert outcome.status == 1
     assert "Spark" in outcome.last_log_line
     assert nothing_is_left(mark)
+
+
+def test_a_signal_ends_a_session_whose_catalog_does_not_answer(session: Session, tmp_path: Path) -> None:
+    session.flush()
+    session.store({"id": 2})
+    session.start_commit()
+    with closing(sqlite3.connect(tmp_path / "warehouse" / "catalog.db", isolation_level=None)) as catalog:
+        catalog.execute("BEGIN EXCLUSIVE")
+        session.send_acknowledge()
+        session.connector.process.send_signal(signal.SIGTERM)
+        # The connector would wait for the catalog twice as long.
+        assert session.connector.process.wait(timeout=15) == 143
+    assert ids(tmp_path) == [1]
