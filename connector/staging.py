@@ -14,6 +14,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from connector.errors import RetryableError
 from protocol.request import Store
 
 BLOCK_SIZE: Final = 32 << 20  # bytes: large enough to pay for its claim, small enough to spread over the cores
@@ -90,8 +91,9 @@ class Spool:
 
     def add(self, store: Store) -> None:
         """Append a run; waits while the spool is full. Raises what `fail` was told."""
-        block = self._open.get(store.binding) or self._new_block(store.binding)
-        block.append(store)
+        with self._on_disk():
+            block = self._open.get(store.binding) or self._new_block(store.binding)
+            block.append(store)
         with self._changed:
             self._size += store.size
             if block.size >= self._block_size:
@@ -142,13 +144,25 @@ class Spool:
 
     def add_strays(self, binding: int, lines: Sequence[bytes], numbers: Sequence[int]) -> None:
         """Lines that were guessed to be of another binding come back, to be claimed as what they are."""
-        with self._changed:
+        with self._changed, self._on_disk():
             block = self._new_block(binding, keep=False)
             for line, number in zip(lines, numbers, strict=True):
                 block.append(Store(binding, number, 1, (line,)))
             self._size += block.size
             self._sealed.append(block.seal())
             self._changed.notify_all()
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """A line of which only a part was written ends the transaction: nothing of it may be claimed."""
+        try:
+            yield
+        except OSError as error:
+            raise RetryableError(
+                f"the disk that holds {self._directory} takes no more ({error.strerror}): rows wait there until their "
+                f"data files are written, up to {self._limit >> 20} MiB. Nothing of this transaction has become "
+                "visible. Make room, or set TMPDIR to a directory on a larger disk."
+            ) from error
 
     def _new_block(self, binding: int, keep: bool = True) -> _OpenBlock:
         path = self._directory / f"{next(self._numbers)}-{binding}.jsonl"

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 import orjson
 
@@ -23,6 +23,7 @@ from connector.errors import UserError
 from connector.iceberg import commit, fence
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog
+from connector.iceberg.orphans import collecting
 from connector.progress import TransactionProgress
 from connector.scratch import scratch
 from connector.spark.claims import ClaimServer
@@ -36,6 +37,8 @@ from protocol.flow import WHOLE_RANGE, Materialization
 
 log = logging.getLogger(__name__)
 
+StartWriting: TypeAlias = Callable[[Sequence[str]], Writing]  # given the data files' prefixes, by binding
+
 V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
 
 
@@ -47,7 +50,7 @@ class Session:
         tables: Sequence[BoundTable],
         recovered: Sequence[StagedCommit],
         committer: Committer,
-        start_writing: Callable[[Sequence[str]], Writing],
+        start_writing: StartWriting,
     ) -> None:
         self._tables = tables
         self._recovered = tuple(recovered)
@@ -56,6 +59,10 @@ class Session:
         self._fences = [committer.newest((table.binding.path, table.lineage)) or table.prev for table in tables]
         self._numbers = count(1)
         self._fields_clamped: set[tuple[int, str]] = set()
+
+    @property
+    def tables(self) -> Sequence[BoundTable]:
+        return self._tables
 
     def begin(self) -> "OpenTransaction":
         return OpenTransaction(next(self._numbers), self._write, self._stage)
@@ -68,7 +75,9 @@ class Session:
 
     def _write(self) -> Writing:
         numbered = zip(self._tables, self._fences, strict=True)
-        return self._start_writing([fence.file_prefix(table.lineage, prev) for table, prev in numbered])
+        return self._start_writing(
+            [fence.file_prefix(table.lineage, table.table_uuid, prev) for table, prev in numbered]
+        )
 
     def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
         """Draw the next fence value of every table that got files."""
@@ -79,7 +88,7 @@ class Session:
 
     def _stage_table(self, index: int, files: tuple[DataFile, ...], checkpoint: str) -> StagedCommit:
         table, prev = self._tables[index], self._fences[index]
-        self._fences[index] = fence.new_value()
+        self._fences[index] = fence.new_value(prev)
         return StagedCommit(
             lineage=table.lineage,
             prev=prev,
@@ -138,8 +147,7 @@ class OpenTransaction:
 
 @contextmanager
 def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
-    """A session, and its upload interval. First finishes what earlier sessions staged, then reads every bound table's
-    fence: a value is only this session's own once nothing that is still to land can move it."""
+    """A session, and its upload interval, with everything that writes its files."""
     task, key_range = message.materialization, _key_range(message)
     config, _ = parse(task.config, [binding.resource_config for binding in task.bindings])
     with ExitStack() as resources:
@@ -148,26 +156,42 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
         resources.callback(spark.kill)
         claims = resources.enter_context(closing(ClaimServer(directories.sockets / "claims")))
         catalog = open_catalog(config)
+        io_properties = tuple(data_file_properties(config).items())
+        spools = count(1)
+
+        def writing(tables: Sequence[BoundTable]) -> StartWriting:
+            def start_writing(file_prefixes: Sequence[str]) -> Writing:
+                layouts = [
+                    TableLayout(table.binding, table.location, table.properties, prefix, io_properties)
+                    for table, prefix in zip(tables, file_prefixes, strict=True)
+                ]
+                return Writing(spark, claims, Spool(directories.files / f"spool-{next(spools)}"), layouts)
+
+            return start_writing
+
         committer = Committer(
             partial(commit.attempt, catalog, key_range=key_range),
             Limit(config.max_waiting_commits, config.max_waiting_bytes),
         )
-        recovered = committer.commit(_overlapping(message, key_range))
         with explained(config):
-            tables = bind_all(catalog, task, key_range)
-        _check_recovered(tables, committer)
-        io_properties = tuple(data_file_properties(config).items())
+            session = recover(message, key_range, committer, partial(bind_all, catalog, task, key_range), writing)
+        resources.enter_context(collecting(catalog, session.tables, _overlapping(message, key_range)))
+        yield session, config.upload_interval
 
-        spools = count(1)
 
-        def start_writing(file_prefixes: Sequence[str]) -> Writing:
-            layouts = [
-                TableLayout(table.binding, table.location, table.properties, prefix, io_properties)
-                for table, prefix in zip(tables, file_prefixes, strict=True)
-            ]
-            return Writing(spark, claims, Spool(directories.files / f"spool-{next(spools)}"), layouts)
-
-        yield Session(tables, recovered, committer, start_writing), config.upload_interval
+def recover(
+    message: request.Open,
+    key_range: str,
+    committer: Committer,
+    bind: Callable[[], Sequence[BoundTable]],
+    writing: Callable[[Sequence[BoundTable]], StartWriting],
+) -> Session:
+    """First finishes what earlier sessions staged, then reads every bound table's fence: a value is only this session's
+    own once nothing that is still to land can move it."""
+    recovered = committer.commit(_overlapping(message, key_range))
+    tables = bind()
+    _check_recovered(tables, committer)
+    return Session(tables, recovered, committer, writing(tables))
 
 
 def _overlapping(message: request.Open, key_range: str) -> list[StagedCommit]:

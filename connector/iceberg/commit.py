@@ -10,9 +10,11 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from textwrap import shorten
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -37,6 +39,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from connector import object_store
 from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg import fence
+from connector.iceberg.aws_errors import is_refusal
 from connector.iceberg.snapshot import SnapshotWriter
 from connector.parallel import side_by_side
 from connector.state import Chain, StagedCommit
@@ -44,12 +47,15 @@ from connector.state import Chain, StagedCommit
 log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the time
-RETRY_FOR: Final = 30.0  # seconds, in which an acknowledgement waits for a table that took the commit before
+RETRY_FOR: Final = 30.0  # seconds after the first attempt: an acknowledgement waits for a table that took the last one
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
 LONGEST_PAUSE: Final = 10.0
+QUOTED_CHARACTERS: Final = 300  # of an answer, which may be a gateway's whole page
 
-REFUSED: Final = (CommitFailedException, ValueError)  # ValueError: the metadata moved under PyIceberg's own checks
-UNKNOWN: Final = (RESTError, OSError, SQLAlchemyError, BotoCoreError, ClientError)
+# ValueError: the metadata moved under PyIceberg's own checks. A table that is gone is told by the next look.
+REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
+# ValidationError, a ValueError too: the answer was no catalog's, but a gateway's, or was cut short.
+UNKNOWN: Final = (RESTError, OSError, SQLAlchemyError, BotoCoreError, ClientError, ValidationError)
 HOPELESS: Final = (BadRequestError, ForbiddenError, UnauthorizedError)
 
 
@@ -132,39 +138,50 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], key_range: st
                 return Landed(tuple(chain), number, time.monotonic() - began)
             _commit(catalog, table, rest, snapshots, fence.advanced(table.properties, chain[-1], key_range))
             return Landed(tuple(chain), number + 1, time.monotonic() - began)
-        except HOPELESS as error:
-            raise UserError(f"table {name}: the catalog refuses the commit: {error}. Nothing was added.") from error
         except (*REFUSED, *UNKNOWN, RetryableError) as error:
-            log.warning("table %s: commit attempt %d: %s: %s", name, number + 1, type(error).__name__, error)
+            if _is_hopeless(error):
+                raise UserError(
+                    f"table {name}: the catalog refuses the commit: {_quoted(error)}. Its files stay staged in the task's "
+                    "state: give the connector the permission, or correct the config."
+                ) from error
+            log.warning("table %s: commit attempt %d: %s: %s", name, number + 1, type(error).__name__, _quoted(error))
             last = error
     assert last is not None
     raise _gave_up(name, last, time.monotonic() - began)
 
 
+def _is_hopeless(error: Exception) -> bool:
+    return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, HOPELESS)
+
+
 def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
     if isinstance(last, RetryableError):
         return last
-    if isinstance(last, REFUSED):
+    if isinstance(last, REFUSED) and not isinstance(last, UNKNOWN):
         return RetryableError(
-            f"table {name}: other writers were faster for {seconds:.0f} s ({last}). Its files stay staged in the "
+            f"table {name}: other writers were faster for {seconds:.0f} s ({_quoted(last)}). Its files stay staged in the "
             "task's state; reduce the other writers' commits."
         )
     return CommitUnknownError(
-        f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {last}). Its files stay "
-        "staged in the task's state until it does: check the catalog."
+        f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {_quoted(last)}). "
+        "Its files stay staged in the task's state until it does: check the catalog."
     )
 
 
+def _quoted(error: Exception) -> str:
+    return shorten(str(error), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+
+
 def _attempts(retry_for: float) -> Iterator[int]:
-    """Counts attempts, with growing pauses between them, until so many seconds are over."""
+    """Counts attempts, with growing pauses between them, until so many seconds after the first one are over: that one
+    may have taken all of its client's time limit, and nobody has looked yet whether it landed."""
+    yield 0
     deadline = time.monotonic() + retry_for
     pause, attempt = FIRST_PAUSE, 0
-    while True:
-        yield attempt
-        if time.monotonic() + pause > deadline:
-            return
+    while time.monotonic() + pause <= deadline:
         time.sleep(pause * random.uniform(0.5, 1))
         pause, attempt = min(2 * pause, LONGEST_PAUSE), attempt + 1
+        yield attempt
 
 
 def _load(catalog: Catalog, staged: StagedCommit) -> Table:

@@ -18,8 +18,17 @@ from connector.state import Lineage, StagedCommit
 
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
-NONE: Final = ""  # the value of a lineage that has never committed
+NONE: Final = ""  # the value of a lineage that has never committed and follows no other
 POSITION_DIGITS: Final = 8
+FIRST_POSITION: Final = "0" * POSITION_DIGITS
+
+FIRST: Final = "first"
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+FILE_NAME: Final = re.compile(
+    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{16})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
+    rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
+    rf"{_UUID}(?:\.parquet|-m0\.avro|\.avro)"
+)
 
 
 def new_value(prev: str = NONE) -> str:
@@ -75,18 +84,26 @@ class FileOrigin:
         return f"{PREFIX}{self.lineage_hash}.{self.key_range}"
 
 
-FIRST: Final = "first"
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-FILE_NAME: Final = re.compile(
-    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{16})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
-    rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
-    rf"{_UUID}(?:\.parquet|-m0\.avro|\.avro)"
-)
-
-
 def recorded(properties: Mapping[str, str], lineage: Lineage) -> str:
-    """The lineage's last committed fence value; one that a successor closed still says `closed:`."""
-    return properties.get(property_name(lineage), NONE)
+    """The lineage's last committed fence value; one that a successor closed still says `closed:`.
+
+    A lineage that has never committed has the value of what it follows: of the ranges that overlap it. Without them it
+    would find nothing changed when one of them has taken over meanwhile, since there is nothing yet to close.
+    """
+    return properties.get(property_name(lineage)) or _followed(properties, lineage)
+
+
+def _followed(properties: Mapping[str, str], lineage: Lineage) -> str:
+    prefix = f"{PREFIX}{lineage_hash(lineage)}."
+    overlapping = {
+        key_range: _without_closed(value)
+        for name, value in properties.items()
+        if name.startswith(prefix) and lineage.overlaps(key_range := name.removeprefix(prefix))
+    }
+    if not overlapping:
+        return NONE
+    digest = hashlib.sha256(repr(sorted(overlapping.items())).encode()).hexdigest()
+    return f"{FIRST_POSITION}{digest[:24]}"
 
 
 def chain(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
@@ -112,7 +129,10 @@ def unlanded(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) ->
     for index, commit in enumerate(chain):
         if landed == commit.next:
             rest = chain[index + 1 :]
-    if rest is None and landed == _without_closed(chain[0].prev):
+    prev = _without_closed(chain[0].prev)
+    # What a lineage follows may move on while its first transaction waits. The log committed it, so it is to land.
+    is_first = is_recovery and _is_first(landed) and _is_first(prev)
+    if rest is None and (landed == prev or is_first):
         rest = chain
     may_build_on = is_recovery or not value.startswith(CLOSED) or value == chain[0].prev
     if rest is None or (rest and not may_build_on):
@@ -146,7 +166,7 @@ def _fenced(staged: StagedCommit, value: str) -> FencedError:
     return FencedError(
         f"table {'.'.join(staged.path)}: another process has taken over {lineage.materialization} "
         f"(state key {lineage.state_key}, key range {lineage.key_range}): the table's property "
-        f"{property_name(lineage)} is {value or 'absent'}, where this process expected {staged.prev or 'none'} or "
+        f"{property_name(lineage)} is {'absent' if _is_first(value) else value}, where this process expected {staged.prev or 'none'} or "
         f"{staged.next}. This process stops and adds nothing. If no other process runs this task, its state was "
         f"restored from an older copy or the table was changed by hand: see `{_show_command(staged)}`, and reset the "
         "fence with `materialize-iceberg fence reset` only when you know which rows are right."
@@ -159,6 +179,11 @@ def _show_command(staged: StagedCommit) -> str:
         f"materialize-iceberg fence show --table {table} --materialization {materialization} --config CONFIG.json "
         "--state STATE.json"
     )
+
+
+def _is_first(value: str) -> bool:
+    """Whether it is the value of a lineage that has never committed."""
+    return value == NONE or value.startswith(FIRST_POSITION)
 
 
 def _without_closed(value: str) -> str:

@@ -54,16 +54,18 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
-def stage(catalog: SqlCatalog, ids: Sequence[int], prev: str = "", key_range: str = WHOLE) -> StagedCommit:
-    """Write a data file as a task would, and name it as startCommit does."""
+def stage(catalog: SqlCatalog, ids: Sequence[int], prev: str | None = None, key_range: str = WHOLE) -> StagedCommit:
+    """Write a data file as a task would, and name it as startCommit does; without a `prev` as the first of a session
+    that opens now."""
     table = catalog.load_table(PATH)
+    lineage = Lineage("acme/orders", "orders.v1", key_range)
     path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"id": list(ids)}, schema=ARROW_SCHEMA), path)
     statistics = ColumnStatistics(1, 40, len(ids), 0, min(ids).to_bytes(8, "little"), max(ids).to_bytes(8, "little"))
     return StagedCommit(
-        lineage=Lineage("acme/orders", "orders.v1", key_range),
-        prev=prev,
+        lineage=lineage,
+        prev=fence.recorded(table.properties, lineage) if prev is None else prev,
         next=fence.new_value(),
         path=PATH,
         table_uuid=str(table.metadata.table_uuid),
@@ -248,6 +250,37 @@ def test_a_child_finishes_its_parents_transaction_and_fences_the_parent(catalog:
     with pytest.raises(FencedError):
         finish(catalog, stage(catalog, [5], prev=pending.next))
     assert ids(catalog) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("older", [WHOLE, LEFT])
+def test_a_range_that_has_never_committed_is_fenced_by_the_first_commit_of_one_that_overlaps_it(
+    catalog: FaultyCatalog, older: str
+) -> None:
+    """It has no property that could be closed, be it a parent before a split or a child before a join."""
+    newer = LEFT if older == WHOLE else WHOLE
+    stale = stage(catalog, [1], key_range=older)
+    finish(catalog, stage(catalog, [2], key_range=newer), key_range=newer)
+    with pytest.raises(FencedError):
+        finish(catalog, stale, key_range=older)
+    assert ids(catalog) == [2]
+
+
+def test_a_first_transaction_that_the_log_committed_lands_whatever_happened_to_the_ranges_before_it(
+    catalog: FaultyCatalog,
+) -> None:
+    parents = stage(catalog, [1])
+    childs = stage(catalog, [2], key_range=LEFT)
+    finish(catalog, parents, is_recovery=True, key_range=LEFT)
+    finish(catalog, childs, is_recovery=True, key_range=LEFT)
+    assert ids(catalog) == [1, 2]
+
+
+def test_siblings_do_not_fence_each_other(catalog: FaultyCatalog) -> None:
+    finish(catalog, stage(catalog, [1]))
+    left, right = stage(catalog, [2], key_range=LEFT), stage(catalog, [3], key_range=RIGHT)
+    finish(catalog, left, key_range=LEFT)
+    finish(catalog, right, key_range=RIGHT)
+    assert ids(catalog) == [1, 2, 3]
 
 
 def test_a_range_that_was_split_and_joined_goes_on_from_the_closed_value(catalog: FaultyCatalog) -> None:

@@ -130,3 +130,9 @@ def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> Non
     spool.complete()
     [(_, content)] = claim_all(spool)
     assert content.split() == lines
+
+
+def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
+    (tmp_path / "spool").rmdir()
+    with pytest.raises(RetryableError, match="takes no more.*set TMPDIR"):
+        spool.add(run(0, 1, b"a"))

@@ -50,7 +50,7 @@ class Outcome:
         return self.log.rstrip("\n").rpartition("\n")[2]
 
 
-class ConnectorEnded(AssertionError):
+class ConnectorEndedError(AssertionError):
     """The process ended where an answer of it was awaited."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -96,12 +96,12 @@ class ConnectorProcess:
             self._stdin.write(b"".join(lines))
             self._stdin.flush()
         except BrokenPipeError:
-            raise ConnectorEnded(self._take_all()) from None
+            raise ConnectorEndedError(self._take_all()) from None
 
     def receive(self) -> Answer:
         line = self._stdout.readline()
         if not line:
-            raise ConnectorEnded(self._take_all())
+            raise ConnectorEndedError(self._take_all())
         self._answers.append(Answer.of(line))
         return self._answers[-1]
 

@@ -1,0 +1,49 @@
+"""Transactions that are staged as a session stages them: real files, under the names that prove whose they are."""
+
+import uuid
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from connector.iceberg import fence
+from connector.state import DataFile, Lineage, StagedCommit
+
+_ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
+
+
+def write_file(table: Table, name: str, *ids: int) -> str:
+    """A data file of a table with the one column `id`; its location."""
+    location = f"{table.location()}/data/{name}"
+    with table.io.new_output(location).create() as stream:
+        pq.write_table(pa.table({"id": list(ids)}, schema=_ID), stream)
+    return location
+
+
+def leave_behind(table: Table, lineage: Lineage, prev: str = fence.NONE) -> str:
+    """A file of a transaction that was never staged; its location."""
+    return write_file(table, _name(table, lineage, prev), 666)
+
+
+def stage(
+    catalog: Catalog, path: tuple[str, str], lineage: Lineage, *ids: int, prev: str | None = None
+) -> StagedCommit:
+    """Without a `prev` as the first transaction of a session that opens now."""
+    table = catalog.load_table(path)
+    prev = fence.recorded(table.properties, lineage) if prev is None else prev
+    location = write_file(table, _name(table, lineage, prev), *ids)
+    return StagedCommit(
+        lineage=lineage,
+        prev=prev,
+        next=fence.new_value(prev),
+        path=path,
+        table_uuid=str(table.metadata.table_uuid),
+        spec_id=0,
+        schema_id=0,
+        files=(DataFile(location, len(ids), len(table.io.new_input(location)), (4,), ()),),
+    )
+
+
+def _name(table: Table, lineage: Lineage, prev: str) -> str:
+    return f"{fence.file_prefix(lineage, str(table.metadata.table_uuid), prev)}-{uuid.uuid4()}.parquet"
