@@ -2,24 +2,46 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError, NoCredentialsError
 from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.typedef import Identifier
 
+from connector import object_store
 from connector.config import AwsCredentials
 from connector.errors import RetryableError, UserError
+from connector.iceberg.aws_errors import is_refusal
 
 # PyIceberg's properties know no time limits, so the client is made here. A repeated UpdateTable may find its own first
 # try and look like a conflict; the fence tells the two apart, so that botocore may retry.
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
 )
-TRANSIENT: Final = frozenset(
-    {"InternalServiceException", "OperationTimeoutException", "ServiceUnavailableException", "ThrottlingException"}
-)
+
+
+class _ExplainedGlueCatalog(GlueCatalog):
+    """Glue knows where a table's metadata is, and the client reads and writes it: what the object store refuses of that
+    is an error that says so."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        with object_store.using(_metadata_of(identifier)):
+            return super().load_table(identifier)
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        with object_store.using(_metadata_of(identifier)):
+            return super().create_table(identifier, *args, **kwargs)
+
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        with object_store.using(_metadata_of(table.name())):
+            return super().commit_table(table, *args, **kwargs)
+
+
+def _metadata_of(identifier: str | Identifier) -> str:
+    return f"the metadata of table {'.'.join(GlueCatalog.identifier_to_tuple(identifier))}"
 
 
 def open_glue(
@@ -39,7 +61,7 @@ def open_glue(
             params.setdefault("CatalogId", glue_id)
 
         client.meta.events.register("provide-client-params.glue", add_catalog_id)
-    return GlueCatalog("glue", client=client, **file_properties)
+    return _ExplainedGlueCatalog("glue", client=client, **file_properties)
 
 
 @contextmanager
@@ -55,7 +77,7 @@ def explained(region: str) -> Iterator[None]:
     except ClientError as error:
         answer = error.response["Error"]
         reason = f"{answer['Code']}: {answer.get('Message', '')}"
-        if answer["Code"] in TRANSIENT:
+        if not is_refusal(error):
             raise RetryableError(f"{place} is not able to answer now: {reason}") from error
         raise UserError(
             f"{place} refused the request: {reason}. Check /credentials, and what its policy allows in Glue."

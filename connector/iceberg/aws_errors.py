@@ -1,0 +1,17 @@
+"""What an AWS service's error says of trying again."""
+
+from http import HTTPStatus
+from typing import Final
+
+from botocore.exceptions import ClientError
+
+TRANSIENT: Final = frozenset(
+    {"InternalServiceException", "OperationTimeoutException", "ServiceUnavailableException", "ThrottlingException"}
+)
+
+
+def is_refusal(error: ClientError) -> bool:
+    """Whether the service has understood the request and will answer the same again."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.BAD_REQUEST)
+    is_at_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
+    return not is_at_fault and error.response["Error"]["Code"] not in TRANSIENT
