@@ -19,6 +19,7 @@ from fixtures.conversation import CONFIG, line
 from fixtures.orders import COLLECTIONS
 from support.connector_process import ConnectorProcess, Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
+from support.endpoint_configs import aws_keys, on_s3, rest
 from support.jars import REPOSITORY
 from support.processes import marked, new_mark
 from support.readers import duckdb_rows
@@ -39,34 +40,14 @@ SPARK_SECRET: Final = "planted-in-a-spark-setting"
 
 def config(server: RestCatalogOnS3, namespace: str, **changed: Json) -> Json:
     return {
-        "namespace": namespace,
-        "upload_interval": "PT0S",
-        "credentials": keys(server, server.s3.root.secret_access_key),
-        "bucket": server.bucket,
-        "prefix": "lake/flow",
-        "region": server.s3.region,
-        "s3_endpoint": server.s3.endpoint,
-        "catalog": rest(server.uri),
+        **on_s3(server.s3, server.bucket, namespace, catalog_at(server.uri)),
         "advanced": {"spark": {"spark.hadoop.fs.s3a.secret.key": SPARK_SECRET}},
         **changed,
     }
 
 
-def keys(server: RestCatalogOnS3, secret: str) -> Json:
-    return {
-        "auth_type": "AWSAccessKey",
-        "awsAccessKeyId": server.s3.root.access_key_id,
-        "awsSecretAccessKey": secret,
-    }
-
-
-def rest(uri: str) -> Json:
-    return {
-        "catalog_type": "Iceberg REST Server",
-        "uri": uri,
-        "warehouse": "lake",
-        "credential": f"robot:{REST_SECRET}",
-    }
+def catalog_at(uri: str) -> Json:
+    return {**rest(uri), "credential": f"robot:{REST_SECRET}"}
 
 
 def orders(endpoint: Json) -> list[bytes]:
@@ -104,10 +85,10 @@ def held(rest_on_s3: RestCatalogOnS3, tmp_path_factory: pytest.TempPathFactory) 
     nobody = f"http://{free_address()}"
     endpoints = {
         "orders": config(rest_on_s3, "orders"),
-        "wrong_secret": config(rest_on_s3, "wrong_secret", credentials=keys(rest_on_s3, "planted-and-wrong")),
+        "wrong_secret": config(rest_on_s3, "wrong_secret", credentials=aws_keys(rest_on_s3.s3, "planted-and-wrong")),
         "no_store": config(rest_on_s3, "no_store", s3_endpoint=nobody),
         "no_bucket": config(rest_on_s3, "no_bucket", bucket="no-such-bucket"),
-        "no_catalog": config(rest_on_s3, "no_catalog", catalog=rest(nobody)),
+        "no_catalog": config(rest_on_s3, "no_catalog", catalog=catalog_at(nobody)),
     }
     conversations = {name: orders(endpoint) for name, endpoint in endpoints.items()}
     return hold_conversations(conversations, tmp_path_factory.mktemp("on-s3"), {"LOG_LEVEL": "debug"})
@@ -212,7 +193,7 @@ class Crash:
 @pytest.fixture(scope="module")
 def crash(rest_on_s3: RestCatalogOnS3, tmp_path_factory: pytest.TempPathFactory) -> Crash:
     endpoint = config(rest_on_s3, "crashed")
-    wrong = config(rest_on_s3, "crashed", credentials=keys(rest_on_s3, "planted-and-wrong"))
+    wrong = config(rest_on_s3, "crashed", credentials=aws_keys(rest_on_s3.s3, "planted-and-wrong"))
     directory = tmp_path_factory.mktemp("crash")
     mark = new_mark()
     environment = {"LOG_LEVEL": "debug", "TMPDIR": str(directory), **mark}

@@ -299,6 +299,10 @@ def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
         (EndpointConnectionError(endpoint_url="https://glue"), RetryableError),
         (ReadTimeoutError(endpoint_url="https://glue"), RetryableError),
         (ClientError({"Error": {"Code": "ThrottlingException", "Message": "slowly"}}, "GetTable"), RetryableError),
+        (
+            ClientError({"Error": {"Code": "502"}, "ResponseMetadata": {"HTTPStatusCode": 502}}, "GetTable"),
+            RetryableError,
+        ),
         (NoCredentialsError(), UserError),
     ],
 )

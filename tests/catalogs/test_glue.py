@@ -1,0 +1,269 @@
+"""Tables and commits in AWS Glue, played by a stand-in that refuses what Glue refuses; files on a real S3 server."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+import boto3
+import pyarrow as pa
+import pytest
+from botocore.exceptions import ClientError
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, StringType
+
+from connector.config import EndpointConfig, parse
+from connector.errors import FencedError, UserError
+from connector.evolution import MAX_DOC, changes
+from connector.iceberg import commit, fence
+from connector.iceberg.catalogs import explained, open_catalog, table_location
+from connector.iceberg.tables import evolve, load_table
+from connector.state import Lineage, StagedCommit
+from connector.table_change import AddColumn, CreateNamespace, CreateTable, NewColumn, Owner, TableChange, Target
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import aws_keys, glue, on_s3
+from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.glue_server import glue_server, moto_python
+from support.s3_server import S3Server
+from support.staged_files import stage
+from support.tables import ids_of
+
+pytestmark = pytest.mark.catalog
+
+KEY_RANGE: Final = WHOLE_RANGE.key_range
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", KEY_RANGE)
+OWNER: Final = Owner(LINEAGE.materialization, LINEAGE.state_key)
+ID: Final = NewColumn("id", LongType(), required=True, doc="k" * MAX_DOC, is_key=True)
+
+
+def is_update(request: Request) -> bool:
+    return request.target == "AWSGlue.UpdateTable"
+
+
+@pytest.fixture(scope="module")
+def glue_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with glue_server(moto_python(), tmp_path_factory.mktemp("glue")) as uri:
+        yield uri
+
+
+@pytest.fixture
+def proxy(glue_uri: str) -> Iterator[FaultProxy]:
+    with fault_proxy(glue_uri) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.new_bucket()
+
+
+@pytest.fixture
+def path() -> tuple[str, str]:
+    return f"shop_{uuid.uuid4().hex}", "orders"
+
+
+@pytest.fixture
+def endpoint(s3_server: S3Server, bucket: str, path: tuple[str, str]) -> EndpointConfig:
+    return parse(on_s3(s3_server, bucket, path[0], glue()), [])[0]
+
+
+@pytest.fixture
+def client(glue_uri: str, s3_server: S3Server) -> Iterator[Any]:
+    """Another user of Glue, who speaks to it without the proxy."""
+    keys = {"aws_access_key_id": "another", "aws_secret_access_key": "another", "region_name": s3_server.region}
+    with closing(boto3.client("glue", endpoint_url=glue_uri, **keys)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def catalog(proxy: FaultProxy, endpoint: EndpointConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    """The connector's, and the address that its clients find from now on."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", proxy.uri)
+    with open_catalog(endpoint) as opened:
+        yield opened
+
+
+@pytest.fixture
+def table(catalog: Catalog, endpoint: EndpointConfig, path: tuple[str, str]) -> Table:
+    """There already, when the test begins."""
+    fit(catalog, endpoint, path, ID)
+    return catalog.load_table(path)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+def fit(
+    catalog: Catalog, endpoint: EndpointConfig, path: tuple[str, str], *columns: NewColumn
+) -> Sequence[TableChange]:
+    target = Target(path, OWNER, columns, {}, replaces=False)
+    return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target))
+
+
+def parameters(client: Any, path: tuple[str, str]) -> dict[str, str]:
+    found: dict[str, str] = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["Parameters"]
+    return found
+
+
+def stage_chain(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:
+    first = stage(catalog, path, LINEAGE, 1, 2)
+    return [first, stage(catalog, path, LINEAGE, 3, prev=first.next)]
+
+
+def finish(catalog: Catalog, *staged: StagedCommit) -> None:
+    commit.finish(catalog, staged, KEY_RANGE)
+
+
+def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
+    catalog: Catalog, endpoint: EndpointConfig, client: Any, path: tuple[str, str]
+) -> None:
+    note = NewColumn("$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_key=False)
+    assert [type(change) for change in fit(catalog, endpoint, path, ID)] == [CreateNamespace, CreateTable]
+    assert fit(catalog, endpoint, path, ID, note) == [AddColumn(path, note)]
+    assert fit(catalog, endpoint, path, ID, note) == []
+    table = catalog.load_table(path)
+    found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+    assert found["TableType"] == "EXTERNAL_TABLE"
+    assert found["StorageDescriptor"]["Location"] == table.location() == table_location(endpoint, path)
+    assert [(column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"]] == [
+        ("id", "bigint"),
+        (note.name, "string"),
+    ]
+    assert (found["Parameters"]["table_type"], found["Parameters"]["metadata_location"]) == (
+        "ICEBERG",
+        table.metadata_location,
+    )
+    assert Owner.of(found["Parameters"]) == OWNER
+
+
+def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
+    catalog: Catalog, table: Table, client: Any, path: tuple[str, str]
+) -> None:
+    chain = stage_chain(catalog, path)
+    finish(catalog, *chain)
+    finish(catalog, *(replace(staged, is_recovered=True) for staged in chain))
+    assert ids_of(catalog, path) == [1, 2, 3]
+    landed = catalog.load_table(path)
+    assert len(landed.snapshots()) == 1
+    found = parameters(client, path)
+    assert found[fence.property_name(LINEAGE)] == fence.recorded(landed.properties, LINEAGE) == chain[-1].next
+    assert found["metadata_location"] == landed.metadata_location
+    assert found["previous_metadata_location"] == table.metadata_location
+
+
+@pytest.mark.usefixtures("table")
+def test_a_stale_process_is_refused(catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]) -> None:
+    """Its successor commits between its look at the table and its commit."""
+    stale, successor = stage(catalog, path, LINEAGE, 1), stage(catalog, path, LINEAGE, 2)
+    proxy.inject(is_update, GENUINE, before=partial(finish, catalog, successor))
+    with pytest.raises(FencedError):
+        finish(catalog, stale)
+    assert ids_of(catalog, path) == [2]
+
+
+def test_another_writer_is_met_by_looking_again(
+    catalog: Catalog, proxy: FaultProxy, table: Table, path: tuple[str, str]
+) -> None:
+    foreign = pa.table({"id": [100]}, schema=table.schema().as_arrow())
+    proxy.inject(is_update, GENUINE, before=lambda: catalog.load_table(path).append(foreign))
+    finish(catalog, *stage_chain(catalog, path))
+    assert ids_of(catalog, path) == [1, 2, 3, 100]
+    assert len(catalog.load_table(path).snapshots()) == 2
+
+
+def test_the_fence_survives_what_another_engine_does_to_the_table(
+    catalog: Catalog, table: Table, client: Any, path: tuple[str, str]
+) -> None:
+    chain = stage_chain(catalog, path)
+    finish(catalog, *chain)
+    foreign = pa.table({"id": [100]}, schema=table.schema().as_arrow())
+    catalog.load_table(path).overwrite(foreign)
+    with catalog.load_table(path).update_schema() as update:
+        update.add_column("note", StringType())
+    changed = catalog.load_table(path)
+    changed.maintenance.expire_snapshots().by_ids(
+        [snapshot.snapshot_id for snapshot in changed.snapshots()[:-1]]
+    ).commit()
+    finish(catalog, *(replace(staged, is_recovered=True) for staged in chain))
+    assert ids_of(catalog, path) == [100]
+    assert parameters(client, path)[fence.property_name(LINEAGE)] == chain[-1].next
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(1, Answer.NONE),
+        Fault(1, HTTPStatus.SERVICE_UNAVAILABLE),
+        Fault(0, Answer.NONE),
+        Fault(0, HTTPStatus.TOO_MANY_REQUESTS),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("table")
+def test_an_update_that_the_client_repeats_lands_once(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
+) -> None:
+    chain = stage_chain(catalog, path)
+    proxy.inject(is_update, fault)
+    finish(catalog, *chain)
+    assert proxy.fired == [fault]
+    assert len([request for request in proxy.seen if is_update(request)]) == 2
+    assert ids_of(catalog, path) == [1, 2, 3]
+    assert len(catalog.load_table(path).snapshots()) == 1
+
+
+@pytest.mark.usefixtures("table")
+def test_a_commit_that_glue_forbids_is_not_tried_again(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+) -> None:
+    chain = stage_chain(catalog, path)
+    proxy.inject(is_update, Fault(0, HTTPStatus.FORBIDDEN))
+    with pytest.raises(UserError, match=r"orders: the catalog refuses the commit.*stay staged"):
+        finish(catalog, *chain)
+    finish(catalog, *chain)
+    assert ids_of(catalog, path) == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("table")
+def test_a_table_that_is_dropped_between_the_look_and_the_update_is_missed_by_name(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+) -> None:
+    staged = stage(catalog, path, LINEAGE, 1)
+    proxy.inject(is_update, GENUINE, before=lambda: catalog.drop_table(path))
+    with pytest.raises(UserError, match="orders is gone"):
+        finish(catalog, staged)
+
+
+@pytest.mark.usefixtures("table")
+def test_keys_that_the_object_store_does_not_accept_are_named(
+    catalog: Catalog, s3_server: S3Server, bucket: str, path: tuple[str, str]
+) -> None:
+    staged = stage(catalog, path, LINEAGE, 1)
+    config = on_s3(s3_server, bucket, path[0], glue()) | {"credentials": aws_keys(s3_server, "wrong")}
+    wrong = parse(config, [])[0]
+    refusal = r"the metadata of table .*orders: the object store (forbids this|does not accept the keys).*/credentials"
+    with open_catalog(wrong) as locked_out:
+        for use in (partial(load_table, locked_out, path), partial(finish, locked_out, staged)):
+            with pytest.raises(UserError, match=refusal), explained(wrong):
+                use()
+        with pytest.raises(UserError, match=refusal), explained(wrong):
+            fit(locked_out, wrong, (path[0], "new_orders"), ID)
+
+
+def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: tuple[str, str]) -> None:
+    found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+    update = partial(client.update_table, DatabaseName=path[0])
+    version = found["VersionId"]
+    update(TableInput={"Name": path[1], "Parameters": found["Parameters"]}, VersionId=version)
+    with pytest.raises(ClientError, match="ConcurrentModificationException"):
+        update(TableInput={"Name": path[1]}, VersionId=version)
+    for parameter in ("k" * 256, "two\nlines"):
+        with pytest.raises(ClientError, match="ValidationException"):
+            update(TableInput={"Name": path[1], "Parameters": {parameter: ""}})
+    assert parameters(client, path)["metadata_location"] == table.metadata_location

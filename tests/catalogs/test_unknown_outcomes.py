@@ -1,0 +1,161 @@
+"""Commits through a REST catalog whose answers are lost, late or wrong: on the wire, with a real server behind it."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.config import RestCatalog
+from connector.errors import CommitUnknownError, FencedError, UserError
+from connector.iceberg import commit, fence
+from connector.iceberg.rest_catalog import TIME_LIMITS, TimeLimits, open_rest
+from connector.state import Lineage, StagedCommit
+from protocol.flow import WHOLE_RANGE
+from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
+from support.rest_catalog import RestCatalogServer
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of
+
+pytestmark = pytest.mark.catalog
+
+KEY_RANGE: Final = WHOLE_RANGE.key_range
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", KEY_RANGE)
+STATUSES: Final = (
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+)
+NOT_LANDED: Final = {f"{status:d}": Fault(0, status) for status in STATUSES} | {
+    "dropped": Fault(0, Answer.NONE),
+    "silent": Fault(0, Answer.SILENCE),
+}
+LANDED: Final = {f"{status:d} for what landed": Fault(1, status) for status in STATUSES} | {
+    "answer dropped": Fault(1, Answer.NONE),
+    "answer withheld": Fault(1, Answer.SILENCE),
+    "answer truncated": Fault(1, Answer.TRUNCATED),
+    "answer shortened": Fault(1, Answer.SHORTENED),
+    "conflict with itself": Fault(2, Answer.GENUINE),
+}
+FAULTS: Final = NOT_LANDED | LANDED
+IMPATIENT: Final = TimeLimits(connect=10, read=0.5)  # where the proxy is silent on purpose
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture
+def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
+    """The server without the proxy."""
+    with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
+    with fault_proxy(rest_catalog.uri) as running:
+        yield running
+
+
+@pytest.fixture
+def path(catalog: Catalog) -> tuple[str, str]:
+    path = f"shop_{uuid.uuid4().hex}", "orders"
+    foreign_table(catalog, path)
+    return path
+
+
+def finish(proxy: FaultProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:
+    with open_rest(RestCatalog(proxy.uri, "warehouse"), {}, limits) as catalog:
+        commit.finish(catalog, staged, KEY_RANGE)
+
+
+def limits_for(fault: Fault) -> TimeLimits:
+    return IMPATIENT if fault.answer is Answer.SILENCE else TIME_LIMITS
+
+
+def chain_of_two(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:
+    first = stage(catalog, path, LINEAGE, 1, 2)
+    return [first, stage(catalog, path, LINEAGE, 3, prev=first.next)]
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_chain_lands_once_and_stays_readable(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
+) -> None:
+    chain = chain_of_two(catalog, path)
+    proxy.inject(is_commit, fault)
+    proxy.inject(is_load, fault)
+    finish(proxy, chain, limits_for(fault))
+    assert proxy.fired == [fault, fault]
+    finish(proxy, [replace(staged, is_recovered=True) for staged in chain])
+    table = catalog.load_table(path)
+    assert ids_of(catalog, path) == [1, 2, 3]
+    assert len(table.snapshots()) == 1
+    assert fence.recorded(table.properties, LINEAGE) == chain[-1].next
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_process_that_is_replaced_between_its_look_and_its_commit_is_refused(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
+) -> None:
+    stale, successor = stage(catalog, path, LINEAGE, 1), stage(catalog, path, LINEAGE, 2)
+    proxy.inject(is_commit, fault, before=lambda: commit.finish(catalog, [successor], KEY_RANGE))
+    proxy.inject(is_load, fault)
+    with pytest.raises(FencedError):
+        finish(proxy, [stale], limits_for(fault))
+    assert proxy.fired == [fault, fault]
+    assert ids_of(catalog, path) == [2]
+
+
+def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+) -> None:
+    foreign = stage(catalog, path, Lineage("acme/other", "orders.v1", KEY_RANGE), 100)
+    proxy.inject(is_commit, GENUINE, before=lambda: commit.finish(catalog, [foreign], KEY_RANGE))
+    for name in ("503", "dropped", "answer dropped"):
+        proxy.inject(is_commit, FAULTS[name])
+    finish(proxy, chain_of_two(catalog, path))
+    assert ids_of(catalog, path) == [1, 2, 3, 100]
+    assert len(catalog.load_table(path).snapshots()) == 2
+
+
+def test_a_table_that_is_dropped_between_the_look_and_the_commit_is_missed_by_name(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+) -> None:
+    staged = stage(catalog, path, LINEAGE, 1)
+    proxy.inject(is_commit, GENUINE, before=lambda: catalog.drop_table(path))
+    with pytest.raises(UserError, match="orders is gone"):
+        finish(proxy, [staged])
+
+
+@pytest.mark.parametrize("name", ["silent", "answer withheld"])
+def test_a_commit_that_took_all_the_time_there_is_for_retries_is_looked_for_once_more(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(commit, "RETRY_FOR", IMPATIENT.read / 2)
+    proxy.inject(is_commit, FAULTS[name])
+    finish(proxy, chain_of_two(catalog, path), IMPATIENT)
+    assert ids_of(catalog, path) == [1, 2, 3]
+    assert len(catalog.load_table(path).snapshots()) == 1
+
+
+@pytest.mark.parametrize("status", [*STATUSES, HTTPStatus.OK], ids=str)
+def test_a_catalog_that_never_takes_a_commit_is_an_error_that_keeps_the_files(
+    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch, status: HTTPStatus
+) -> None:
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
+    chain = chain_of_two(catalog, path)
+    proxy.choose = lambda request: Fault(0, status) if is_commit(request) else GENUINE
+    with pytest.raises(CommitUnknownError, match=r"orders.*stay staged"):
+        finish(proxy, chain)
+    assert len(proxy.fired) > 1
+    proxy.choose = lambda _: GENUINE
+    finish(proxy, chain)
+    assert ids_of(catalog, path) == [1, 2, 3]

@@ -1,0 +1,195 @@
+"""A proxy in front of a catalog server that takes requests on, or answers, wrongly: on purpose, one fault a request."""
+
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from support.server_process import free_address
+
+POLL_SECONDS: Final = 0.01
+# What the two connections settle each for itself; and answers are cut where they can be read.
+OF_THE_CONNECTION: Final = {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
+
+
+class Answer(Enum):
+    """What a client hears, other than a status of the proxy's own."""
+
+    GENUINE = auto()
+    NONE = auto()  # the connection is closed
+    SILENCE = auto()  # the connection stays open until the client closes it
+    TRUNCATED = auto()  # the connection is closed in the middle
+    SHORTENED = auto()  # half of it, declared to be all
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How often the server gets a request, and what the client hears of it."""
+
+    forwarded: int
+    answer: Answer | HTTPStatus
+
+
+GENUINE: Final = Fault(1, Answer.GENUINE)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, as it can be told from others."""
+
+    method: str
+    path: str
+    target: str  # AWS's name of the operation
+
+
+Matches: TypeAlias = Callable[[Request], bool]
+Choose: TypeAlias = Callable[[Request], Fault]
+
+
+def is_commit(request: Request) -> bool:
+    """A commit to a table, or a change of it, of a REST catalog."""
+    return request.method == "POST" and _names_a_table(request)
+
+
+def is_load(request: Request) -> bool:
+    """A look at a table of a REST catalog."""
+    return request.method == "GET" and _names_a_table(request)
+
+
+def _names_a_table(request: Request) -> bool:
+    return re.fullmatch("/v1/.*namespaces/[^/]+/tables/[^/?]+([?].*)?", request.path) is not None
+
+
+@dataclass(frozen=True)
+class _Injected:
+    matches: Matches
+    fault: Fault
+    before: Callable[[], object] | None
+
+
+class FaultProxy:
+    """A running proxy. `choose` has a say where nothing is injected."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.seen: list[Request] = []
+        self.fired: list[Fault] = []
+        self.choose: Choose = lambda _: GENUINE
+        self._injected: deque[_Injected] = deque()
+        self._lock = threading.Lock()
+
+    def inject(self, matches: Matches, fault: Fault, before: Callable[[], object] | None = None) -> None:
+        """Do this to the first request that matches, after everything that was injected earlier; `before` is called
+        when it has come and has not been forwarded yet."""
+        self._injected.append(_Injected(matches, fault, before))
+
+    def fault_of(self, request: Request) -> Fault:
+        injected = None
+        with self._lock:
+            self.seen.append(request)
+            if self._injected and self._injected[0].matches(request):
+                injected = self._injected.popleft()
+            fault = injected.fault if injected else self.choose(request)
+            if fault != GENUINE:
+                self.fired.append(fault)
+        if injected and injected.before:
+            injected.before()
+        return fault
+
+
+@contextmanager
+def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
+    """A proxy on a free loopback port in front of the server at this address."""
+    host, port = free_address().split(":")
+    proxy = FaultProxy(f"http://{host}:{port}")
+    handler = partial(_Handler, urlsplit(upstream).netloc, proxy.fault_of)
+    with ThreadingHTTPServer((host, int(port)), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@dataclass(frozen=True)
+class _Response:
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One client's connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, upstream: str, fault_of: Callable[[Request], Fault], *connection: Any) -> None:
+        self._upstream, self._fault_of = upstream, fault_of
+        super().__init__(*connection)
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fault = self._fault_of(Request(self.command, self.path, self.headers.get("X-Amz-Target", "")))
+        response = _Response(HTTPStatus.BAD_GATEWAY, (), b"")
+        for _ in range(fault.forwarded):
+            response = self._forward(body)
+        with suppress(ConnectionError):  # the client has stopped waiting
+            self._answer(fault.answer, response)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _forward(self, body: bytes) -> _Response:
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in OF_THE_CONNECTION}
+        with closing(HTTPConnection(self._upstream)) as connection:
+            connection.request(self.command, self.path, body, headers)
+            response = connection.getresponse()
+            kept = [header for header in response.getheaders() if header[0].lower() not in OF_THE_CONNECTION]
+            return _Response(response.status, kept, response.read())
+
+    def _answer(self, answer: Answer | HTTPStatus, response: _Response) -> None:
+        body = response.body
+        match answer:
+            case HTTPStatus():
+                page = b"<html>\n<h1>%d</h1>\n</html>\n" % answer
+                self._send(_Response(answer, (("Content-Type", "text/html"),), page), len(page))
+            case Answer.GENUINE:
+                self._send(response, len(body))
+            case Answer.SHORTENED:
+                self._send(replace(response, body=body[: len(body) // 2]), len(body) // 2)
+            case Answer.TRUNCATED:
+                self._send(replace(response, body=body[: len(body) // 2]), len(body))
+                self.close_connection = True
+            case Answer.NONE:
+                self.close_connection = True
+            case Answer.SILENCE:
+                self.rfile.read(1)
+                self.close_connection = True
+
+    def _send(self, response: _Response, length: int) -> None:
+        self.send_response(response.status)
+        for name, value in response.headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        self.wfile.write(response.body)
