@@ -134,5 +134,5 @@ def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> Non
 
 def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
     (tmp_path / "spool").rmdir()
-    with pytest.raises(RetryableError, match="takes no more.*set TMPDIR"):
+    with pytest.raises(RetryableError, match=r"takes no more.*set TMPDIR"):
         spool.add(run(0, 1, b"a"))

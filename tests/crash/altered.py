@@ -1,0 +1,22 @@
+"""The connector, with faults at its boundaries and, where the environment names one, with a planted defect."""
+
+from typing import Final
+
+from connector import __main__ as command
+from connector import backlog
+from connector.iceberg import commit
+from crash import boundaries, defects, storage
+from crash.faults import swap
+
+# Seconds, where the connector itself is more patient.
+RETRY_FOR: Final = 4.0
+PAUSE: Final = 0.2
+
+if __name__ == "__main__":
+    defects.plant()
+    swap(commit, "RETRY_FOR", RETRY_FOR)
+    swap(backlog, "FIRST_PAUSE", PAUSE)
+    boundaries.guard_catalog()
+    storage.guard()
+    boundaries.guard_stores()
+    command.run()

@@ -1,0 +1,240 @@
+"""What could be wrong with the connector, one mistake each, planted from outside: the scenarios must catch them."""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from connector import staging, transactions
+from connector.committer import Committer
+from connector.errors import ConnectorError
+from connector.iceberg import commit, fence, snapshot
+from connector.rows.files import DataFileWriter
+from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
+from crash.faults import DEFECT, swap
+
+
+def plant() -> None:
+    """The defect that the environment names, if any."""
+    if name := os.environ.get(DEFECT):
+        DEFECTS[name]()
+
+
+def advances_without_files() -> None:
+    def advance(catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any) -> None:
+        commit.land(catalog, table, snapshots.mark(table, staged[0].lineage, {}), properties)
+
+    swap(commit, "_commit", advance)
+
+
+def acknowledges_early() -> None:
+    """A commit is sent when its table is looked at the next time."""
+    late: dict[tuple[str, str], Callable[[], None]] = {}
+    send, load = commit._commit, commit._load
+
+    def load_late(catalog: Any, staged: StagedCommit) -> Table:
+        late.pop(staged.path, lambda: None)()
+        return load(catalog, staged)
+
+    def send_later(catalog: Any, table: Table, staged: Sequence[StagedCommit], *rest: Any) -> None:
+        late[staged[0].path] = lambda: send(catalog, table, staged, *rest)
+
+    swap(commit, "_commit", send_later)
+    swap(commit, "_load", load_late)
+
+
+def shows_while_storing() -> None:
+    shows_at_start_commit()
+    store = transactions.OpenTransaction.store
+
+    def store_and_show(self: Any, rows: Any) -> None:
+        store(self, rows)
+        self._stage(self._writing.finish(), "")
+        self._writing = None
+
+    swap(transactions.OpenTransaction, "store", store_and_show)
+
+
+def shows_at_start_commit() -> None:
+    stage = transactions.Session._stage
+
+    def stage_and_show(self: Any, *arguments: Any) -> StagedTransaction:
+        staged = stage(self, *arguments)
+        self._committer.commit(staged.commits)
+        return staged
+
+    swap(transactions.Session, "_stage", stage_and_show)
+
+
+def forgets_recovery() -> None:
+    swap(transactions, "_overlapping", lambda *_: [])
+
+
+def ignores_the_fence() -> None:
+    swap(fence, "unlanded", lambda chain, *_, **__: chain)
+
+
+def cleans_up_when_in_doubt() -> None:
+    send = commit._commit
+
+    def send_or_clean_up(catalog: Any, table: Table, staged: Sequence[StagedCommit], *rest: Any) -> None:
+        try:
+            send(catalog, table, staged, *rest)
+        except Exception:
+            for file in (file for entry in staged for file in entry.files):
+                table.io.delete(file.path)
+            raise
+
+    swap(commit, "_commit", send_or_clean_up)
+
+
+def reads_the_fence_late() -> None:
+    stage_table = transactions.Session._stage_table
+
+    def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
+        (catalog,), bound = self._committer._attempt.args, self._tables[index]
+        self._fences[index] = fence.recorded(catalog.load_table(bound.binding.path).properties, bound.lineage)
+        return stage_table(self, index, *rest)
+
+    swap(transactions.Session, "_stage_table", stage_on_the_present_value)
+
+
+def derives_the_fence_from_the_checkpoint() -> None:
+    stage_table = transactions.Session._stage_table
+
+    def stage_predictably(self: Any, index: int, files: tuple[DataFile, ...], checkpoint: str) -> StagedCommit:
+        staged = stage_table(self, index, files, checkpoint)
+        self._fences[index] = hashlib.sha256(checkpoint.encode()).hexdigest()[:32]
+        return replace(staged, next=self._fences[index])
+
+    swap(transactions.Session, "_stage_table", stage_predictably)
+
+
+def keeps_the_fence_in_the_newest_summary() -> None:
+    _look_for_the_fence_in(lambda table: [newest] if (newest := table.current_snapshot()) else [])
+
+
+def keeps_the_fence_in_summaries() -> None:
+    _look_for_the_fence_in(lambda table: table.snapshots())
+
+
+def _look_for_the_fence_in(snapshots: Callable[[Table], Sequence[Snapshot]]) -> None:
+    load = SqlCatalog.load_table
+
+    def load_table(self: SqlCatalog, identifier: Any) -> Table:
+        table = load(self, identifier)
+        others = {name: value for name, value in table.properties.items() if not name.startswith(fence.PREFIX)}
+        properties = others | dict(map(_fence_of, filter(_has_fence, snapshots(table))))
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        return table
+
+    swap(SqlCatalog, "load_table", load_table)
+
+
+def _has_fence(of: Snapshot) -> bool:
+    return of.summary is not None and "flow.fence" in of.summary
+
+
+def _fence_of(of: Snapshot) -> tuple[str, str]:
+    assert of.summary is not None
+    names = ("flow.materialization", "flow.state-key", "flow.key-range", "flow.fence")
+    materialization, state_key, key_range, value = (str(of.summary[name]) for name in names)
+    return fence.property_name(Lineage(materialization, state_key, key_range)), value
+
+
+def drops_what_others_appended() -> None:
+    ours: set[int] = set()
+    manifests, append = snapshot._manifests, snapshot.SnapshotWriter.append
+
+    def append_ours(self: Any, *arguments: Any) -> Snapshot:
+        appended = append(self, *arguments)
+        ours.add(appended.snapshot_id)
+        return appended
+
+    swap(snapshot.SnapshotWriter, "append", append_ours)
+    swap(snapshot, "_manifests", lambda *about: [own for own in manifests(*about) if own.added_snapshot_id in ours])
+
+
+def checks_no_uuid() -> None:
+    swap(commit, "_load", lambda catalog, staged: catalog.load_table(staged.path))
+
+
+def leaves_other_ranges_open() -> None:
+    def advanced(_: Mapping[str, str], newest: StagedCommit, __: str | None) -> dict[str, str]:
+        return {fence.property_name(newest.lineage): newest.next}
+
+    swap(fence, "advanced", advanced)
+
+
+def finishes_its_own_range_only() -> None:
+    swap(Lineage, "overlaps", lambda self, key_range: self.key_range == key_range)
+
+
+def finishes_the_first_child_only() -> None:
+    swap(Lineage, "overlaps", lambda self, key_range: self.key_range.split("-")[0] == key_range.split("-")[0])
+
+
+def forgets_what_waits() -> None:
+    commit_what_is_taken = Committer.commit
+
+    def commit_and_forget(self: Committer, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
+        commit_what_is_taken(self, staged)
+        return list(staged)
+
+    swap(Committer, "commit", commit_and_forget)
+
+
+def swallows_upload_errors() -> None:
+    finish = DataFileWriter.finish
+
+    def finish_anyhow(self: DataFileWriter) -> list[DataFile]:
+        with suppress(ConnectorError, OSError):
+            return finish(self)
+        return []
+
+    swap(DataFileWriter, "finish", finish_anyhow)
+
+
+def swallows_a_full_disk() -> None:
+    append = staging._OpenBlock.append
+
+    def append_what_fits(self: Any, store: Any) -> None:
+        try:
+            append(self, store)
+        except (ConnectorError, OSError):
+            os.ftruncate(self.file.fileno(), self.size)
+            os.lseek(self.file.fileno(), self.size, os.SEEK_SET)
+
+    swap(staging._OpenBlock, "append", append_what_fits)
+
+
+DEFECTS: Final[dict[str, Callable[[], None]]] = {
+    defect.__name__: defect
+    for defect in (
+        advances_without_files,
+        acknowledges_early,
+        shows_while_storing,
+        shows_at_start_commit,
+        forgets_recovery,
+        ignores_the_fence,
+        cleans_up_when_in_doubt,
+        reads_the_fence_late,
+        derives_the_fence_from_the_checkpoint,
+        keeps_the_fence_in_the_newest_summary,
+        keeps_the_fence_in_summaries,
+        drops_what_others_appended,
+        checks_no_uuid,
+        leaves_other_ranges_open,
+        finishes_its_own_range_only,
+        finishes_the_first_child_only,
+        forgets_what_waits,
+        swallows_upload_errors,
+        swallows_a_full_disk,
+    )
+}

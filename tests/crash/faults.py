@@ -1,0 +1,71 @@
+"""Faults, armed by the harness in a directory where whoever stands at a boundary looks: the connector's own processes
+(boundaries.py, storage.py) or a proxy between it and its servers."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+# In the environment of what is altered: where its faults are armed, and the defect that is planted, if any.
+DIRECTORY: Final = "CRASH_FAULTS"
+DEFECT: Final = "CRASH_DEFECT"
+ALWAYS: Final = 1 << 30
+
+swap: Final = setattr  # from outside, for as long as the process lives
+
+
+class Faults:
+    """A file for each armed fault: how many events it still lets pass, and how often it then strikes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_this_process(cls) -> "Faults":
+        return cls(Path(os.environ[DIRECTORY]))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {DIRECTORY: str(self.directory)}
+
+    def arm(self, fault: str, *, after: int = 0, times: int = 1) -> None:
+        """Let so many events pass, then strike at the next ones."""
+        self._write(fault, after, times)
+
+    def disarm(self, fault: str) -> None:
+        self._file(fault).unlink()
+
+    def strikes(self, fault: str) -> bool:
+        """Whether this event is struck."""
+        with self._lock:
+            try:
+                after, times = map(int, self._file(fault).read_text().split())
+            except FileNotFoundError:
+                return False
+            if after:
+                self._write(fault, after - 1, times)
+                return False
+            with self._fired(fault).open("a") as fired:
+                fired.write("!")
+            if times > 1:
+                self._write(fault, 0, times - 1)
+            else:
+                self.disarm(fault)
+            return True
+
+    def fired(self, fault: str) -> int:
+        fired = self._fired(fault)
+        return fired.stat().st_size if fired.exists() else 0
+
+    def _write(self, fault: str, after: int, times: int) -> None:
+        new = self.directory / f"{fault}.{os.getpid()}"
+        new.write_text(f"{after} {times}")
+        new.rename(self._file(fault))
+
+    def _file(self, fault: str) -> Path:
+        return self.directory / f"{fault}.armed"
+
+    def _fired(self, fault: str) -> Path:
+        return self.directory / f"{fault}.fired"

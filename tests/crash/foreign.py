@@ -1,0 +1,30 @@
+"""Another engine that writes to our tables, as PyIceberg's users do."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from crash.ledger import Entry
+
+APPENDED: Final = (Entry(-1, 0, 0), Entry(-1, 1, 5))
+OVERTAKING: Final = (Entry(-2, 0, 0),)
+
+
+def append(table: Table, entries: Iterable[Entry]) -> None:
+    schema = table.schema().as_arrow()
+    absent = {field.name: None if field.nullable else "{}" for field in schema}
+    table.append(pa.Table.from_pylist([absent | asdict(entry) for entry in entries], schema=schema))
+
+
+def compact(table: Table) -> None:
+    """Everything that the table holds, in new files."""
+    table.overwrite(table.scan().to_arrow())
+
+
+def expire_all_but_the_newest(table: Table) -> None:
+    newest = table.metadata.current_snapshot_id
+    expired = [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot.snapshot_id != newest]
+    table.maintenance.expire_snapshots().by_ids(expired).commit()

@@ -1,0 +1,112 @@
+"""The oracle: documents carry account, sequence number and running balance, so that what a table must hold is computed
+from how far the runtime's log has read, and from nothing else."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+
+from fixtures.collection import NAMESPACE, Collection, Field
+
+ACCOUNTS: Final = 4
+KEYS_PER_ACCOUNT: Final = (0xFFFFFFFF + 1) // ACCOUNTS
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """A row, as far as the oracle looks at it."""
+
+    account: int
+    sequence: int
+    balance: int
+
+
+def entry(number: int) -> Entry:
+    """The source's document of this number."""
+    account = number % ACCOUNTS
+    return Entry(account, number // ACCOUNTS, sum(_amount(other) for other in range(account, number + 1, ACCOUNTS)))
+
+
+def _amount(number: int) -> int:
+    return number * 7919 % 2001 - 1000
+
+
+def key_of(entry: Entry) -> int:
+    """Where the account is in the key range; the runtime hashes keys to the same end."""
+    return entry.account * KEYS_PER_ACCOUNT
+
+
+def document(entry: Entry, memo: str = "") -> dict[str, Any]:
+    return {"account": entry.account, "sequence": entry.sequence, "balance": entry.balance, "memo": memo}
+
+
+def _collection(name: str) -> Collection:
+    return Collection(
+        f"acmeCo/{name}",
+        name,
+        (
+            Field("account", "/account", ("integer",), exists="MUST", is_key=True),
+            Field("sequence", "/sequence", ("integer",), exists="MUST", is_key=True),
+            Field("balance", "/balance", ("integer",), exists="MUST"),
+            Field("memo", "/memo", ("string",)),
+        ),
+    )
+
+
+# Every entry goes to two of the tables; the third gets so few that most transactions have no rows for it.
+COLLECTIONS: Final = tuple(map(_collection, ("ledger", "postings", "statements")))
+TABLES: Final = tuple(collection.table for collection in COLLECTIONS)
+STATEMENT_EVERY: Final = 5
+
+
+def is_for(table: str, entry: Entry) -> bool:
+    return table != "statements" or (entry.account == 0 and entry.sequence % STATEMENT_EVERY == 0)
+
+
+def rows(numbers: range, key_begin: int, key_end: int, memo: str) -> list[tuple[int, dict[str, Any]]]:
+    """Bindings and documents of what is in a key range, binding by binding in key order."""
+    entries = sorted(map(entry, numbers))
+    return [
+        (binding, document(row, memo))
+        for binding, table in enumerate(TABLES)
+        for row in entries
+        if is_for(table, row) and key_begin <= key_of(row) <= key_end
+    ]
+
+
+class PromiseBrokenError(AssertionError):
+    """What the connector promises did not hold."""
+
+
+def visible(catalog: Catalog, table: str) -> Counter[Entry]:
+    try:
+        scan = catalog.load_table((NAMESPACE, table)).scan(selected_fields=("account", "sequence", "balance"))
+        return Counter(Entry(**row) for row in scan.to_arrow().to_pylist())
+    except FileNotFoundError as error:
+        raise PromiseBrokenError(f"{table}: unreadable: {error}") from error
+
+
+def expected(table: str, committed: int, others: Iterable[Entry] = ()) -> Counter[Entry]:
+    """What a table holds when the log has read so many documents and other writers have added theirs."""
+    ours = (entry(number) for number in range(committed))
+    return Counter(entry for entry in ours if is_for(table, entry)) + Counter(others)
+
+
+def compare(table: str, found: Counter[Entry], expected: Counter[Entry], *, complete: bool) -> None:
+    """Raise what is wrong with a table; where its last transactions may still be on their way, it may lack rows."""
+    problems = list(_problems(found, expected, complete))
+    if problems:
+        raise PromiseBrokenError(f"{table}: {'; '.join(problems)}")
+
+
+def _problems(found: Counter[Entry], expected: Counter[Entry], complete: bool) -> Iterator[str]:
+    extra, missing = found - expected, expected - found
+    doubled = {row for row in extra if row in expected}
+    if shown := sorted(set(extra) - doubled):
+        yield f"never committed, but shown: {shown}"
+    if doubled:
+        yield f"doubled: {sorted(doubled)}"
+    if complete and missing:
+        yield f"lost: {sorted(missing)}"

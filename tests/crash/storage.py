@@ -1,0 +1,20 @@
+"""Faults where files are created, in the driver and in Spark's workers."""
+
+from typing import Any, Final
+
+from pyiceberg.io.pyarrow import PyArrowFile
+
+from crash.faults import Faults, swap
+
+UPLOAD_FAILS: Final = "upload-fails"
+
+
+def guard() -> None:
+    create, faults = PyArrowFile.create, Faults.of_this_process()
+
+    def faulty_create(self: PyArrowFile, overwrite: bool = False) -> Any:
+        if faults.strikes(UPLOAD_FAILS):
+            raise OSError("When initiating multiple part upload: AWS Error INTERNAL_FAILURE: 500, try again")
+        return create(self, overwrite)
+
+    swap(PyArrowFile, "create", faulty_create)

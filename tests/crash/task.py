@@ -1,0 +1,214 @@
+"""A task that reads its source for ever, whatever happens to its processes."""
+
+import os
+import resource
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from connector import state
+from connector.state import StagedCommit
+from crash.boundaries import MEETING
+from crash.faults import DEFECT, Faults
+from crash.ledger import COLLECTIONS, TABLES, PromiseBrokenError, rows
+from crash.shards import Event, Rows, Shards, store
+from crash.tables import Tables
+from fixtures.conversation import CONFIG, WHOLE_RANGE
+from support.connector_process import ConnectorEndedError, Outcome
+from support.runtime import Runtime, Session
+
+WHOLE: Final = (WHOLE_RANGE,)
+HALVES: Final = (
+    {"keyBegin": 0, "keyEnd": 0x7FFFFFFF, "rClockEnd": 0xFFFFFFFF},
+    {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF},
+)
+TESTS: Final = Path(__file__).parents[1]
+PYTHON_PATH: Final = os.pathsep.join(map(str, (TESTS, TESTS.parent)))
+# Documents a transaction, session by session: what is replayed is cut differently than it was.
+TRANSACTION_SIZES: Final = (8, 6, 10)
+TRANSACTIONS_TO_CATCH_UP: Final = 10
+REFUSED: Final = ("CommitFailedException", "ValueError")  # for certain: somebody else has committed
+FENCED: Final = "another process has taken over acmeCo/task"
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A session that has been replaced, and the documents that its next transaction has."""
+
+    session: Session
+    documents: range
+
+
+class Task:
+    """Its log, its processes and its tables. A fault is noted when it has certainly happened."""
+
+    def __init__(self, directory: Path, defect: str | None) -> None:
+        self.tables = Tables(directory / "warehouse")
+        self.faults = Faults(directory / "faults")
+        self.runtime = Runtime(
+            directory,
+            COLLECTIONS,
+            {**CONFIG, "advanced": {"spark": {"spark.python.daemon.module": "crash.daemon"}}},
+            {"PYTHONPATH": PYTHON_PATH, "TMPDIR": str(directory), **self.faults.environment}
+            | ({DEFECT: defect} if defect else {}),
+            shards_share_state=True,
+            module=("crash.altered",),
+        )
+        self.ranges: Sequence[Any] = WHOLE
+        self.memo = ""
+        self.fired = 0
+        self.committed_at_fault = 0
+        self._opened = 0
+        self._shards: Shards | None = None
+        self._events: Iterator[Event] = iter(())
+
+    @property
+    def staged(self) -> list[StagedCommit]:
+        """What the log names that no session has reported as part of its table."""
+        return list(state.entries("acmeCo/task", self.runtime.log))
+
+    def noted(self) -> None:
+        """A fault has happened: what commits from now on has committed after it."""
+        self.fired += 1
+        self.committed_at_fault = self.runtime.checkpoint
+
+    def check(self, tables: Sequence[str] = TABLES, *, complete: bool = False) -> None:
+        self.tables.check(self.runtime.checkpoint, tables, complete=complete)
+
+    def run_to(self, event: Event, times: int = 1) -> None:
+        """Go on until that has happened so often; a new session is opened where there is none."""
+        if self._shards is None:
+            size = TRANSACTION_SIZES[self._opened % len(TRANSACTION_SIZES)]
+            self._shards = Shards(self.runtime, self.ranges, size, self._rows, publish=not self._opened)
+            self._events = self._shards.events()
+            self._opened += 1
+        while times:
+            times -= next(self._events) is event
+
+    def catches_up(self) -> None:
+        """Go on until the tables hold everything."""
+        self.noted()
+        for _ in range(TRANSACTIONS_TO_CATCH_UP):
+            self.run_to(Event.RECORDED)
+            with suppress(PromiseBrokenError):
+                return self.check(complete=True)
+        return self.check(complete=True)
+
+    def end(self) -> None:
+        """The end of the input."""
+        for session in self._sessions:
+            outcome = session.finish()
+            if outcome.status:
+                raise ConnectorEndedError(outcome)
+        self.close()
+
+    def kill(self) -> None:
+        outcomes = [session.connector.kill() for session in self._sessions]
+        self.close()
+        _expect_killed(*outcomes)
+        self.check()
+        self.noted()
+
+    def dies(self, fault: str) -> None:
+        """Go on until the process dies of it."""
+        _expect_killed(self._ends())
+        assert self.faults.fired(fault)
+        self.noted()
+
+    def fails(self, message: str) -> None:
+        """Go on until the process ends by itself, and says why in its last record."""
+        outcome = self._ends()
+        if outcome.status != 1 or message not in outcome.last_log_line:
+            raise ConnectorEndedError(outcome)
+
+    def limit_file_size(self, size: int) -> None:
+        for session in self._sessions:
+            resource.prlimit(session.connector.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    @contextmanager
+    def frozen(self) -> Iterator[Stale]:
+        """The present process stalls, for others to take its place."""
+        assert self._shards
+        (session,), documents = self._shards.sessions, self._shards.documents
+        session.connector.process.send_signal(signal.SIGSTOP)
+        self._shards = None
+        with session:
+            yield Stale(session, documents)
+
+    @contextmanager
+    def another_instance(self) -> Iterator[Stale]:
+        """A second process opens the task."""
+        assert self._shards
+        with self.runtime.open() as session:
+            session.flush()
+            yield Stale(session, self._shards.documents)
+
+    def store_and_start_commit(self, stale: Stale) -> None:
+        store(stale.session, self._rows(stale.documents, WHOLE_RANGE))
+        stale.session.send_start_commit(stale.documents.stop)
+
+    def wakes_and_is_refused(self, zombie: Stale, *awaited: str) -> None:
+        zombie.session.connector.process.send_signal(signal.SIGCONT)
+        self.is_refused(zombie, *awaited)
+
+    def is_refused(self, stale: Stale, *awaited: str) -> None:
+        """It gives these answers, and is then fenced off."""
+        for kind in awaited:
+            stale.session.connector.expect(kind)
+        stale.session.send_acknowledge()
+        try:
+            stale.session.connector.expect("acknowledged")
+        except ConnectorEndedError as ended:
+            if FENCED not in ended.outcome.last_log_line:
+                raise
+            self.noted()
+        else:
+            self.check()
+            raise PromiseBrokenError("a stale process was not refused")
+
+    @contextmanager
+    def meeting(self, table: str = TABLES[0]) -> Iterator[None]:
+        """Two shards look at a table before either of them commits: one is refused, and must try again."""
+        place = self.faults.directory / f"{MEETING}-{table}.place"
+        place.mkdir()
+        conflicts = self._conflicts
+        yield
+        assert len(list(place.iterdir())) == 2, "nobody met"
+        assert self._conflicts > conflicts, "no commit conflicted"
+        self.noted()
+
+    def close(self) -> None:
+        for session in self._sessions:
+            session.connector.kill()
+        self._shards = None
+
+    @property
+    def _sessions(self) -> Sequence[Session]:
+        return self._shards.sessions if self._shards else ()
+
+    @property
+    def _conflicts(self) -> int:
+        log = (self.runtime.directory / "connector.log").read_text()
+        return sum(log.count(f"commit attempt 1: {refused}") for refused in REFUSED)
+
+    def _rows(self, documents: range, held: Any) -> Rows:
+        return rows(documents, held.get("keyBegin", 0), held["keyEnd"], self.memo)
+
+    def _ends(self) -> Outcome:
+        try:
+            self.run_to(Event.RECORDED, 2)
+        except ConnectorEndedError as ended:
+            self.close()
+            self.check()
+            return ended.outcome
+        self.check(complete=True)
+        raise PromiseBrokenError("the process went on")
+
+
+def _expect_killed(*outcomes: Outcome) -> None:
+    for outcome in outcomes:
+        if outcome.status != -signal.SIGKILL:
+            raise ConnectorEndedError(outcome)
