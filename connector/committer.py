@@ -58,6 +58,17 @@ class Committer:
         waiting = self._backlog.waiting(chain)
         return fence.chain(waiting)[-1].next if waiting else None
 
+    def is_overlapped(self, chain: Chain) -> bool:
+        """Whether something waits for the same table and for a range that overlaps the chain's."""
+        path, lineage = chain
+        return any(
+            other_path == path
+            and other != lineage
+            and other.state_key == lineage.state_key
+            and other.overlaps(lineage.key_range)
+            for other_path, other in self._backlog.failing
+        )
+
     def error_of(self, chain: Chain) -> ConnectorError | None:
         """Why it is waiting."""
         return self._backlog.error_of(chain)

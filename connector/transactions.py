@@ -56,7 +56,7 @@ class Session:
         self._recovered = tuple(recovered)
         self._committer = committer
         self._start_writing = start_writing
-        self._fences = [committer.newest((table.binding.path, table.lineage)) or table.prev for table in tables]
+        self._fences = [_first_fence(table, committer) for table in tables]
         self._numbers = count(1)
         self._fields_clamped: set[tuple[int, str]] = set()
 
@@ -143,6 +143,11 @@ class OpenTransaction:
         staged = self._stage(self._writing.finish(), checkpoint)
         self._progress.staged(staged.commits)
         return staged
+
+
+def _first_fence(table: BoundTable, committer: Committer) -> str:
+    chain = table.binding.path, table.lineage
+    return committer.newest(chain) or fence.staged_on(table.prev, follows_waiting=committer.is_overlapped(chain))
 
 
 @contextmanager

@@ -21,6 +21,8 @@ CLOSED: Final = "closed:"
 NONE: Final = ""  # the value of a lineage that has never committed and follows no other
 POSITION_DIGITS: Final = 8
 FIRST_POSITION: Final = "0" * POSITION_DIGITS
+# The value of a lineage that has never committed, while what it follows still waits to land and will change it.
+UNSETTLED: Final = "0" * 32
 
 FIRST: Final = "first"
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -84,6 +86,12 @@ class FileOrigin:
         return f"{PREFIX}{self.lineage_hash}.{self.key_range}"
 
 
+def staged_on(recorded: str, *, follows_waiting: bool) -> str:
+    """What a session stages its first transaction on, given the value that it has read. Where a table has refused the
+    commits of a range that overlaps its own, they land later, under the session's eyes: that is no successor's doing."""
+    return UNSETTLED if follows_waiting and _is_first(recorded) else recorded
+
+
 def recorded(properties: Mapping[str, str], lineage: Lineage) -> str:
     """The lineage's last committed fence value; one that a successor closed still says `closed:`.
 
@@ -131,7 +139,7 @@ def unlanded(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) ->
             rest = chain[index + 1 :]
     prev = _without_closed(chain[0].prev)
     # What a lineage follows may move on while its first transaction waits. The log committed it, so it is to land.
-    is_first = is_recovery and _is_first(landed) and _is_first(prev)
+    is_first = _is_first(landed) and (prev == UNSETTLED or (is_recovery and _is_first(prev)))
     if rest is None and (landed == prev or is_first):
         rest = chain
     may_build_on = is_recovery or not value.startswith(CLOSED) or value == chain[0].prev

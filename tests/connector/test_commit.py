@@ -1,5 +1,6 @@
 """The fenced commit against a real catalog: once, whatever the catalog answers and whoever else writes."""
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -324,3 +325,16 @@ def test_a_clock_that_was_set_back_does_not_put_a_snapshot_before_its_parent(
     finish(catalog, stage(catalog, [2], prev=first.next))
     older, newer = catalog.load_table(PATH).snapshots()
     assert newer.timestamp_ms >= older.timestamp_ms
+
+
+def test_a_clock_that_is_behind_the_one_before_leaves_no_metadata_older_than_its_snapshot(
+    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg dates metadata itself, by the machine's clock, and Java refuses to read such a table too."""
+    first, an_hour_ahead = stage(catalog, [1]), time.time_ns() + 3600 * 10**9
+    with monkeypatch.context() as ahead:
+        ahead.setattr("connector.iceberg.snapshot.time.time_ns", lambda: an_hour_ahead)
+        finish(catalog, first)
+    finish(catalog, stage(catalog, [2], prev=first.next))
+    metadata = catalog.load_table(PATH).metadata
+    assert metadata.last_updated_ms >= max(snapshot.timestamp_ms for snapshot in metadata.snapshots)

@@ -110,3 +110,18 @@ def test_a_range_is_closed_once() -> None:
 def test_what_is_finished_for_a_departed_range_is_closed_at_once(key_range: str | None) -> None:
     left = fence.property_name(staged("", "", LEFT).lineage)
     assert fence.advanced({left: "c1"}, THIRD, key_range) == {fence.property_name(THIRD.lineage): "closed:v3"}
+
+
+def test_what_a_new_range_follows_may_land_after_it_was_opened() -> None:
+    """A table refused the parent's commits; its children open all the same, and the parent's rows land in between."""
+    parent = staged("v0", "v1")
+    before = {fence.property_name(parent.lineage): "v0"}
+    after = {fence.property_name(parent.lineage): "closed:v1"}
+    left = staged("", "v2", LEFT).lineage
+    opened = fence.staged_on(fence.recorded(before, left), follows_waiting=True)
+    child = [staged(opened, "v2", LEFT)]
+    assert list(fence.unlanded(child, fence.recorded(after, left), is_recovery=False)) == child
+
+
+def test_a_value_that_a_range_has_committed_is_what_it_stages_on_whoever_waits_beside_it() -> None:
+    assert fence.staged_on("00000001" + "a" * 24, follows_waiting=True) == "00000001" + "a" * 24

@@ -1,0 +1,58 @@
+"""What must hold when a schedule is over."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
+
+from connector import state
+from simulation.lake import BrokenPromiseError, Lake, Path
+from simulation.task import TASK, Row, Task
+
+
+def check_exact(lake: Lake, task: Task, foreign_rows: Iterable[Row]) -> None:
+    """Every row that the log committed is in its table once, and no other is."""
+    expected = Counter([*task.rows, *foreign_rows])
+    for path in lake.tables:
+        found, wanted = lake.rows(path), _of_table(lake, path, expected)
+        if found != wanted:
+            lost, surplus = sorted((wanted - found).elements()), sorted((found - wanted).elements())
+            raise BrokenPromiseError(f"{path[1]}: lost {lost}, doubled or never committed {surplus}")
+    uuids = {lake.uuid(path) for path in lake.tables}
+    if left := [entry.next for entry in state.entries(TASK, task.state) if entry.table_uuid in uuids]:
+        raise BrokenPromiseError(f"the state still names {left}")
+
+
+def check_nothing_doubled(lake: Lake, in_any_log: Iterable[Row]) -> None:
+    """Where two runtimes have written to logs of their own, only this can be promised: and that one of them stops."""
+    for path in lake.tables:
+        if surplus := lake.rows(path) - _of_table(lake, path, Counter(set(in_any_log))):
+            raise BrokenPromiseError(f"{path[1]}: doubled or never committed {sorted(surplus.elements())}")
+
+
+def check_readable(lake: Lake) -> None:
+    """Other engines can read the table."""
+    for path, metadata in lake.tables.items():
+        _check_sequence_numbers(lake, path)
+        _check_metadata(path, metadata)
+
+
+def _of_table(lake: Lake, path: Path, rows: Counter[Row]) -> Counter[str]:
+    uuid = lake.uuid(path)
+    return Counter({row[-1]: count for row, count in rows.items() if row[:2] == (path, uuid)})
+
+
+def _check_sequence_numbers(lake: Lake, path: Path) -> None:
+    for manifest in lake.manifests(path):
+        if manifest.sequence_number != lake.added_at.get(manifest.added_snapshot_id or 0):
+            raise BrokenPromiseError(
+                f"{path[1]}: a manifest bears another sequence number than the snapshot that added it"
+            )
+
+
+def _check_metadata(path: Path, metadata: TableMetadataV2) -> None:
+    if TableMetadataUtil.parse_raw(metadata.model_dump_json()) != metadata:
+        raise BrokenPromiseError(f"{path[1]}: its metadata is not what its file says")
+    times = [entry.timestamp_ms for entry in metadata.snapshot_log]
+    if times != sorted(times) or (times and metadata.last_updated_ms < times[-1]):
+        raise BrokenPromiseError(f"{path[1]}: its times go back")

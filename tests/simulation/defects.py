@@ -1,0 +1,195 @@
+"""Defects that the simulation has to find, each planted in the shipped code from outside."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from threading import Thread, current_thread
+from typing import Any, Final, TypeAlias
+
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
+
+from connector import state, transactions
+from connector.backlog import Backlog
+from connector.committer import Committer
+from connector.iceberg import commit, fence, orphans, snapshot
+from connector.state import LandedTransaction, StagedCommit, StagedTransaction
+from simulation.faults import SimulatedCatalog
+
+Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+
+commit_table = SimulatedCatalog.commit_table
+
+
+def the_fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "unlanded", lambda chain, _value, *, is_recovery: chain)  # noqa: ARG005 - the real signature
+
+
+def a_closed_value_stops_nobody(patch: pytest.MonkeyPatch) -> None:
+    unlanded = fence.unlanded
+    patch.setattr(fence, "unlanded", lambda chain, value, **_: unlanded(chain, value, is_recovery=True))
+
+
+def ranges_are_not_closed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        fence, "advanced", lambda _properties, newest, _range: {fence.property_name(newest.lineage): newest.next}
+    )
+
+
+def a_range_without_rows_is_never_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "_followed", lambda _properties, _lineage: fence.NONE)
+
+
+def what_a_range_follows_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "staged_on", lambda recorded, **_: recorded)
+
+
+def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transactions, "_overlapping", lambda _message, _key_range: [])
+
+
+def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state.Lineage, "overlaps", lambda lineage, key_range: lineage.key_range == key_range)
+
+
+def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
+    recover = transactions.recover
+
+    def too_early(message: Any, key_range: str, committer: Committer, bind: Any, writing: Any) -> Any:
+        tables = bind()
+        return recover(message, key_range, committer, lambda: tables, writing)
+
+    patch.setattr(transactions, "recover", too_early)
+
+
+def prev_is_whatever_the_table_says_at_the_commit(patch: pytest.MonkeyPatch) -> None:
+    unlanded = fence.unlanded
+
+    def adopting(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) -> Sequence[StagedCommit]:
+        is_known = any(value in (it.prev, it.next) for it in chain)
+        first = chain[0] if is_known else replace(chain[0], prev=value)
+        return unlanded([first, *chain[1:]], value, is_recovery=is_recovery)
+
+    patch.setattr(fence, "unlanded", adopting)
+
+
+def entries_are_not_removed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LandedTransaction, "patch", None)
+
+
+def entries_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StagedTransaction, "patch", None)
+
+
+def entries_are_removed_although_they_wait(patch: pytest.MonkeyPatch) -> None:
+    commit_them = Committer.commit
+    patch.setattr(Committer, "commit", lambda it, staged: list({*commit_them(it, staged), *staged}))
+
+
+def the_backlog_forgets_what_failed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Backlog, "failed", lambda backlog, chain, *_: backlog.landed(chain))
+
+
+def what_waits_is_not_built_upon(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Committer, "newest", lambda *_: None)
+
+
+def _without_requirement(patch: pytest.MonkeyPatch, kind: type) -> None:
+    def lenient(catalog: SimulatedCatalog, table: Table, requirements: Any, updates: Any) -> Any:
+        return commit_table(catalog, table, tuple(it for it in requirements if not isinstance(it, kind)), updates)
+
+    patch.setattr(SimulatedCatalog, "commit_table", lenient)
+
+
+def main_is_not_asserted(patch: pytest.MonkeyPatch) -> None:
+    _without_requirement(patch, AssertRefSnapshotId)
+
+
+def the_uuid_is_not_asserted(patch: pytest.MonkeyPatch) -> None:
+    _without_requirement(patch, AssertTableUUID)
+
+
+def the_uuid_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    def load(catalog: SimulatedCatalog, staged: StagedCommit) -> Table:
+        return catalog.load_table(staged.path)
+
+    patch.setattr(commit, "_load", load)
+
+
+def the_fence_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
+    unlanded = fence.unlanded
+    known: dict[tuple[Thread, str], Sequence[StagedCommit]] = {}
+
+    def first(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) -> Sequence[StagedCommit]:
+        key = current_thread(), chain[-1].next
+        if key not in known:
+            known[key] = unlanded(chain, value, is_recovery=is_recovery)
+        return known[key]
+
+    patch.setattr(fence, "unlanded", first)
+
+
+def an_unknown_outcome_counts_as_landed(patch: pytest.MonkeyPatch) -> None:
+    def trusting(catalog: SimulatedCatalog, table: Table, requirements: Any, updates: Any) -> Any:
+        try:
+            return commit_table(catalog, table, requirements, updates)
+        except TimeoutError:
+            return None
+
+    patch.setattr(SimulatedCatalog, "commit_table", trusting)
+
+
+def the_fence_moves_in_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    def in_two(catalog: SimulatedCatalog, table: Table, requirements: Any, updates: Any) -> Any:
+        properties = tuple(update for update in updates if isinstance(update, SetPropertiesUpdate))
+        commit_table(catalog, table, requirements, tuple(update for update in updates if update not in properties))
+        return commit_table(catalog, table, (), properties)
+
+    patch.setattr(SimulatedCatalog, "commit_table", in_two)
+
+
+def manifests_are_used_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(snapshot, "deepcopy", lambda manifests: manifests)
+
+
+def a_skewed_clock_is_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(snapshot, "max", lambda now, _last: now, raising=False)
+
+
+def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(orphans, "_condition", lambda *_: lambda _origin: True)
+
+
+def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(orphans, "unreferenced", lambda _table, locations, *_: set(locations))
+
+
+DEFECTS: Final[Mapping[str, Plant]] = {
+    plant.__name__: plant
+    for plant in (
+        the_fence_is_ignored,
+        a_closed_value_stops_nobody,
+        ranges_are_not_closed,
+        a_range_without_rows_is_never_fenced,
+        what_a_range_follows_must_not_land_late,
+        nothing_is_recovered,
+        only_the_own_range_is_recovered,
+        fences_are_read_before_recovery,
+        prev_is_whatever_the_table_says_at_the_commit,
+        entries_are_not_removed,
+        entries_are_not_recorded,
+        entries_are_removed_although_they_wait,
+        the_backlog_forgets_what_failed,
+        what_waits_is_not_built_upon,
+        main_is_not_asserted,
+        the_uuid_is_not_asserted,
+        the_uuid_is_not_compared,
+        the_fence_is_not_read_again,
+        an_unknown_outcome_counts_as_landed,
+        the_fence_moves_in_a_commit_of_its_own,
+        manifests_are_used_twice,
+        a_skewed_clock_is_believed,
+        files_of_the_present_value_are_orphans,
+        referenced_files_are_orphans,
+    )
+}

@@ -1,0 +1,111 @@
+"""One process of the connector: the shipped session over a simulated catalog, with writers that need no Spark."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from pyiceberg.exceptions import RESTError
+
+from connector import state, transactions
+from connector.backlog import Limit
+from connector.committer import Committer
+from connector.iceberg import commit
+from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.fence import UNSETTLED
+from connector.iceberg.orphans import collect
+from connector.iceberg.references import SessionEndedError
+from connector.spark.writing import Writing, Written
+from connector.state import DataFile, StagedTransaction
+from protocol.request import Open, StartCommit, Store
+from simulation.actors import Actor
+from simulation.faults import Author, Network, SimulatedCatalog, store_of
+from simulation.store import StoreIO
+from simulation.task import TASK, Row, RuntimeSession
+
+COLLECTS: Final = 0.4  # of the processes; the others are too slow for it to matter
+LIMIT: Final = Limit(commits=1000, size=1 << 40)
+
+
+@dataclass
+class Instance:
+    """A shard of a session, from open to its end."""
+
+    author: Author
+    message: Open
+    session: RuntimeSession
+    network: Network
+    planned: int  # transactions
+    acknowledges_last: bool
+    has_rows_for_all: bool  # of the tables, in every transaction
+    _tables: Sequence[BoundTable] = field(default=(), init=False)
+
+    def run(self, actor: Actor) -> None:
+        session, staged = self._open(actor), StagedTransaction()
+        for number in range(self.planned):
+            self.session.acknowledged(actor, session.acknowledge(staged).patch)
+            actor.sleep(actor.stage.random.uniform(0, actor.stage.random.choice((1, 10, 400))))
+            staged = self._transaction(actor, session.begin(), number)
+        if self.acknowledges_last:
+            self.session.acknowledged(actor, session.acknowledge(staged).patch)
+
+    def _open(self, actor: Actor) -> transactions.Session:
+        catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
+        committer = Committer(partial(commit.attempt, catalog, key_range=key_range), LIMIT)
+        bind = partial(bind_all, catalog, self.message.materialization, key_range)
+        session = transactions.recover(self.message, key_range, committer, bind, partial(self._writing, actor))
+        if actor.stage.chance(COLLECTS):
+            actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
+        return session
+
+    def _writing(self, actor: Actor, tables: Sequence[BoundTable]) -> Callable[[Sequence[str]], Writing]:
+        self._tables = tables
+        self.network.opened[self.author] = actor.stage.now
+        return lambda prefixes: SimulatedWriting(actor, store_of(actor, self.network), tables, prefixes)
+
+    def _collect(self, owner: Actor, actor: Actor) -> None:
+        """The thread that deletes what earlier sessions left behind; it may linger after its process."""
+        catalog, staged = SimulatedCatalog(actor, self.network, self.author), state.entries(TASK, self.message.state)
+        overlapping = [entry for entry in staged if entry.lineage.overlaps(self.author.key_range)]
+        for table in self._tables:
+            with suppress(SessionEndedError, RESTError, OSError):
+                collect(catalog, table.binding.path, table.lineage, overlapping, lambda: owner.is_done)
+
+    def _transaction(self, actor: Actor, transaction: transactions.OpenTransaction, number: int) -> StagedTransaction:
+        rows: list[Row] = []
+        for index, table in enumerate(self._tables):
+            if self.has_rows_for_all or actor.stage.chance(0.7):
+                row = f"{actor.name}-{number}"
+                transaction.store(Store(index, 0, 1, (row.encode(),)))
+                rows.append((table.binding.path, table.table_uuid, row))
+        staged = transaction.start_commit(StartCommit({"at": number}))
+        # What is staged on an unsettled value is not fenced by a successor: see fence.staged_on.
+        settled = [commit for commit in staged.commits if commit.prev != UNSETTLED]
+        self.network.staged_by.update({commit.next: self.author for commit in settled})
+        self.session.started_commit(actor, staged.patch, rows)
+        return staged
+
+
+class SimulatedWriting(Writing):
+    """A data file holds its rows' names, nothing else."""
+
+    def __init__(self, actor: Actor, store: StoreIO, tables: Sequence[BoundTable], prefixes: Sequence[str]) -> None:
+        self._store = store
+        self._locations = [
+            f"{table.location}/data/{prefix}-{actor.stage.uuid()}.parquet"
+            for table, prefix in zip(tables, prefixes, strict=True)
+        ]
+        self._rows: dict[int, list[bytes]] = {}
+
+    def add(self, store: Store) -> None:
+        self._rows.setdefault(store.binding, []).extend(bytes(piece) for piece in store.pieces)
+
+    def finish(self) -> Written:
+        return Written({binding: (self._write(binding, rows),) for binding, rows in self._rows.items()}, {})
+
+    def _write(self, binding: int, rows: Sequence[bytes]) -> DataFile:
+        location, content = self._locations[binding], b"\n".join(rows)
+        with self._store.new_output(location).create() as file:
+            file.write(content)
+        return DataFile(location, len(rows), len(content), (4,), ())

@@ -1,0 +1,90 @@
+"""The object store, in memory, behind PyIceberg's own interface. Every call to it is a boundary."""
+
+import io
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+Boundary = Callable[[str, str, Callable[[], object]], None]  # called with what is done to which object, and to do it
+
+
+class StoreIO(FileIO):
+    """PyIceberg's door to the object store."""
+
+    def __init__(self, objects: dict[str, bytes], boundary: Boundary) -> None:
+        super().__init__({})
+        self._objects, self._boundary = objects, boundary
+
+    def new_input(self, location: str) -> "_Input":
+        return _Input(location, self._objects, self._boundary)
+
+    def new_output(self, location: str) -> "_Output":
+        return _Output(location, self._objects, self._boundary)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        name = location if isinstance(location, str) else location.location
+        self._boundary("DELETE", name, partial(self._objects.pop, name, None))
+
+    def list(self, directory: str) -> Iterator[str]:
+        self._boundary("LIST", directory, _nothing)
+        return iter([location for location in self._objects if location.startswith(directory)])
+
+
+class _Input(InputFile):
+    def __init__(self, location: str, objects: dict[str, bytes], boundary: Boundary) -> None:
+        super().__init__(location)
+        self._objects, self._boundary = objects, boundary
+
+    def __len__(self) -> int:
+        return len(self._objects[self.location])
+
+    def exists(self) -> bool:
+        return self.location in self._objects
+
+    def open(self, seekable: bool = True) -> Any:  # noqa: ARG002 - PyIceberg's signature
+        self._boundary("GET", self.location, _nothing)
+        if self.location not in self._objects:
+            raise FileNotFoundError(self.location)
+        return io.BytesIO(self._objects[self.location])
+
+
+class _Output(OutputFile):
+    def __init__(self, location: str, objects: dict[str, bytes], boundary: Boundary) -> None:
+        super().__init__(location)
+        self._objects, self._boundary = objects, boundary
+
+    def __len__(self) -> int:
+        return len(self._objects[self.location])
+
+    def exists(self) -> bool:
+        return self.location in self._objects
+
+    def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002 - PyIceberg's signature
+        return _Upload(self.location, self._objects, self._boundary)
+
+    def to_input_file(self) -> _Input:
+        return _Input(self.location, self._objects, self._boundary)
+
+
+class _Upload(io.BytesIO):
+    """An object appears as a whole, when it is closed."""
+
+    def __init__(self, location: str, objects: dict[str, bytes], boundary: Boundary) -> None:
+        super().__init__()
+        self._location, self._objects, self._boundary = location, objects, boundary
+
+    def close(self) -> None:
+        if not self.closed:
+            content = self.getvalue()
+            super().close()
+            self._boundary("PUT", self._location, partial(self._objects.__setitem__, self._location, content))
+
+
+def _nothing() -> None:
+    pass
+
+
+def no_boundary(_action: str, _location: str, execute: Callable[[], object]) -> None:
+    execute()
