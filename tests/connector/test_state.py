@@ -6,6 +6,7 @@ import orjson
 
 from connector import state
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
+from support.runtime import merged
 
 FILE = DataFile("file:///w/a.parquet", 3, 812, (4, 400), (ColumnStatistics(1, 40, 3, 0, b"\x00", b"\xff"),))
 
@@ -16,19 +17,6 @@ def staged(
     return StagedCommit(
         Lineage("acme/orders", state_key, key_range), prev, next, ("shop", "orders"), "a-uuid", 0, 2, (FILE,), "c0ffee"
     )
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7396, as the runtime applies it."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
 
 
 def on_the_wire(patch: Any) -> Any:
