@@ -36,7 +36,9 @@ class Committer:
         self._backlog.add(staged)
         landed: list[StagedCommit] = []
         fenced: FencedError | None = None
-        for outcome in self._attempt(self._backlog.due(time.monotonic()), once=self._backlog.failing):
+        due = self._backlog.due(time.monotonic())
+        log.debug("committing %d staged transaction(s) of all tables", len(due))
+        for outcome in self._attempt(due, once=self._backlog.failing):
             match outcome:
                 case Landed(chain):
                     self._backlog.landed(chain[0].chain_id)

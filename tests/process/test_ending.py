@@ -111,14 +111,18 @@ def test_a_killed_jvm_or_worker_is_one_clear_error(session: Session, mark: dict[
     assert nothing_is_left(mark)
 
 
-def test_a_signal_ends_a_session_whose_catalog_does_not_answer(session: Session, tmp_path: Path) -> None:
-    session.flush()
-    session.store({"id": 2})
-    session.start_commit()
-    with closing(sqlite3.connect(tmp_path / "warehouse" / "catalog.db", isolation_level=None)) as catalog:
+def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, environment={"LOG_LEVEL": "debug"})
+    runtime.apply()
+    with runtime.open() as session, closing(sqlite3.connect(tmp_path / "warehouse" / "catalog.db")) as catalog:
+        session.flush()
+        session.store({"id": 2})
+        session.start_commit()
         catalog.execute("BEGIN EXCLUSIVE")
         session.send_acknowledge()
+        assert wait_until(lambda: "committing 1 staged" in session.connector.log)
         session.connector.process.send_signal(signal.SIGTERM)
         # The connector would wait for the catalog twice as long.
         assert session.connector.process.wait(timeout=15) == 143
-    assert ids(tmp_path) == [1]
+        catalog.rollback()
+    assert ids(tmp_path) == []
