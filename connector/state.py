@@ -42,7 +42,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     schema_id: int
     files: tuple[DataFile, ...]
     checkpoint: str = ""
-    prev: str = ""  # absent: the lineage's first transaction. A merge patch cannot carry a null here.
+    prev: str = ""  # absent: fence.NONE. A merge patch cannot carry a null here.
 
 
 @dataclass(frozen=True)

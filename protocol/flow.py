@@ -99,10 +99,6 @@ class Range(msgspec.Struct, frozen=True, rename="camel"):
         """`begin-end`, each 8 hexadecimal digits: the form in connector state and in table properties."""
         return f"{self.key_begin:08x}-{self.key_end:08x}"
 
-    @property
-    def is_whole(self) -> bool:
-        return self == WHOLE_RANGE
-
 
 WHOLE_RANGE: Final = Range(key_end=KEY_END, r_clock_end=KEY_END)
 

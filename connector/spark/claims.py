@@ -2,7 +2,7 @@
 
 A task lives as long as its transaction and its files grow across blocks, so what it writes cannot be dealt out before
 it starts. Every message is a pickled object, over a connection that both sides authenticate with a secret of the
-transaction's own.
+session's own.
 """
 
 import secrets
@@ -63,7 +63,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a task finds its claims; the secret is for the tasks of one transaction."""
+    """Where a task finds its claims; the secret is for the tasks of one session."""
 
     path: str
     secret: bytes = field(repr=False)

@@ -1,6 +1,5 @@
 """Spark, started in the background when a session opens, so that nobody waits for it who does not need it yet."""
 
-import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,8 +11,6 @@ from connector.spark.jvm import Jvm
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
