@@ -5,6 +5,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from xdist.workermanage import WorkerController
 
 from support.jars import jars
 from support.readers import duckdb_connection
@@ -24,6 +25,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # A process of pytest-xdist tells the one that started it; all of them select the same tests.
+    if isinstance(output := getattr(session.config, "workeroutput", None), dict):
+        output["slow"] = session.config.stash.get(SLOW, 0)
+
+
+def pytest_testnodedown(node: WorkerController) -> None:
+    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,7 +3,6 @@
 import json
 import logging
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from support.staged_files import leave_behind, stage, write_file
 from support.tables import ID_ONLY, foreign_table, ids_of
 
 PATH = ("shop", "orders")
+SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 WHOLE, LEFT, RIGHT = (
     Lineage("acme/task", "orders.v1", key_range)
     for key_range in ("00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff")
@@ -144,13 +144,13 @@ def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
     "name",
     [
         "part-00000.parquet",
-        f"{uuid.uuid4()}.parquet",
+        f"{SOME_UUID}.parquet",
         f"{fence.lineage_hash(WHOLE)}-notes.parquet",
-        f"{fence.file_prefix(WHOLE, str(uuid.uuid4()), '')}-{uuid.uuid4()}.parquet",
-        f"{fence.file_prefix(replace(WHOLE, materialization='acme/other'), 'TABLE', '')}-{uuid.uuid4()}.parquet",
-        f"{fence.file_prefix(replace(WHOLE, state_key='customers.v1'), 'TABLE', '')}-{uuid.uuid4()}.parquet",
-        f"{fence.file_prefix(WHOLE, 'TABLE', '')}-{uuid.uuid4()}.parquet.crc",
-        f"copy-of-{fence.file_prefix(WHOLE, 'TABLE', '')}-{uuid.uuid4()}.parquet",
+        f"{fence.file_prefix(WHOLE, SOME_UUID, '')}-{SOME_UUID}.parquet",
+        f"{fence.file_prefix(replace(WHOLE, materialization='acme/other'), 'TABLE', '')}-{SOME_UUID}.parquet",
+        f"{fence.file_prefix(replace(WHOLE, state_key='customers.v1'), 'TABLE', '')}-{SOME_UUID}.parquet",
+        f"{fence.file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet.crc",
+        f"copy-of-{fence.file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet",
     ],
 )
 def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name: str) -> None:
