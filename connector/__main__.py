@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         case "fence":
             return _ended(partial(_fence, options))
+        case "plan":
+            return _ended(_plan)
         case _:
             return _ended(partial(_serve, stdio.claim_stdout()))
 
@@ -55,6 +57,12 @@ def _serve(wire: stdio.Wire) -> None:
     from connector import driver
 
     driver.serve(stdio.RequestReader(sys.stdin.fileno()), wire)
+
+
+def _plan() -> None:
+    from connector import plan_command
+
+    print(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))
 
 
 def _fence(options: argparse.Namespace) -> None:
@@ -90,6 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=VERSION)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("spec", help="print the config schemas, as the spec response has them")
+    commands.add_parser(
+        "plan",
+        help="say what an apply request would do, and do nothing",
+        description="Reads requests, JSON lines as the runtime sends them, from stdin, and prints what the first apply "
+        "request among them would do: a line for each action, those of the apply response's actionDescription.",
+    )
     _add_fence(
         commands.add_parser("fence", help="look at, and reset, what a table knows of the tasks that write to it")
     )

@@ -1,0 +1,28 @@
+"""Many tables looked up at once: what waits most of the time for its catalog need not wait in turn."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+
+from connector.config import EndpointConfig
+from connector.errors import UserError
+from connector.iceberg.catalogs import explained
+from connector.iceberg.tables import find
+from connector.parallel import side_by_side
+from connector.table_change import Found, Path
+
+LOOKUPS_AT_ONCE: Final = 8
+
+
+def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[Path]) -> list[Found | UserError]:
+    """What the catalog has at each path, or why it is nothing that could be written to; raises what may pass."""
+
+    def look_up(path: Path) -> Found | UserError:
+        try:
+            with explained(endpoint):
+                return find(catalog, path)
+        except UserError as error:
+            return error
+
+    return side_by_side(look_up, paths, LOOKUPS_AT_ONCE, "lookup")

@@ -1,0 +1,98 @@
+"""What an apply will do for every table: known, as values, before anything is done."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from connector.config import ResourceConfig
+from connector.config_values import RETAIN_EXISTING_DATA
+from connector.errors import UserError
+from connector.evolution import changes, columns, last_bindings
+from connector.state import StagedCommit, entries
+from connector.table_change import DropTable, Found, Owner, Path, TableChange, Target
+from protocol import request
+from protocol.flow import collection_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done for one binding."""
+
+    target: Target
+    finished: tuple[StagedCommit, ...]  # become part of the table before it is altered
+    dropped: tuple[StagedCommit, ...]  # were staged for a table that a backfill replaces
+    changes: tuple[TableChange, ...]
+
+    @property
+    def settled(self) -> tuple[StagedCommit, ...]:
+        """What the state need not name any more."""
+        return self.finished + self.dropped
+
+    def state_actions(self) -> Iterator[str]:
+        """A line each for what becomes of staged commits; the changes describe themselves."""
+        for verb, commits in ("finish", self.finished), ("drop", self.dropped):
+            if commits:
+                rows = sum(commit.rows for commit in commits)
+                yield f"{verb} {len(commits)} staged transactions of table {self.target.table} ({rows} rows)"
+
+
+def plans(
+    message: request.Apply,
+    resources: Sequence[ResourceConfig],
+    flags: frozenset[str],
+    find_all: Callable[[Sequence[Path]], Sequence[Found | UserError]],
+) -> list[Plan]:
+    """Every binding's plan, or one UserError with everything that speaks against any of them."""
+    targets = list(_targets(message, resources, flags))
+    staged = list(entries(message.materialization.name, message.state))
+    found = find_all([target.path for target in targets])
+    planned: list[Plan] = []
+    wrong: list[str] = []
+    for target, looked_up in zip(targets, found, strict=True):
+        try:
+            planned.append(_plan(target, looked_up, staged))
+        except UserError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise UserError("\n".join(wrong))
+    return planned
+
+
+def actions(planned: Sequence[Plan]) -> list[str]:
+    """The lines that apply's answer will have."""
+    lines = [
+        line for plan in planned for line in (*plan.state_actions(), *(change.description for change in plan.changes))
+    ]
+    return [*dict.fromkeys(lines)]  # two tables may both plan their namespace, which is created once
+
+
+def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Target]:
+    last_by_path = last_bindings(message.last_materialization)
+    materialization = message.materialization
+    for binding, resource in zip(materialization.bindings, resources, strict=True):
+        namespace, table = binding.resource_path
+        last = last_by_path.get(binding.resource_path)
+        is_backfill = last is not None and last.backfill != binding.backfill
+        yield Target(
+            path=(namespace, table),
+            owner=Owner(materialization.name, binding.state_key),
+            columns=columns(collection_of(binding, materialization.linked_collections), binding.field_selection),
+            properties=dict(resource.additional_table_properties),
+            replaces=is_backfill and RETAIN_EXISTING_DATA not in flags,
+        )
+
+
+def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:
+    if isinstance(found, UserError):
+        raise found
+    planned = tuple(changes(found, target))
+    is_replaced = any(isinstance(change, DropTable) for change in planned)
+    table_uuid = None if found.table is None or is_replaced else found.table.uuid
+    here = [commit for commit in staged if commit.path == target.path]
+    # Of the current state key nothing is ever dropped: rows for a table that is gone are an error when the session opens.
+    outdated = [commit for commit in here if commit.lineage.state_key != target.owner.state_key]
+    return Plan(
+        target,
+        finished=tuple(commit for commit in (here if planned else outdated) if commit.table_uuid == table_uuid),
+        dropped=tuple(commit for commit in outdated if commit.table_uuid != table_uuid),
+        changes=planned,
+    )
