@@ -82,7 +82,7 @@ def _log_landed(landed: Landed) -> None:
         ".".join(landed.chain[0].path),
         "recovered" if landed.chain[0].is_recovered else "committed",
         sum(commit.rows for commit in landed.chain),
-        sum(len(commit.files) for commit in landed.chain),
+        sum(commit.file_count for commit in landed.chain),
         landed.seconds,
         extra={FIELDS: {"attempts": landed.attempts, "bytes": sum(commit.size for commit in landed.chain)}},
     )

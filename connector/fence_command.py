@@ -109,7 +109,7 @@ def _as_text(title: str, lineages: Sequence[RecordedLineage], verdicts: Sequence
     for verdict in verdicts:
         commit = verdict.staged
         yield f"  state key {commit.lineage.state_key}, key range {commit.lineage.key_range}"
-        staged = f"{commit.rows} rows in {len(commit.files)} file(s)"
+        staged = f"{commit.rows} rows in {commit.file_count} file(s)"
         yield f"    {commit.prev or 'none'} -> {commit.next}: {staged}: {verdict.verdict}"
 
 
@@ -136,7 +136,7 @@ def _as_json(uuid: str, lineages: Sequence[RecordedLineage], verdicts: Sequence[
                 "prev": verdict.staged.prev,
                 "next": verdict.staged.next,
                 "rows": verdict.staged.rows,
-                "files": len(verdict.staged.files),
+                "files": verdict.staged.file_count,
                 "verdict": verdict.verdict,
             }
             for verdict in verdicts

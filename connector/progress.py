@@ -52,7 +52,7 @@ class TransactionProgress:
             self._number,
             self._sentence(now),
             megabytes(sum(commit.size for commit in staged)),
-            sum(len(commit.files) for commit in staged),
+            sum(commit.file_count for commit in staged),
             len(staged),
             extra={
                 FIELDS: {

@@ -35,12 +35,22 @@ class DataFile(msgspec.Struct, frozen=True):
     columns: tuple[ColumnStatistics, ...]
 
 
+class FileList(msgspec.Struct, frozen=True, array_like=True):
+    """Names an object that lists data files: see `file_lists`."""
+
+    location: str
+    files: int
+    rows: int
+    size: int  # bytes of the data files
+
+
 class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     path: tuple[str, str]
     table_uuid: str
     spec_id: int
     schema_id: int
-    files: tuple[DataFile, ...]
+    files: tuple[DataFile, ...] = ()
+    file_list: FileList | None = None  # instead of files
     checkpoint: str = ""
     prev: str = ""  # absent: fence.NONE. A merge patch cannot carry a null here.
 
@@ -74,7 +84,7 @@ class StagedCommit:
     table_uuid: str
     spec_id: int
     schema_id: int
-    files: tuple[DataFile, ...]
+    files: tuple[DataFile, ...] | FileList
     checkpoint: str = ""  # a digest of the runtime's, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
 
@@ -83,12 +93,16 @@ class StagedCommit:
         return self.path, self.lineage
 
     @property
+    def file_count(self) -> int:
+        return self.files.files if isinstance(self.files, FileList) else len(self.files)
+
+    @property
     def rows(self) -> int:
-        return sum(file.rows for file in self.files)
+        return self.files.rows if isinstance(self.files, FileList) else sum(file.rows for file in self.files)
 
     @property
     def size(self) -> int:
-        return sum(file.size for file in self.files)
+        return self.files.size if isinstance(self.files, FileList) else sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -145,7 +159,7 @@ def entries(materialization: str, state: Json) -> Iterator[StagedCommit]:
                     table_uuid=entry.table_uuid,
                     spec_id=entry.spec_id,
                     schema_id=entry.schema_id,
-                    files=entry.files,
+                    files=entry.file_list or entry.files,
                     checkpoint=entry.checkpoint,
                     is_recovered=True,
                 )
@@ -166,7 +180,8 @@ def _encoded(commit: StagedCommit) -> Json:
             table_uuid=commit.table_uuid,
             spec_id=commit.spec_id,
             schema_id=commit.schema_id,
-            files=commit.files,
+            files=() if isinstance(commit.files, FileList) else commit.files,
+            file_list=commit.files if isinstance(commit.files, FileList) else None,
             checkpoint=commit.checkpoint,
             prev=commit.prev,
         )

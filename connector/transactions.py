@@ -31,7 +31,7 @@ from connector.spark.layout import TableLayout
 from connector.spark.session import Spark
 from connector.spark.writing import Writing, Written
 from connector.staging import Spool
-from connector.state import DataFile, LandedTransaction, StagedCommit, StagedTransaction
+from connector.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
 
@@ -86,7 +86,7 @@ class Session:
             tuple(self._stage_table(index, files, checkpoint) for index, files in sorted(written.files.items()))
         )
 
-    def _stage_table(self, index: int, files: tuple[DataFile, ...], checkpoint: str) -> StagedCommit:
+    def _stage_table(self, index: int, files: tuple[DataFile, ...] | FileList, checkpoint: str) -> StagedCommit:
         table, prev = self._tables[index], self._fences[index]
         self._fences[index] = fence.new_value(prev)
         return StagedCommit(

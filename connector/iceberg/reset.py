@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from connector import object_store
 from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.file_lists import files_of
 from connector.iceberg import fence
 from connector.iceberg.commit import REFUSED, UNKNOWN, land
 from connector.iceberg.lineages import RESET_PREFIX
@@ -133,19 +134,23 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
 
 def _in_table(table: Table, chain: Sequence[StagedCommit]) -> list[StagedCommit]:
     """Those that a snapshot of the table refers to."""
-    names = {file_name(file.path) for commit in chain for file in commit.files}
-    absent = unreferenced(table, names, table.metadata.snapshots)
-    return [commit for commit in chain if any(file_name(file.path) not in absent for file in commit.files)]
+    names = [{file_name(path) for path in _paths(table, commit)} for commit in chain]
+    absent = unreferenced(table, set().union(*names), table.metadata.snapshots)
+    return [commit for commit, its_names in zip(chain, names, strict=True) if its_names - absent]
 
 
 def _check_files(table: Table, chain: Sequence[StagedCommit]) -> None:
-    for file in (file for commit in chain for file in commit.files):
-        with object_store.using(file.path):
-            exists = table.io.new_input(file.path).exists()
+    for path in (path for commit in chain for path in _paths(table, commit)):
+        with object_store.using(path):
+            exists = table.io.new_input(path).exists()
         if not exists:
             raise UserError(
-                f"the staged file {file.path} has been deleted: it cannot be added. Use --staged {Decision.SKIP}."
+                f"the staged file {path} has been deleted: it cannot be added. Use --staged {Decision.SKIP}."
             )
+
+
+def _paths(table: Table, commit: StagedCommit) -> list[str]:
+    return [file.path for file in files_of(table.io, commit.files)]
 
 
 def _counted(staged: Sequence[StagedCommit]) -> str:

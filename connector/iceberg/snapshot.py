@@ -26,6 +26,7 @@ from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.typedef import Record
 
+from connector.file_lists import files_of
 from connector.iceberg import fence
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 
@@ -105,7 +106,7 @@ class SnapshotWriter:
             avro_compression=AVRO_COMPRESSION,
         ) as manifest:
             for commit in staged:
-                for file in commit.files:
+                for file in files_of(table.io, commit.files):
                     manifest.add_entry(_entry(file, spec_id))
         return manifest.to_manifest_file()
 
@@ -166,7 +167,7 @@ def _appended(staged: Sequence[StagedCommit]) -> dict[str, str]:
     snapshots expire."""
     newest = staged[-1]
     return {
-        "added-data-files": str(sum(len(commit.files) for commit in staged)),
+        "added-data-files": str(sum(commit.file_count for commit in staged)),
         "added-records": str(sum(commit.rows for commit in staged)),
         "added-files-size": str(sum(commit.size for commit in staged)),
         **lineage_summary(newest.lineage),

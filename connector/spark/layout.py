@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.locations import LocationProvider, load_location_provider
 
+from connector import file_lists
 from connector.binding import Binding
 from connector.rows.files import FileOptions
+from connector.state import DataFile, FileList
 
 
 @dataclass(frozen=True)
@@ -30,5 +32,15 @@ class TableLayout:
         return FileOptions.of_table(dict(self.properties))
 
     def new_location(self) -> str:
-        provider = load_location_provider(self.location, dict(self.properties))
-        return provider.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
+
+    def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
+        """The files as the connector state is to name them."""
+        if not file_lists.is_too_long(files):
+            return files
+        name = f"{self.file_prefix}-{uuid.uuid4()}{file_lists.SUFFIX}"
+        return file_lists.write(self.io, self._locations.new_metadata_location(name), files)
+
+    @property
+    def _locations(self) -> LocationProvider:
+        return load_location_provider(self.location, dict(self.properties))

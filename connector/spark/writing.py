@@ -11,7 +11,7 @@ from connector.spark.layout import TableLayout
 from connector.spark.session import Spark
 from connector.spark.tasks import write_files
 from connector.staging import Spool
-from connector.state import DataFile
+from connector.state import DataFile, FileList
 from protocol.request import Store
 
 
@@ -19,7 +19,7 @@ from protocol.request import Store
 class Written:
     """What a transaction's rows have become."""
 
-    files: Mapping[int, tuple[DataFile, ...]]  # by binding
+    files: Mapping[int, tuple[DataFile, ...] | FileList]  # by binding
     clamped: Mapping[tuple[int, str], int]  # values that were clamped, by binding and field
 
 
@@ -29,6 +29,7 @@ class Writing:
     def __init__(self, spark: Spark, claims: ClaimServer, spool: Spool, layouts: Sequence[TableLayout]) -> None:
         self._spool = spool
         self._claims = claims
+        self._layouts = layouts
         claims.begin(spool, layouts)
         self._job = spark.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
@@ -51,7 +52,8 @@ class Writing:
         files: dict[int, tuple[DataFile, ...]] = {}
         for binding, written in results:
             files[binding] = files.get(binding, ()) + written
-        return Written(files, clamped)
+        named = {binding: self._layouts[binding].for_state(written) for binding, written in files.items()}
+        return Written(named, clamped)
 
     def _report_failure(self, job: "Future[list[tuple[int, tuple[DataFile, ...]]]]") -> None:
         if not job.cancelled() and (error := job.exception()):

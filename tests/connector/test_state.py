@@ -1,11 +1,12 @@
 """What startedCommit persists and a successor reads back."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from connector import state
-from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
+from connector.state import ColumnStatistics, DataFile, FileList, Lineage, StagedCommit
 from support.runtime import merged
 
 FILE = DataFile("file:///w/a.parquet", 3, 812, (4, 400), (ColumnStatistics(1, 40, 3, 0, b"\x00", b"\xff"),))
@@ -34,6 +35,14 @@ def test_staged_commits_survive_the_runtimes_log() -> None:
     for commit in commits:
         log = merged(log, on_the_wire(state.added([commit])))
     assert sorted(state.entries("acme/orders", log), key=lambda commit: commit.next) == commits
+
+
+def test_a_list_of_files_outside_the_state_survives_too() -> None:
+    listed = replace(staged("b"), files=FileList("file:///w/a-files.json", 200, 6000, 162_400))
+    patch = on_the_wire(state.added([listed]))
+    assert list(state.entries("acme/orders", patch)) == [listed]
+    assert (listed.file_count, listed.rows, listed.size) == (200, 6000, 162_400)
+    assert "files" not in patch["bindingStates"]["orders.v1"]["00000000-ffffffff"]["b"]
 
 
 def test_removing_what_landed_leaves_the_rest_alone() -> None:

@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from connector import staging, transactions
 from connector.committer import Committer
 from connector.errors import ConnectorError
+from connector.file_lists import files_of
 from connector.iceberg import commit, fence, snapshot
 from connector.rows.files import DataFileWriter
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
@@ -87,7 +88,7 @@ def cleans_up_when_in_doubt() -> None:
         try:
             send(catalog, table, staged, *rest)
         except Exception:
-            for file in (file for entry in staged for file in entry.files):
+            for file in (file for entry in staged for file in files_of(table.io, entry.files)):
                 table.io.delete(file.path)
             raise
 

@@ -1,0 +1,34 @@
+"""Lists of data files that are too long for a message: an object beside the files has them, and the state names it."""
+
+from typing import Final
+
+import msgspec
+from pyiceberg.io import FileIO
+
+from connector import object_store
+from connector.state import DataFile, FileList
+
+# All tables' and shards' entries must fit into one message of 64 MiB, those that wait for a failing table included.
+LONGEST_IN_STATE: Final = 64 << 10  # bytes
+
+SUFFIX: Final = "-files.json"
+
+
+def is_too_long(files: tuple[DataFile, ...]) -> bool:
+    """Whether the files are to be listed outside the state."""
+    return len(msgspec.json.encode(files)) > LONGEST_IN_STATE
+
+
+def write(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:
+    """Return when the list is durable."""
+    with object_store.using(location), io.new_output(location).create() as stream:
+        stream.write(msgspec.json.encode(files))
+    return FileList(location, len(files), sum(file.rows for file in files), sum(file.size for file in files))
+
+
+def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFile, ...]:
+    """The files, wherever they are listed."""
+    if not isinstance(files, FileList):
+        return files
+    with object_store.using(files.location), io.new_input(files.location).open() as stream:
+        return msgspec.json.decode(stream.read(), type=tuple[DataFile, ...])
