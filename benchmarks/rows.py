@@ -42,12 +42,12 @@ def store_lines(directory: Path, rows: int, *, packed: bool) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".unfinished")
         with unfinished.open("wb", buffering=BLOCK) as file:
-            file.writelines(store(COLLECTION, Row(0, document), packed=packed) for document in _documents(rows))
+            file.writelines(store(COLLECTION, Row(0, document), packed=packed) for document in documents(rows))
         unfinished.rename(path)
     return path
 
 
-def _documents(rows: int) -> Iterator[Json]:
+def documents(rows: int) -> Iterator[Json]:
     random = Random(SEED)
     pool = [_words(random, 24) for _ in range(POOL)]
     start = datetime(2026, 1, 1, tzinfo=UTC)

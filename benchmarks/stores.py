@@ -2,26 +2,24 @@
 
 import argparse
 import fcntl
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks import rows
+from benchmarks.connector import Connector
 from benchmarks.process_tree import Memory, PeakMemory, cpu_seconds
+from benchmarks.report import REPOSITORY, conditions, publish
 from fixtures.conversation import line, opening
 
-REPOSITORY: Final = Path(__file__).parents[1]
 CACHE: Final = REPOSITORY / ".cache" / "bench"
-RESULTS: Final = REPOSITORY / "bench-results"
 PIPE: Final = 1 << 20
 # A feeder that is not much faster than what it feeds would be what is measured.
 FEEDER_MARGIN: Final = 3.0
@@ -64,22 +62,13 @@ def main() -> int:
     forms = [form for form in ("plain", "packed") if arguments.form in (None, form)]
     # The packed form is compared with the conversion of its plain twin, row for row.
     plain = rows.store_lines(CACHE, arguments.rows, packed=False)
-    load = os.getloadavg()
+    before = conditions()
     yardstick = arguments.rows / _convert(plain)
     measured = []
     for form in forms:
         path = rows.store_lines(CACHE, arguments.rows, packed=form == "packed")
         measured.append(_measure(form, path, arguments.rows, yardstick))
-    report = {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": len(os.sched_getaffinity(0)),
-        "load_before": load,
-        "measurements": [asdict(measurement) for measurement in measured],
-    }
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"stores-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    target.write_text(json.dumps(report, indent=2) + "\n")
-    _print(report, measured, target)
+    publish("stores", before, measured)
     return 0
 
 
@@ -113,32 +102,21 @@ def _measure(form: str, path: Path, count: int, yardstick: float) -> Measurement
 
 
 def _run(path: Path, directory: Path) -> Run:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "connector"], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    stdin, stdout = process.stdin, process.stdout
-    with PeakMemory(process.pid) as peak:
-        _send(stdin, b"".join(opening("measurements", [rows.COLLECTION])))
-        for kind in ("spec", "validated", "applied", "opened", "acknowledged"):
-            _expect(stdout, kind)
-        _send(stdin, line("flush", {}))
-        _expect(stdout, "flushed")
-        cpu_before, began = cpu_seconds(process.pid), time.perf_counter()
-        _feed(path, stdin.fileno())
-        _send(stdin, rows.START_COMMIT)
-        _expect(stdout, "startedCommit")
-        started, cpu_after = time.perf_counter(), cpu_seconds(process.pid)
-        _send(stdin, line("acknowledge", {}))
-        _expect(stdout, "acknowledged")
+    with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
+        connector.send(*opening("measurements", [rows.COLLECTION]))
+        connector.expect("spec", "validated", "applied", "opened", "acknowledged")
+        connector.send(line("flush", {}))
+        connector.expect("flushed")
+        cpu_before, began = cpu_seconds(connector.pid), time.perf_counter()
+        _feed(path, connector.input)
+        connector.send(rows.START_COMMIT)
+        connector.expect("startedCommit")
+        started, cpu_after = time.perf_counter(), cpu_seconds(connector.pid)
+        connector.send(line("acknowledge", {}))
+        connector.expect("acknowledged")
         acknowledged = time.perf_counter()
-        whole_cpu = cpu_seconds(process.pid)
-    stdin.close()
-    status = process.wait()
-    stdout.close()
-    if status:
-        sys.exit(f"the connector ended with status {status}: nothing is reported")
+        whole_cpu = cpu_seconds(connector.pid)
+        connector.end()
     return Run(started - began, acknowledged - started, cpu_after - cpu_before, whole_cpu, peak.peak)
 
 
@@ -175,26 +153,6 @@ def _landed(warehouse: Path) -> tuple[int, int]:
     assert snapshot is not None
     assert snapshot.summary is not None
     return int(snapshot.summary["total-records"] or 0), int(snapshot.summary["total-data-files"] or 0)
-
-
-def _send(stdin: IO[bytes], lines: bytes) -> None:
-    stdin.write(lines)
-    stdin.flush()
-
-
-def _expect(stdout: IO[bytes], kind: str) -> None:
-    answer = stdout.readline()
-    if not answer.startswith(b'{"%s"' % kind.encode()):
-        sys.exit(f"{kind} was expected, not {answer[:200]!r}: nothing is reported")
-
-
-def _print(report: dict[str, object], measured: list[Measurement], target: Path) -> None:
-    print(f"cores {report['cores']}, load before {report['load_before']}")
-    for name in asdict(measured[0]):
-        values = [getattr(measurement, name) for measurement in measured]
-        cells = [f"{value:>12,.2f}" if isinstance(value, float) else f"{value!s:>12}" for value in values]
-        print(f"{name.replace('_', ' '):<30}" + "".join(cells))
-    print(f"written to {target.relative_to(REPOSITORY)}")
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,0 +1,61 @@
+"""A connector process that a benchmark talks to; whatever goes wrong, nothing is reported."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class Connector:
+    """One process, in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "connector"],
+            cwd=directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"LOG_LEVEL": "warn", **os.environ},
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._stdin.close()
+        self._stdout.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def input(self) -> int:
+        """The descriptor that it reads from."""
+        return self._stdin.fileno()
+
+    def send(self, *lines: bytes) -> None:
+        self._stdin.writelines(lines)
+        self._stdin.flush()
+
+    def expect(self, *kinds: str) -> None:
+        """Read an answer of each of these kinds, in this order."""
+        for kind in kinds:
+            answer = self._stdout.readline()
+            if not answer.startswith(b'{"%s"' % kind.encode()):
+                sys.exit(f"{kind} was expected, not {answer[:200]!r}: nothing is reported")
+
+    def end(self) -> None:
+        """End the input, and wait for the process."""
+        self._stdin.close()
+        if status := self._process.wait():
+            sys.exit(f"the connector ended with status {status}: nothing is reported")

@@ -1,0 +1,37 @@
+"""What a benchmark has measured: a table for people, and a file for machines."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+REPOSITORY: Final = Path(__file__).parents[1]
+RESULTS: Final = REPOSITORY / "bench-results"
+
+
+def conditions() -> Mapping[str, Any]:
+    """What the machine is doing before a benchmark begins."""
+    return {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_before": os.getloadavg(),
+    }
+
+
+def publish(name: str, before: Mapping[str, Any], measured: "Sequence[DataclassInstance]") -> None:
+    """Print the measurements, a column for each, and write them as JSON."""
+    columns = [asdict(measurement) for measurement in measured]
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    target.write_text(json.dumps({**before, "measurements": columns}, indent=2) + "\n")
+    print(f"cores {before['cores']}, load before {before['load_before']}")
+    for row in columns[0]:
+        cells = [f"{v:>12,.3f}" if isinstance(v := column[row], float) else f"{v!s:>12}" for column in columns]
+        print(f"{row.replace('_', ' '):<36}" + "".join(cells))
+    print(f"written to {target.relative_to(REPOSITORY)}")
