@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from connector import config_schema, config_values
+from connector import catalog_schemas, config_values
 from connector.config_schema import (
     DEFAULT_MAX_WAITING_BYTES,
     DEFAULT_MAX_WAITING_COMMITS,
@@ -132,7 +132,7 @@ def _endpoint(config: Json) -> EndpointConfig:
     advanced = config.get("advanced", {})
     return EndpointConfig(
         namespace=config["namespace"],
-        catalog=_catalog(config.get("catalog", {"catalog_type": config_schema.GLUE})),
+        catalog=_catalog(config.get("catalog", {"catalog_type": catalog_schemas.GLUE})),
         upload_interval=config_values.upload_interval(config.get("upload_interval") or DEFAULT_UPLOAD_INTERVAL),
         credentials=_credentials(config.get("credentials", config)),
         bucket=config.get("bucket", ""),
@@ -157,7 +157,7 @@ def _credentials(keys: Json) -> AwsCredentials | None:
 
 def _catalog(catalog: Json) -> RestCatalog | GlueCatalog | LocalCatalog:
     match catalog["catalog_type"]:
-        case config_schema.REST:
+        case catalog_schemas.REST:
             return RestCatalog(
                 uri=catalog["uri"],
                 warehouse=catalog["warehouse"],
@@ -165,7 +165,7 @@ def _catalog(catalog: Json) -> RestCatalog | GlueCatalog | LocalCatalog:
                 token=_secret(catalog, "token"),
                 scope=catalog.get("scope", ""),
             )
-        case config_schema.LOCAL:
+        case catalog_schemas.LOCAL:
             directory = catalog.get("warehouse")
             return LocalCatalog(config_values.warehouse_directory(directory) if directory else None)
         case _:

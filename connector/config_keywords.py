@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from connector.config_schema import PATTERN_DEMANDS
+from connector.config_patterns import PATTERN_DEMANDS
 from protocol.flow import Json
 
 TYPE_DEMANDS: Final[Mapping[str, str]] = {

@@ -1,185 +1,18 @@
 """The endpoint's and the resources' config schemas: what spec prints is what every config is checked against."""
 
-from collections.abc import Mapping
 from typing import Final
 
+from connector.catalog_schemas import CATALOG
+from connector.config_patterns import SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
+from connector.credential_schemas import CREDENTIALS
 from protocol.flow import Json
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-
-AWS_ACCESS_KEY: Final = "AWSAccessKey"
-AWS_IAM: Final = "AWSIAM"
-
-REST: Final = "Iceberg REST Server"
-GLUE: Final = "AWS Glue"
-LOCAL: Final = "Local"
 
 DEFAULT_UPLOAD_INTERVAL: Final = "PT5M"
 
 DEFAULT_MAX_WAITING_COMMITS: Final = 100
 DEFAULT_MAX_WAITING_BYTES: Final = 10 << 30
-WITHOUT_DOTS: Final = "^[^.]*$"
-WITHOUT_SLASHES: Final = "^[^/]*$"
-WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
-HTTP_ADDRESS: Final = "^https?://"
-SPARK_SETTING: Final = r"^spark\."
-
-# What a pattern demands, in the words of an error.
-PATTERN_DEMANDS: Final[Mapping[str, str]] = {
-    WITHOUT_DOTS: "must not contain a dot",
-    WITHOUT_SLASHES: "must be a name, without a slash",
-    # PyIceberg takes a location for a URI: it would write to the part before the sign.
-    WITHOUT_URI_SIGNS: "must not contain # or ?",
-    HTTP_ADDRESS: "must begin with http:// or https://",
-    SPARK_SETTING: "must be a setting whose name begins with spark.",
-}
-
-_CREDENTIALS: Final[Json] = {
-    "type": "object",
-    "title": "Authentication",
-    "description": "How to sign in to AWS. Every catalog but Local needs it.",
-    "order": 0,
-    "discriminator": {"propertyName": "auth_type"},
-    "x-iam-auth": True,
-    "oneOf": [
-        {
-            "type": "object",
-            "title": "AWS Access Key",
-            "properties": {
-                "auth_type": {"type": "string", "const": AWS_ACCESS_KEY, "default": AWS_ACCESS_KEY, "order": 0},
-                "awsAccessKeyId": {
-                    "type": "string",
-                    "title": "AWS Access Key ID",
-                    "description": "The id of an access key that may read and write the bucket and the catalog.",
-                    "minLength": 1,
-                    "order": 1,
-                },
-                "awsSecretAccessKey": {
-                    "type": "string",
-                    "title": "AWS Secret Access Key",
-                    "description": "The secret of the access key.",
-                    "minLength": 1,
-                    "order": 2,
-                    "secret": True,
-                },
-            },
-            "required": ["auth_type", "awsAccessKeyId", "awsSecretAccessKey"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "title": "AWS IAM",
-            "properties": {
-                "auth_type": {"type": "string", "const": AWS_IAM, "default": AWS_IAM, "order": 0},
-                "aws_role_arn": {
-                    "type": "string",
-                    "title": "AWS Role ARN",
-                    "description": "The role that Flow assumes. It may read and write the bucket and the catalog.",
-                    "minLength": 1,
-                    "order": 1,
-                },
-                "aws_region": {
-                    "type": "string",
-                    "title": "AWS Region",
-                    "description": "The region in which the role is assumed.",
-                    "minLength": 1,
-                    "order": 2,
-                },
-                # The runtime assumes the role and writes these; nobody types them.
-                "aws_access_key_id": {"type": "string", "x-hidden-field": True},
-                "aws_secret_access_key": {"type": "string", "secret": True, "x-hidden-field": True},
-                "aws_session_token": {"type": "string", "secret": True, "x-hidden-field": True},
-            },
-            "required": ["auth_type", "aws_role_arn", "aws_region"],
-            "additionalProperties": False,
-        },
-    ],
-}
-
-_CATALOG: Final[Json] = {
-    "type": "object",
-    "title": "Catalog",
-    "description": "The Iceberg catalog that keeps the tables. Without one it is AWS Glue.",
-    "order": 7,
-    "discriminator": {"propertyName": "catalog_type"},
-    "oneOf": [
-        {
-            "type": "object",
-            "title": "REST",
-            "properties": {
-                "catalog_type": {"type": "string", "const": REST, "default": REST, "order": 0},
-                "uri": {
-                    "type": "string",
-                    "title": "URI",
-                    "description": "The catalog's address, such as https://yourserver.com/catalog.",
-                    "pattern": HTTP_ADDRESS,
-                    "order": 1,
-                },
-                "warehouse": {
-                    "type": "string",
-                    "title": "Warehouse",
-                    "description": "The warehouse to use, by the name that the catalog gives it.",
-                    "minLength": 1,
-                    "order": 2,
-                },
-                "credential": {
-                    "type": "string",
-                    "title": "Credential",
-                    "description": "An OAuth2 client's credential, as client_id:client_secret.",
-                    "order": 3,
-                    "secret": True,
-                },
-                "token": {
-                    "type": "string",
-                    "title": "Token",
-                    "description": "A bearer token, for catalogs that do not take a credential.",
-                    "order": 4,
-                    "multiline": True,
-                    "secret": True,
-                },
-                "scope": {
-                    "type": "string",
-                    "title": "Scope",
-                    "description": "The OAuth2 scope to ask for with the credential. Without one it is `catalog`.",
-                    "order": 5,
-                },
-            },
-            "required": ["catalog_type", "uri", "warehouse"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "title": "AWS Glue",
-            "properties": {
-                "catalog_type": {"type": "string", "const": GLUE, "default": GLUE, "order": 0},
-                "glue_id": {
-                    "type": "string",
-                    "title": "Glue Catalog ID",
-                    "description": "The account whose Glue Data Catalog to use, if it is not the key's own.",
-                    "order": 1,
-                },
-            },
-            "required": ["catalog_type"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "title": "Local",
-            "description": "Tables and their catalog in a directory of the machine that the connector runs on.",
-            "properties": {
-                "catalog_type": {"type": "string", "const": LOCAL, "default": LOCAL, "order": 0},
-                "warehouse": {
-                    "type": "string",
-                    "title": "Warehouse Directory",
-                    "description": "The directory, made if it is missing. Without one it is a temporary directory.",
-                    "order": 1,
-                },
-            },
-            "required": ["catalog_type"],
-            "additionalProperties": False,
-        },
-    ],
-}
 
 _ADVANCED: Final[Json] = {
     "type": "object",
@@ -241,7 +74,7 @@ ENDPOINT_SCHEMA: Final[Json] = {
     "type": "object",
     "title": "Iceberg Endpoint",
     "properties": {
-        "credentials": _CREDENTIALS,
+        "credentials": CREDENTIALS,
         "aws_access_key_id": {
             "type": ["string", "null"],
             "title": "AWS Access Key ID",
@@ -297,7 +130,7 @@ ENDPOINT_SCHEMA: Final[Json] = {
             "description": "The address of an S3-compatible store, if it is not Amazon's.",
             "order": 6,
         },
-        "catalog": _CATALOG,
+        "catalog": CATALOG,
         "advanced": _ADVANCED,
     },
     "required": ["namespace"],

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from connector.config_schema import LOCAL
+from connector.catalog_schemas import LOCAL
 from protocol.flow import (
     Collection,
     Exists,

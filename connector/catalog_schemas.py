@@ -1,0 +1,95 @@
+"""The catalogs that can be chosen, as the endpoint's config schema has them."""
+
+from typing import Final
+
+from connector.config_patterns import HTTP_ADDRESS
+from protocol.flow import Json
+
+REST: Final = "Iceberg REST Server"
+GLUE: Final = "AWS Glue"
+LOCAL: Final = "Local"
+
+CATALOG: Final[Json] = {
+    "type": "object",
+    "title": "Catalog",
+    "description": "The Iceberg catalog that keeps the tables. Without one it is AWS Glue.",
+    "order": 7,
+    "discriminator": {"propertyName": "catalog_type"},
+    "oneOf": [
+        {
+            "type": "object",
+            "title": "REST",
+            "properties": {
+                "catalog_type": {"type": "string", "const": REST, "default": REST, "order": 0},
+                "uri": {
+                    "type": "string",
+                    "title": "URI",
+                    "description": "The catalog's address, such as https://yourserver.com/catalog.",
+                    "pattern": HTTP_ADDRESS,
+                    "order": 1,
+                },
+                "warehouse": {
+                    "type": "string",
+                    "title": "Warehouse",
+                    "description": "The warehouse to use, by the name that the catalog gives it.",
+                    "minLength": 1,
+                    "order": 2,
+                },
+                "credential": {
+                    "type": "string",
+                    "title": "Credential",
+                    "description": "An OAuth2 client's credential, as client_id:client_secret.",
+                    "order": 3,
+                    "secret": True,
+                },
+                "token": {
+                    "type": "string",
+                    "title": "Token",
+                    "description": "A bearer token, for catalogs that do not take a credential.",
+                    "order": 4,
+                    "multiline": True,
+                    "secret": True,
+                },
+                "scope": {
+                    "type": "string",
+                    "title": "Scope",
+                    "description": "The OAuth2 scope to ask for with the credential. Without one it is `catalog`.",
+                    "order": 5,
+                },
+            },
+            "required": ["catalog_type", "uri", "warehouse"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "AWS Glue",
+            "properties": {
+                "catalog_type": {"type": "string", "const": GLUE, "default": GLUE, "order": 0},
+                "glue_id": {
+                    "type": "string",
+                    "title": "Glue Catalog ID",
+                    "description": "The account whose Glue Data Catalog to use, if it is not the key's own.",
+                    "order": 1,
+                },
+            },
+            "required": ["catalog_type"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "Local",
+            "description": "Tables and their catalog in a directory of the machine that the connector runs on.",
+            "properties": {
+                "catalog_type": {"type": "string", "const": LOCAL, "default": LOCAL, "order": 0},
+                "warehouse": {
+                    "type": "string",
+                    "title": "Warehouse Directory",
+                    "description": "The directory, made if it is missing. Without one it is a temporary directory.",
+                    "order": 1,
+                },
+            },
+            "required": ["catalog_type"],
+            "additionalProperties": False,
+        },
+    ],
+}

@@ -1,0 +1,70 @@
+"""The ways to sign in to a cloud, as the endpoint's config schema has them."""
+
+from typing import Final
+
+from protocol.flow import Json
+
+AWS_ACCESS_KEY: Final = "AWSAccessKey"
+AWS_IAM: Final = "AWSIAM"
+
+CREDENTIALS: Final[Json] = {
+    "type": "object",
+    "title": "Authentication",
+    "description": "How to sign in to AWS. Every catalog but Local needs it.",
+    "order": 0,
+    "discriminator": {"propertyName": "auth_type"},
+    "x-iam-auth": True,
+    "oneOf": [
+        {
+            "type": "object",
+            "title": "AWS Access Key",
+            "properties": {
+                "auth_type": {"type": "string", "const": AWS_ACCESS_KEY, "default": AWS_ACCESS_KEY, "order": 0},
+                "awsAccessKeyId": {
+                    "type": "string",
+                    "title": "AWS Access Key ID",
+                    "description": "The id of an access key that may read and write the bucket and the catalog.",
+                    "minLength": 1,
+                    "order": 1,
+                },
+                "awsSecretAccessKey": {
+                    "type": "string",
+                    "title": "AWS Secret Access Key",
+                    "description": "The secret of the access key.",
+                    "minLength": 1,
+                    "order": 2,
+                    "secret": True,
+                },
+            },
+            "required": ["auth_type", "awsAccessKeyId", "awsSecretAccessKey"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "AWS IAM",
+            "properties": {
+                "auth_type": {"type": "string", "const": AWS_IAM, "default": AWS_IAM, "order": 0},
+                "aws_role_arn": {
+                    "type": "string",
+                    "title": "AWS Role ARN",
+                    "description": "The role that Flow assumes. It may read and write the bucket and the catalog.",
+                    "minLength": 1,
+                    "order": 1,
+                },
+                "aws_region": {
+                    "type": "string",
+                    "title": "AWS Region",
+                    "description": "The region in which the role is assumed.",
+                    "minLength": 1,
+                    "order": 2,
+                },
+                # The runtime assumes the role and writes these; nobody types them.
+                "aws_access_key_id": {"type": "string", "x-hidden-field": True},
+                "aws_secret_access_key": {"type": "string", "secret": True, "x-hidden-field": True},
+                "aws_session_token": {"type": "string", "secret": True, "x-hidden-field": True},
+            },
+            "required": ["auth_type", "aws_role_arn", "aws_region"],
+            "additionalProperties": False,
+        },
+    ],
+}
