@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from connector import config_values
-from connector.config_keywords import ConfigValidator
 from connector.catalog_schemas import GLUE, LOCAL, REST
+from connector.config_keywords import ConfigValidator
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.credential_schemas import AWS_IAM
 from protocol.flow import Json
