@@ -5,6 +5,8 @@ from functools import cached_property
 
 from pyiceberg.types import PrimitiveType
 
+from connector.invalid_values import OnInvalid
+
 
 @dataclass(frozen=True)
 class Column:
@@ -27,6 +29,7 @@ class Binding:
     keys: tuple[Column, ...]
     values: tuple[Column, ...]
     document: Column | None
+    on_invalid: OnInvalid = OnInvalid.STOP
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

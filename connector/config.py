@@ -13,6 +13,7 @@ from connector.config_schema import (
     DEFAULT_UPLOAD_INTERVAL,
 )
 from connector.errors import InvalidConfigError
+from connector.invalid_values import OnInvalid
 from protocol.flow import Json
 
 Settings: TypeAlias = tuple[tuple[str, str], ...]
@@ -101,6 +102,7 @@ class ResourceConfig:
     namespace: str | None = None
     delta_updates: bool = True
     additional_table_properties: Settings = ()
+    on_invalid: OnInvalid = OnInvalid.STOP
 
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
@@ -183,4 +185,5 @@ def _resource(resource: Json) -> ResourceConfig:
         namespace=resource.get("namespace") or None,
         delta_updates=resource.get("delta_updates", True),
         additional_table_properties=tuple(resource.get("additional_table_properties", {}).items()),
+        on_invalid=OnInvalid(resource.get("on_invalid", OnInvalid.STOP)),
     )

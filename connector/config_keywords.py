@@ -45,6 +45,11 @@ def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterato
         yield ValidationError(PATTERN_DEMANDS[pattern])
 
 
+def _enum(_validator: Any, values: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and instance not in values:
+        yield ValidationError(f"must be one of {', '.join(map(repr, values))}")
+
+
 def _property_names(validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         for name in instance:
@@ -90,6 +95,7 @@ KEYWORDS: Final = {
     "minLength": _min_length,
     "minimum": _minimum,
     "pattern": _pattern,
+    "enum": _enum,
     "propertyNames": _property_names,
     "additionalProperties": _additional_properties,
     "oneOf": _one_of,

@@ -5,6 +5,7 @@ from typing import Final
 from connector.catalog_schemas import CATALOG
 from connector.config_patterns import SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
 from connector.credential_schemas import CREDENTIALS
+from connector.invalid_values import OnInvalid
 from protocol.flow import Json
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -173,6 +174,15 @@ RESOURCE_SCHEMA: Final[Json] = {
             "description": "Iceberg table properties to set when the table is created.",
             "additionalProperties": {"type": "string"},
             "order": 3,
+            "advanced": True,
+        },
+        "on_invalid": {
+            "type": "string",
+            "title": "Invalid Values",
+            "description": "What becomes of a value that its column cannot hold: it stops the task, or it is null.",
+            "enum": [policy.value for policy in OnInvalid],
+            "default": OnInvalid.STOP.value,
+            "order": 4,
             "advanced": True,
         },
     },

@@ -29,15 +29,24 @@ class InvalidConfigError(UserError):
 
 
 class InvalidValueError(UserError):
-    """A value that fits its column in no way."""
+    """A value that fits its column in no way. `never_null` is what the column is, if it may hold no null."""
 
-    def __init__(self, table: str, field: str, key: str, value: str, reason: str, line: int) -> None:
-        super().__init__(table, field, key, value, reason, line)
+    def __init__(
+        self, table: str, field: str, key: str, value: str, reason: str, line: int, never_null: str = ""
+    ) -> None:
+        super().__init__(table, field, key, value, reason, line, never_null)
         self.table, self.field, self.key, self.value, self.reason, self.line = table, field, key, value, reason, line
+        self.never_null = never_null
 
     def __str__(self) -> str:
         return (
             f"line {self.line}: table {self.table}, field {self.field!r}, key {self.key}: {self.value} {self.reason}. "
             "Nothing of this transaction has become visible. Correct the document at its source, "
-            "or deselect the field or change its type in the binding."
+            f"or deselect the field or change its type in the binding. {self._other_policy}"
         )
+
+    @property
+    def _other_policy(self) -> str:
+        if self.never_null:
+            return f'`"on_invalid": "null"` does not help here: the column is {self.never_null}.'
+        return 'Or have such values become null: `"on_invalid": "null"` in the binding\'s config.'

@@ -3,9 +3,10 @@
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from connector.invalid_values import Tally, Treatment
 from connector.logs import FIELDS
 from connector.state import StagedCommit
 from protocol.request import Store
@@ -14,6 +15,11 @@ log = logging.getLogger(__name__)
 
 REPORT_EVERY: Final = 10.0  # seconds, in the log
 REDRAW_EVERY: Final = 0.2  # seconds, on a terminal
+
+WARNINGS: Final = {
+    Treatment.CLAMPED: "{0.count} date(s) outside the years 1 to 9999 were clamped to the nearest of them",
+    Treatment.NULLED: "{0.count} value(s) that do not fit the column became null, such as that of {0.example}",
+}
 
 
 class TransactionProgress:
@@ -42,18 +48,20 @@ class TransactionProgress:
             self._clear()
             log.info("transaction %d: %s so far", self._number, self._sentence(now))
 
-    def staged(self, staged: Sequence[StagedCommit]) -> None:
+    def staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
         self._clear()
         if self._began is None:
             return
         now = time.monotonic()
+        totals = _totals(treated)
         log.info(
-            "transaction %d: %s; staged %s in %d data file(s) of %d table(s)",
+            "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",
             self._number,
             self._sentence(now),
             megabytes(sum(commit.size for commit in staged)),
             sum(commit.file_count for commit in staged),
             len(staged),
+            "".join(f"; {total} {treatment}" for treatment, total in totals.items() if total),
             extra={
                 FIELDS: {
                     "transaction": self._number,
@@ -61,6 +69,7 @@ class TransactionProgress:
                     "bytes": self._size,
                     "fileBytes": sum(commit.size for commit in staged),
                     "seconds": round(now - self._began, 3),
+                    **totals,
                 }
             },
         )
@@ -73,6 +82,28 @@ class TransactionProgress:
     def _clear(self) -> None:
         if self._terminal:
             print("\r\x1b[2K", end="", file=self._terminal, flush=True)
+
+
+class TreatmentWarnings:
+    """Says of every field, once a session, that its values do not land as they were sent."""
+
+    def __init__(self, tables: Sequence[str]) -> None:
+        self._tables = tables
+        self._said: set[tuple[int, str, Treatment]] = set()
+
+    def warn(self, treated: Mapping[int, Tally]) -> None:
+        """Of what was done in a transaction, by binding."""
+        for index, tally in treated.items():
+            for field, treatment, values in tally:
+                if (index, field, treatment) not in self._said:
+                    self._said.add((index, field, treatment))
+                    what = WARNINGS[treatment].format(values)
+                    log.warning("table %s, field %r: %s; this is said once a session", self._tables[index], field, what)
+
+
+def _totals(treated: Iterable[Tally]) -> dict[str, int]:
+    tallies = list(treated)
+    return {treatment.value: sum(tally.total(treatment) for tally in tallies) for treatment in Treatment}
 
 
 def megabytes(size: float) -> str:

@@ -5,8 +5,7 @@ commits, which are values: the same acknowledge finishes them now, again, or in 
 """
 
 import hashlib
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -24,7 +23,7 @@ from connector.iceberg import commit, fence
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog
 from connector.iceberg.orphans import collecting
-from connector.progress import TransactionProgress
+from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.scratch import scratch
 from connector.spark.claims import ClaimServer
 from connector.spark.layout import TableLayout
@@ -34,8 +33,6 @@ from connector.staging import Spool
 from connector.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
-
-log = logging.getLogger(__name__)
 
 StartWriting: TypeAlias = Callable[[Sequence[str]], Writing]  # given the data files' prefixes, by binding
 
@@ -58,7 +55,7 @@ class Session:
         self._start_writing = start_writing
         self._fences = [_first_fence(table, committer) for table in tables]
         self._numbers = count(1)
-        self._fields_clamped: set[tuple[int, str]] = set()
+        self._warnings = TreatmentWarnings([table.binding.table for table in tables])
 
     @property
     def tables(self) -> Sequence[BoundTable]:
@@ -81,7 +78,7 @@ class Session:
 
     def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
         """Draw the next fence value of every table that got files."""
-        self._report_clamped(written.clamped)
+        self._warnings.warn(written.treated)
         return StagedTransaction(
             tuple(self._stage_table(index, files, checkpoint) for index, files in sorted(written.files.items()))
         )
@@ -100,18 +97,6 @@ class Session:
             files=files,
             checkpoint=checkpoint,
         )
-
-    def _report_clamped(self, clamped: Mapping[tuple[int, str], int]) -> None:
-        for (index, field), values in clamped.items():
-            if (index, field) not in self._fields_clamped:
-                self._fields_clamped.add((index, field))
-                log.warning(
-                    "table %s, field %r: %d date(s) outside the years 1 to 9999 were clamped to the nearest of them; "
-                    "this is said once a session",
-                    self._tables[index].binding.table,
-                    field,
-                    values,
-                )
 
 
 class OpenTransaction:
@@ -140,8 +125,9 @@ class OpenTransaction:
         if self._writing is None:
             return StagedTransaction()
         checkpoint = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
-        staged = self._stage(self._writing.finish(), checkpoint)
-        self._progress.staged(staged.commits)
+        written = self._writing.finish()
+        staged = self._stage(written, checkpoint)
+        self._progress.staged(staged.commits, written.treated.values())
         return staged
 
 
@@ -154,7 +140,7 @@ def _first_fence(table: BoundTable, committer: Committer) -> str:
 def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
     """A session, and its upload interval, with everything that writes its files."""
     task, key_range = message.materialization, _key_range(message)
-    config, _ = parse(task.config, [binding.resource_config for binding in task.bindings])
+    config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     with ExitStack() as resources:
         directories = resources.enter_context(scratch())
         spark = Spark(dict(config.spark), directories)
@@ -179,7 +165,8 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             Limit(config.max_waiting_commits, config.max_waiting_bytes),
         )
         with explained(config):
-            session = recover(message, key_range, committer, partial(bind_all, catalog, task, key_range), writing)
+            bind = partial(bind_all, catalog, task, key_range, [config.on_invalid for config in resource_configs])
+            session = recover(message, key_range, committer, bind, writing)
         resources.enter_context(collecting(catalog, session.tables, _overlapping(message, key_range)))
         yield session, config.upload_interval
 

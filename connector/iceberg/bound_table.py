@@ -13,6 +13,7 @@ from connector.binding import Binding, Column
 from connector.errors import UserError
 from connector.iceberg import fence
 from connector.iceberg.tables import load_table
+from connector.invalid_values import OnInvalid
 from connector.parallel import side_by_side
 from connector.rows.schema import ARROW_TYPES
 from connector.state import Lineage
@@ -37,17 +38,22 @@ class BoundTable:
     properties: tuple[tuple[str, str], ...]
 
 
-def bind_all(catalog: Catalog, task: Materialization, key_range: str) -> list[BoundTable]:
+def bind_all(
+    catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[OnInvalid]
+) -> list[BoundTable]:
     """Load every binding's table, in the bindings' order; UserError where one cannot take its binding's rows."""
 
     def bind_one(index: int) -> BoundTable:
         binding = task.bindings[index]
-        return _bind(catalog, index, binding, Lineage(task.name, binding.state_key, key_range))
+        lineage = Lineage(task.name, binding.state_key, key_range)
+        return _bind(catalog, index, binding, lineage, policies[index])
 
     return side_by_side(bind_one, range(len(task.bindings)), TABLES_AT_ONCE, "open")
 
 
-def _bind(catalog: Catalog, index: int, requested: MaterializationBinding, lineage: Lineage) -> BoundTable:
+def _bind(
+    catalog: Catalog, index: int, requested: MaterializationBinding, lineage: Lineage, on_invalid: OnInvalid
+) -> BoundTable:
     namespace, name = requested.resource_path
     table = load_table(catalog, (namespace, name))
     if table is None:
@@ -55,7 +61,7 @@ def _bind(catalog: Catalog, index: int, requested: MaterializationBinding, linea
             f"table {namespace}.{name} does not exist. The connector creates it when the task is published: publish the "
             "task again, or backfill the binding if the table was dropped."
         )
-    binding = _binding(index, requested, table.schema())
+    binding = _binding(index, requested, on_invalid, table.schema())
     return BoundTable(
         binding=binding,
         lineage=lineage,
@@ -68,7 +74,7 @@ def _bind(catalog: Catalog, index: int, requested: MaterializationBinding, linea
     )
 
 
-def _binding(index: int, requested: MaterializationBinding, schema: Schema) -> Binding:
+def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvalid, schema: Schema) -> Binding:
     selection = requested.field_selection
     namespace, name = requested.resource_path
     table = f"{namespace}.{name}"
@@ -79,6 +85,7 @@ def _binding(index: int, requested: MaterializationBinding, schema: Schema) -> B
         keys=_columns(table, selection.keys, schema),
         values=_columns(table, selection.values, schema),
         document=next(iter(_columns(table, (selection.document,), schema)), None) if selection.document else None,
+        on_invalid=on_invalid,
     )
     _check_required(table, binding, schema)
     return binding

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-import pyarrow as pa
-
 from connector.binding import Column
+from connector.rows.cells import Cells
 from connector.rows.lines import LooseRow, Row
 from connector.rows.packed import PackedRows, PackedTupleError
-from connector.rows.packed_columns import array_of_elements
-from connector.rows.plain import array_of_cells
+from connector.rows.packed_columns import PackedCells
+from connector.rows.plain import PlainCells
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,11 @@ class Half:
     def tuple_of(self, row: Row[Any, Any]) -> Any:
         return getattr(row, self.name)
 
-    def arrays(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[tuple[pa.Array, int]]:
-        """Columns, each with the number of its clamped values. All rows have the form of the first one."""
+    def cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Cells]:
+        """Column by column. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
-            return self._packed_arrays(rows)
-        return self._plain_arrays(rows, cell_types)
+            return self._packed_cells(rows)
+        return self._plain_cells(rows, cell_types)
 
     def check(self, row: LooseRow) -> None:
         """ValueError unless the row has this half, and of the right length."""
@@ -50,17 +49,17 @@ class Half:
     def _packed_of(self) -> Callable[[Row[Any, Any]], bytes | None]:
         return attrgetter(f"{self.name}_packed")
 
-    def _plain_arrays(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[tuple[pa.Array, int]]:
-        cells_by_column = zip(*map(attrgetter(self.name), rows), strict=True)
-        for column, cell_type, cells in zip(self.columns, cell_types, cells_by_column, strict=True):
-            yield array_of_cells(cell_type, column.type, cells)
+    def _plain_cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Cells]:
+        values_by_column = zip(*map(attrgetter(self.name), rows), strict=True)
+        for column, cell_type, values in zip(self.columns, cell_types, values_by_column, strict=True):
+            yield PlainCells(cell_type, column.type, values)
 
-    def _packed_arrays(self, rows: Sequence[Row[Any, Any]]) -> Iterator[tuple[pa.Array, int]]:
+    def _packed_cells(self, rows: Sequence[Row[Any, Any]]) -> Iterator[Cells]:
         elements_by_column = self._packed_rows(rows).elements(len(self.columns))
         try:
             # strict: that nothing is left over is checked behind the last element.
             for column, elements in zip(self.columns, elements_by_column, strict=True):
-                yield array_of_elements(elements, column.type)
+                yield PackedCells(elements, column.type)
         except PackedTupleError as error:
             raise PackedTupleError(error.row, f"{self.name}Packed: the tuple {error.reason}") from error
 

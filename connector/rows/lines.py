@@ -1,10 +1,12 @@
 """Store lines to rows: by a decoder compiled for one binding, or loosely and line by line."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from types import GenericAlias
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from protocol.errors import ProtocolError
 
@@ -26,6 +28,8 @@ class Row(msgspec.Struct, Generic[_Keys, _Values], frozen=True, rename="camel", 
 class _Line(msgspec.Struct, Generic[_Keys, _Values], frozen=True, gc=False):
     store: Row[_Keys, _Values]
 
+
+_NEWLINE: Final = b"\n"
 
 LooseRow: TypeAlias = Row[list[msgspec.Raw], list[msgspec.Raw]]
 _decode_loosely: Final = msgspec.json.Decoder(_Line[list[msgspec.Raw], list[msgspec.Raw]]).decode
@@ -50,6 +54,26 @@ def loose_row(line: bytes, number: int) -> LooseRow:
     if row.values == [] and row.values_packed:
         row = msgspec.structs.replace(row, values=None)
     return row
+
+
+class Lines:
+    """Whole lines; `number_of` tells where in the input the first (0), the second (1), … was, for errors."""
+
+    def __init__(self, content: bytes, number_of: Callable[[int], int]) -> None:
+        self.content = content
+        self.number = number_of
+
+    @property
+    def count(self) -> int:
+        return int(np.count_nonzero(np.frombuffer(self.content, np.uint8) == ord(_NEWLINE)))
+
+    @cached_property
+    def each(self) -> list[bytes]:
+        """Without their newlines."""
+        return self.content.removesuffix(_NEWLINE).split(_NEWLINE)
+
+    def row(self, place: int) -> LooseRow:
+        return loose_row(self.each[place], self.number(place))
 
 
 def binding_of(row: Row[Any, Any], number: int) -> int:

@@ -5,13 +5,13 @@ A cursor per row walks one buffer that holds every row's tuple; the code byte un
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import orjson
 
-from connector.rows.texts import Bytes, Positions, Texts, as_strings, contains, gather, replace
+from connector.rows.texts import Bytes, Positions, Texts, as_strings, contains, gather, replaced
 
 NULL: Final = 0x00
 JSON: Final = 0x01
@@ -77,7 +77,7 @@ class PackedRows:
         self._refuse(sizes == _UNKNOWN, "has an element with an unknown code")
         ends = at + 1 + sizes
         nexts = ends
-        present = frozenset(np.flatnonzero(np.bincount(codes)).tolist())
+        present = _present(codes)
         if present & {JSON, STRING}:
             strings = (codes == JSON) | (codes == STRING)
             string_ends = self.string_ends[np.searchsorted(self.string_ends, at + 1)]
@@ -114,11 +114,18 @@ class Elements:
         else:
             of_text = (self.codes == JSON) | (self.codes == STRING)
             array = gather(self.rows.data, begins, np.where(of_text, self.ends, begins), self.codes != NULL)
-            array = replace(array, self.codes > STRING, self._scalar_text)
+            array = replaced(array, self.codes > STRING, self._scalar_text)
         if len(self.rows.escapes) and self.present & {JSON, STRING}:
             escaped = contains(self.rows.escapes, begins, self.ends) & (self.codes <= STRING)
-            array = replace(array, escaped, lambda row: self._content(row).replace(b"\0\xff", b"\0"))
+            array = replaced(array, escaped, lambda row: self._content(row).replace(b"\0\xff", b"\0"))
         return Texts(as_strings(array), self.codes == STRING)
+
+    def without(self, rows: Positions) -> "Elements":
+        """The same with null in these rows."""
+        codes, ends = self.codes.copy(), self.ends.copy()
+        codes[rows] = NULL
+        ends[rows] = self.at[rows] + 1
+        return replace(self, codes=codes, present=_present(codes), ends=ends)
 
     def json_text(self, row: int) -> str:
         """For people: one row's element as JSON."""
@@ -143,6 +150,10 @@ class Elements:
             content = content[1:]
         number = int.from_bytes(content, "big")
         return b"%d" % (number if code >= ZERO else number - (256 ** len(content) - 1))
+
+
+def _present(codes: Bytes) -> frozenset[int]:
+    return frozenset(np.flatnonzero(np.bincount(codes)).tolist())
 
 
 def _double_text(content: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Packed elements to columns: numbers go straight from the buffer, what is not of the column's kind goes as text."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 from pyiceberg.types import BooleanType, DoubleType, LongType, PrimitiveType
 
 from connector.rows.packed import DOUBLE, FALSE, LARGEST, NULL, TRUE, ZERO, Elements
+from connector.rows.texts import NO_ROWS, Positions
 from connector.rows.values import RULES
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -18,11 +20,20 @@ _ALL_ONES: Final = np.uint64(2**64 - 1)
 _SIGN: Final = np.uint64(2**63)
 
 
-def array_of_elements(elements: Elements, column_type: PrimitiveType) -> tuple[pa.Array, int]:
-    """The column, and how many values were clamped."""
-    own_codes, read = _OWN_CODES.get(column_type, (frozenset(), _never))
-    array = read(elements) if elements.present <= own_codes else None
-    return RULES[column_type](elements.texts()) if array is None else (array, 0)
+@dataclass(frozen=True)
+class PackedCells:
+    """A column's values as elements of packed tuples."""
+
+    elements: Elements
+    column_type: PrimitiveType
+
+    def array(self) -> tuple[pa.Array, Positions]:
+        own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _never))
+        array = read(self.elements) if self.elements.present <= own_codes else None
+        return RULES[self.column_type](self.elements.texts()) if array is None else (array, NO_ROWS)
+
+    def without(self, rows: Positions) -> "PackedCells":
+        return replace(self, elements=self.elements.without(rows))
 
 
 def _never(_: Elements) -> pa.Array | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from connector.rows.texts import UnfitError
@@ -20,23 +21,28 @@ class Parser:
     reason: str
 
     def parse(self, texts: pa.StringArray) -> pa.Array:
-        return pa.concat_arrays(self._parts(texts, 0))
+        unfit: list[int] = []
+        array = pa.concat_arrays(self._parts(texts, 0, unfit))
+        if unfit:
+            raise UnfitError(np.array(unfit), self.reason)
+        return array
 
-    def _parts(self, texts: pa.StringArray, first_row: int) -> Iterator[pa.Array]:
+    def _parts(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[pa.Array]:
         """Halves and halves again around what Arrow cannot read."""
         try:
             yield texts.cast(self.arrow_type)
         except pa.ArrowInvalid:
             if len(texts) <= _SO_FEW_THAT_PYTHON_IS_FASTER:
-                yield pa.array(self._values(texts, first_row), self.arrow_type)
+                yield pa.array(self._values(texts, first_row, unfit), self.arrow_type)
                 return
             half = len(texts) // 2
-            yield from self._parts(texts[:half], first_row)
-            yield from self._parts(texts[half:], first_row + half)
+            yield from self._parts(texts[:half], first_row, unfit)
+            yield from self._parts(texts[half:], first_row + half, unfit)
 
-    def _values(self, texts: pa.StringArray, first_row: int) -> Iterator[object]:
+    def _values(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[object]:
         for row, text in enumerate(texts.to_pylist(), first_row):
             try:
                 yield None if text is None else self.by_value(text)
-            except ValueError as error:
-                raise UnfitError(row, self.reason) from error
+            except ValueError:
+                unfit.append(row)
+                yield None

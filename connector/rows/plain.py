@@ -1,6 +1,8 @@
 """The plain form of a tuple: a JSON array of its elements."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +20,7 @@ from pyiceberg.types import (
 )
 
 from connector.rows.schema import ARROW_TYPES
-from connector.rows.texts import Texts, UnfitError, of_json
+from connector.rows.texts import NO_ROWS, Positions, Texts, UnfitError, of_json
 from connector.rows.values import RULES
 
 # What msgspec makes of the usual kind of value in a column. Where values are of other kinds: Raw, and they go as text.
@@ -34,13 +36,27 @@ CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
 _FROM_STRINGS: Final = frozenset({DateType(), TimestamptzType()})
 
 
-def array_of_cells(cell_type: Any, column_type: PrimitiveType, cells: Sequence[Any]) -> tuple[pa.Array, int]:
-    """The column, and how many values were clamped."""
-    if cell_type is msgspec.Raw:
-        return RULES[column_type](of_json(cells))
-    if column_type in _FROM_STRINGS:
-        return RULES[column_type](Texts(pa.array(cells, pa.string()), np.ones(len(cells), np.bool_)))
-    return pa.array(cells, ARROW_TYPES[column_type]), 0
+@dataclass(frozen=True)
+class PlainCells:
+    """A column's values as JSON (`cell_type` Raw), or as msgspec has read them."""
+
+    cell_type: Any
+    column_type: PrimitiveType
+    values: Sequence[Any]
+
+    def array(self) -> tuple[pa.Array, Positions]:
+        if self.cell_type is msgspec.Raw:
+            return RULES[self.column_type](of_json(self.values))
+        if self.column_type in _FROM_STRINGS:
+            strings = pa.array(self.values, pa.string())
+            return RULES[self.column_type](Texts(strings, np.ones(len(self.values), np.bool_)))
+        return pa.array(self.values, ARROW_TYPES[self.column_type]), NO_ROWS
+
+    def without(self, rows: Positions) -> "PlainCells":
+        values = list(self.values)
+        for row in rows:
+            values[row] = msgspec.Raw() if self.cell_type is msgspec.Raw else None
+        return replace(self, values=values)
 
 
 def is_usual(cell_type: Any, column_type: PrimitiveType, cells: Sequence[msgspec.Raw]) -> bool:
@@ -49,7 +65,8 @@ def is_usual(cell_type: Any, column_type: PrimitiveType, cells: Sequence[msgspec
         return True
     try:
         typed = msgspec.json.decode(b"[" + b",".join(cells) + b"]", type=list[cell_type])
-        array_of_cells(cell_type, column_type, typed)
-    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, pa.ArrowInvalid, UnfitError):
+        with suppress(UnfitError):  # of the usual kind all the same
+            PlainCells(cell_type, column_type, typed).array()
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, pa.ArrowInvalid):
         return False
     return True

@@ -4,11 +4,12 @@ import re
 from datetime import date
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.rows.parsing import Parser
-from connector.rows.texts import Texts
+from connector.rows.texts import NO_ROWS, Positions, Texts
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH
@@ -28,12 +29,12 @@ _INSTANT: Final = re.compile(
 _NANOSECONDS: Final = r"(\.[0-9]{6})[0-9]+"
 
 
-def dates(texts: Texts) -> tuple[pa.Array, int]:
+def dates(texts: Texts) -> tuple[pa.Array, Positions]:
     texts.require_strings(_DATES.reason)
     return _clamped(_DATES.parse(texts.array).cast(pa.int32()), _FIRST_DAY, _LAST_DAY, _DATES.arrow_type)
 
 
-def instants(texts: Texts) -> tuple[pa.Array, int]:
+def instants(texts: Texts) -> tuple[pa.Array, Positions]:
     """Digits beyond the microsecond are cut off. A leap second is the first second of the next minute."""
     texts.require_strings(_INSTANTS.reason)
     try:
@@ -44,13 +45,14 @@ def instants(texts: Texts) -> tuple[pa.Array, int]:
     return _clamped(array.cast(pa.int64()), _FIRST_MICRO, _LAST_MICRO, _INSTANTS.arrow_type)
 
 
-def _clamped(numbers: pa.Array, first: int, last: int, arrow_type: pa.DataType) -> tuple[pa.Array, int]:
+def _clamped(numbers: pa.Array, first: int, last: int, arrow_type: pa.DataType) -> tuple[pa.Array, Positions]:
     outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
-    count = pc.sum(outside).as_py() or 0
-    if count:
+    rows = NO_ROWS
+    if pc.any(outside).as_py():
+        rows = np.flatnonzero(outside.fill_null(False))
         low, high = pa.scalar(first, numbers.type), pa.scalar(last, numbers.type)
         numbers = pc.if_else(pc.less(numbers, low), low, pc.if_else(pc.greater(numbers, high), high, numbers))
-    return numbers.cast(arrow_type), count
+    return numbers.cast(arrow_type), rows
 
 
 def _days(text: str) -> int:

@@ -19,12 +19,15 @@ _NULL: Final = ord("n")
 _decode_string = msgspec.json.Decoder(str).decode
 
 
-class UnfitError(Exception):
-    """The value in this row of a column fits it in no way."""
+NO_ROWS: Final = np.empty(0, np.int64)
 
-    def __init__(self, row: int, reason: str) -> None:
-        super().__init__(row, reason)
-        self.row, self.reason = row, reason
+
+class UnfitError(Exception):
+    """The values in these rows of a column fit it in no way; others may not either."""
+
+    def __init__(self, rows: Positions, reason: str) -> None:
+        super().__init__(rows, reason)
+        self.rows, self.reason = rows, reason
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Texts:
     def require_strings(self, reason: str) -> None:
         others = np.flatnonzero(~self.is_string & validity(self.array))
         if len(others):
-            raise UnfitError(int(others[0]), reason)
+            raise UnfitError(others, reason)
 
 
 def validity(array: pa.Array) -> Mask:
@@ -58,7 +61,7 @@ def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
     array = gather(data, begins + is_string, ends - is_string, valid)
     if b"\\" in data:
         escaped = is_string & contains(_positions_of(b"\\", data), begins, ends)
-        array = replace(array, escaped, lambda row: _decode_string(cells[row]).encode())
+        array = replaced(array, escaped, lambda row: _decode_string(cells[row]).encode())
     return Texts(as_strings(array), is_string)
 
 
@@ -81,7 +84,7 @@ def contains(positions: Positions, begins: Positions, ends: Positions) -> Mask:
     return held
 
 
-def replace(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
+def replaced(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
     rows = np.flatnonzero(where)
     if not len(rows):
         return array
@@ -93,7 +96,7 @@ def as_strings(array: pa.BinaryArray) -> pa.StringArray:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise UnfitError(_first_that_is_not_utf8(array), "is not valid UTF-8") from error
+        raise UnfitError(_those_that_are_not_utf8(array), "is not valid UTF-8") from error
 
 
 def _binaries(bounds: Positions, data: bytes) -> pa.BinaryArray:
@@ -101,13 +104,18 @@ def _binaries(bounds: Positions, data: bytes) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, buffers)
 
 
-def _first_that_is_not_utf8(array: pa.BinaryArray) -> int:
-    for row, value in enumerate(array.to_pylist()):
-        try:
-            (value or b"").decode()
-        except UnicodeDecodeError:
-            return row
-    raise AssertionError("Arrow finds a string that is not UTF-8, Python does not")
+def _those_that_are_not_utf8(array: pa.BinaryArray) -> Positions:
+    rows = [row for row, value in enumerate(array.to_pylist()) if not _is_utf8(value or b"")]
+    assert rows, "Arrow finds a string that is not UTF-8, Python does not"
+    return np.array(rows)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _positions_of(byte: bytes, data: bytes) -> Positions:

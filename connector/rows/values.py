@@ -22,21 +22,21 @@ from pyiceberg.types import (
 
 from connector.rows.parsing import Parser
 from connector.rows.temporal import dates, instants
-from connector.rows.texts import Texts, UnfitError, validity
+from connector.rows.texts import NO_ROWS, Positions, Texts, UnfitError, validity
 
-# The column, and how many of its values were clamped.
-Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, int]]
+# The column, and which of its values were clamped.
+Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, Positions]]
 
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _decode_base64 = msgspec.json.Decoder(list[bytes]).decode
 
 
-def _longs(texts: Texts) -> tuple[pa.Array, int]:
+def _longs(texts: Texts) -> tuple[pa.Array, Positions]:
     hexadecimal = pc.match_substring(texts.array, "x", ignore_case=True)  # Arrow would read it
     if pc.any(hexadecimal).as_py():
-        raise UnfitError(pc.index(hexadecimal, True).as_py(), _LONGS.reason)
-    return _LONGS.parse(texts.array), 0
+        raise UnfitError(np.flatnonzero(hexadecimal.fill_null(False)), _LONGS.reason)
+    return _LONGS.parse(texts.array), NO_ROWS
 
 
 def _long(text: str) -> int:
@@ -52,13 +52,14 @@ def _long(text: str) -> int:
     return int(number)
 
 
-def _doubles(texts: Texts) -> tuple[pa.Array, int]:
+def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
     array = _DOUBLES.parse(texts.array)
-    for row in np.flatnonzero(~np.isfinite(array.fill_null(0).to_numpy())):
-        # Arrow also reads "inf", "nan(1)", and numbers beyond the range of a double as infinite.
-        if texts.array[row].as_py() not in _NOT_FINITE:
-            raise UnfitError(int(row), _DOUBLES.reason)
-    return array, 0
+    not_finite = np.flatnonzero(~np.isfinite(array.fill_null(0).to_numpy()))
+    # Arrow also reads "inf", "nan(1)", and numbers beyond the range of a double as infinite.
+    unfit = [row for row in not_finite if texts.array[row].as_py() not in _NOT_FINITE]
+    if unfit:
+        raise UnfitError(np.array(unfit), _DOUBLES.reason)
+    return array, NO_ROWS
 
 
 def _double(text: str) -> float:
@@ -67,16 +68,16 @@ def _double(text: str) -> float:
     return float(text)
 
 
-def _booleans(texts: Texts) -> tuple[pa.Array, int]:
+def _booleans(texts: Texts) -> tuple[pa.Array, Positions]:
     true = pc.equal(texts.array, "true")
     fits = pc.or_(true, pc.equal(texts.array, "false")).fill_null(True).to_numpy(zero_copy_only=False)
     others = np.flatnonzero(~fits | (texts.is_string & validity(texts.array)))
     if len(others):
-        raise UnfitError(int(others[0]), "is not a boolean")
-    return true, 0
+        raise UnfitError(others, "is not a boolean")
+    return true, NO_ROWS
 
 
-def _binaries(texts: Texts) -> tuple[pa.Array, int]:
+def _binaries(texts: Texts) -> tuple[pa.Array, Positions]:
     texts.require_strings(_NOT_BASE64)
     strings = texts.array.fill_null("")
     column = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
@@ -87,20 +88,25 @@ def _binaries(texts: Texts) -> tuple[pa.Array, int]:
         values = []
     # Escapes and quotes are not base64, but would be JSON.
     if "\\" in json or len(values) != len(strings):
-        values = [_binary(row, string) for row, string in enumerate(strings.to_pylist())]
+        values = _binaries_by_value(strings)
     mask = ~validity(texts.array) if texts.array.null_count else None
-    return pa.array(values, pa.binary(), mask=mask), 0
+    return pa.array(values, pa.binary(), mask=mask), NO_ROWS
 
 
-def _binary(row: int, string: str) -> bytes:
-    try:
-        return msgspec.convert(string, bytes)
-    except msgspec.ValidationError as error:
-        raise UnfitError(row, _NOT_BASE64) from error
+def _binaries_by_value(strings: pa.StringArray) -> list[bytes]:
+    values, unfit = [], []
+    for row, string in enumerate(strings.to_pylist()):
+        try:
+            values.append(msgspec.convert(string, bytes))
+        except msgspec.ValidationError:
+            unfit.append(row)
+    if unfit:
+        raise UnfitError(np.array(unfit), _NOT_BASE64)
+    return values
 
 
-def _texts(texts: Texts) -> tuple[pa.Array, int]:
-    return texts.array, 0
+def _texts(texts: Texts) -> tuple[pa.Array, Positions]:
+    return texts.array, NO_ROWS
 
 
 _NOT_BASE64: Final = "is not base64 (standard alphabet, padded)"

@@ -7,7 +7,6 @@ session's own.
 
 import secrets
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from connector.errors import ConnectorError, RetryableError
+from connector.invalid_values import Tally
 from connector.spark.layout import TableLayout
 from connector.staging import Block, Spool
 from protocol.errors import ProtocolError
@@ -47,11 +47,11 @@ class Strays:
 
 
 @dataclass(frozen=True)
-class Clamped:
-    """Values of the claimed block that were clamped to their type's bounds, counted by field."""
+class TreatedValues:
+    """Values of the claimed block that did not come to their column as they were sent."""
 
     binding: int
-    counts: dict[str, int]
+    tally: Tally
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class ClaimServer:
         """Tasks that connect from now on claim from this spool."""
         self._transaction = _Transaction(spool, layouts)
 
-    def finish(self) -> Counter[tuple[int, str]]:
-        """To be called when the tasks are over: hears each to its end, so that no failure is missed, and returns how
-        many values they have clamped, by binding and field."""
+    def finish(self) -> dict[int, Tally]:
+        """To be called when the tasks are over: hears each to its end, so that no failure is missed, and returns what
+        they have done about values that did not fit, by binding."""
         assert self._transaction is not None
         for thread in self._transaction.threads:
             thread.join()
-        return self._transaction.clamped
+        return self._transaction.treated
 
     def close(self) -> None:
         self._listener.close()
@@ -115,7 +115,8 @@ class ClaimServer:
 class _Transaction:
     def __init__(self, spool: Spool, layouts: Sequence[TableLayout]) -> None:
         self.threads: list[threading.Thread] = []
-        self.clamped: Counter[tuple[int, str]] = Counter()
+        self.treated: dict[int, Tally] = {}
+        self._counting = threading.Lock()
         self._spool = spool
         self._layouts = layouts
 
@@ -139,9 +140,9 @@ class _Transaction:
                     return request
                 case Strays() as strays:
                     self._spool.add_strays(strays.binding, strays.lines, strays.numbers)
-                case Clamped() as clamped:
-                    counts = {(clamped.binding, field): values for field, values in clamped.counts.items()}
-                    self.clamped.update(counts)
+                case TreatedValues(binding, tally):
+                    with self._counting:
+                        self.treated.setdefault(binding, Tally()).add_all(tally)
                 case Failed() as failed:
                     raise failed.error
                 case message:

@@ -2,7 +2,6 @@
 
 import gc
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -12,9 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from connector.errors import ConnectorError, RetryableError
+from connector.invalid_values import Tally
 from connector.rows.decoder import RowDecoder, Stray
 from connector.rows.files import DataFileWriter
-from connector.spark.claims import Address, Claim, Clamped, Failed, Next, Strays
+from connector.rows.lines import Lines
+from connector.spark.claims import Address, Claim, Failed, Next, Strays, TreatedValues
 from connector.staging import Block
 from connector.state import DataFile
 from protocol.errors import ProtocolError
@@ -72,16 +73,16 @@ def _claim(claims: "Connection[Any, Any]", preferred: int | None) -> Claim | Non
 
 
 def _write_block(claims: "Connection[Any, Any]", claim: Claim, writer: DataFileWriter) -> None:
-    clamped: Counter[str] = Counter()
+    tally = Tally()
     row = 0
-    for lines in _batches(claim.block.path):
-        decoded = decoder(claim.layout.binding).decode(lines, _numbers_from(claim.block, row))
+    for content in _batches(claim.block.path):
+        decoded = decoder(claim.layout.binding).decode(Lines(content, _numbers_from(claim.block, row)))
         row += decoded.batch.num_rows + len(decoded.strays)
-        clamped.update(decoded.clamped)
+        tally.add_all(decoded.treated)
         _return_strays(claims, decoded.strays)
         writer.write(decoded.batch)
-    if clamped:
-        claims.send(Clamped(claim.block.binding, dict(clamped)))
+    if tally:
+        claims.send(TreatedValues(claim.block.binding, tally))
 
 
 def _numbers_from(block: Block, first: int) -> Callable[[int], int]:

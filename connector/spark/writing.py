@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from connector.errors import ConnectorError
+from connector.invalid_values import Tally
 from connector.spark.claims import ClaimServer
 from connector.spark.layout import TableLayout
 from connector.spark.session import Spark
@@ -20,7 +21,7 @@ class Written:
     """What a transaction's rows have become."""
 
     files: Mapping[int, tuple[DataFile, ...] | FileList]  # by binding
-    clamped: Mapping[tuple[int, str], int]  # values that were clamped, by binding and field
+    treated: Mapping[int, Tally]  # values that did not land as they were sent, by binding
 
 
 class Writing:
@@ -46,14 +47,14 @@ class Writing:
             results = self._job.result()
         except ConnectorError as error:
             self._spool.fail(error)
-        clamped = self._claims.finish()
+        treated = self._claims.finish()
         self._spool.check()  # the first cause, where Spark knows only that a task failed
         self._spool.remove()
         files: dict[int, tuple[DataFile, ...]] = {}
         for binding, written in results:
             files[binding] = files.get(binding, ()) + written
         named = {binding: self._layouts[binding].for_state(written) for binding, written in files.items()}
-        return Written(named, clamped)
+        return Written(named, treated)
 
     def _report_failure(self, job: "Future[list[tuple[int, tuple[DataFile, ...]]]]") -> None:
         if not job.cancelled() and (error := job.exception()):

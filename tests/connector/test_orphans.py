@@ -22,6 +22,7 @@ from connector.iceberg.bound_table import bind_all
 from connector.iceberg.orphans import collect, collecting
 from connector.iceberg.references import SessionEndedError
 from connector.iceberg.reset import Decision, perform, plan
+from connector.invalid_values import OnInvalid
 from connector.state import Lineage, StagedCommit
 from connector.table_change import OWNER_PROPERTY
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
@@ -341,7 +342,9 @@ def collect_in_session(catalog: Catalog) -> None:
     binding = MaterializationBinding(
         resource_path=PATH, state_key=WHOLE.state_key, field_selection=FieldSelection(keys=("id",))
     )
-    tables = bind_all(catalog, Materialization(name=WHOLE.materialization, bindings=(binding,)), WHOLE.key_range)
+    tables = bind_all(
+        catalog, Materialization(name=WHOLE.materialization, bindings=(binding,)), WHOLE.key_range, [OnInvalid.STOP]
+    )
     with collecting(catalog, tables, []):
         for thread in threading.enumerate():
             if thread.name == "orphans":

@@ -9,6 +9,7 @@ from pyiceberg.types import LongType, PrimitiveType, StringType
 
 from connector.binding import Binding, Column
 from connector.rows.decoder import Decoded, RowDecoder
+from connector.rows.lines import Lines
 from rows.packed_encoder import pack
 
 INDEX = 3
@@ -43,12 +44,12 @@ def packed_line(values: bytes, key: bytes = b"\x15\x01") -> bytes:
     return _line(keyPacked=_base64(key), valuesPacked=_base64(values))
 
 
-def from_one(place: int) -> int:
-    return 1 + place
+def numbered(content: bytes, first_line: int = 1) -> Lines:
+    return Lines(content, lambda place: first_line + place)
 
 
 def decode(of: Binding, lines: Sequence[bytes], first_line: int = 1) -> Decoded:
-    return RowDecoder(of).decode(b"".join(lines), lambda place: first_line + place)
+    return RowDecoder(of).decode(numbered(b"".join(lines), first_line))
 
 
 def column(decoded: Decoded, field: str = "value0") -> list[Any]:

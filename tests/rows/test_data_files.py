@@ -30,7 +30,7 @@ from connector.rows.decoder import RowDecoder
 from connector.rows.files import DataFileWriter, FileOptions
 from connector.rows.statistics import upper_bound_of_bytes, upper_bound_of_text
 from connector.state import DataFile
-from rows.store_lines import binding, from_one, json_line, plain
+from rows.store_lines import binding, json_line, numbered, plain
 
 NewWriter = Callable[..., DataFileWriter]
 
@@ -50,7 +50,7 @@ def new_writer(tmp_path: Path) -> NewWriter:
 
 
 def batch(of: Binding, *lines: bytes) -> pa.RecordBatch:
-    return RowDecoder(of).decode(b"".join(lines), from_one).batch
+    return RowDecoder(of).decode(numbered(b"".join(lines))).batch
 
 
 def read(file: DataFile) -> pa.Table:

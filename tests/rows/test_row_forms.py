@@ -18,7 +18,7 @@ from pyiceberg.types import (
 )
 
 from connector.rows.decoder import RowDecoder
-from rows.store_lines import binding, from_one, packed, plain
+from rows.store_lines import binding, numbered, packed, plain
 
 longs = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -1, 255, 256, -255, -256, 2**63 - 1, -(2**63)])
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -63,7 +63,7 @@ def line(form: Any, row: Any) -> bytes:
 
 
 def batch(*lines: bytes) -> pa.RecordBatch:
-    decoded = RowDecoder(binding(*TYPES, document=True)).decode(b"".join(lines), from_one)
+    decoded = RowDecoder(binding(*TYPES, document=True)).decode(numbered(b"".join(lines)))
     assert not decoded.strays
     return decoded.batch
 
@@ -87,9 +87,9 @@ def test_lines_decoded_together_give_the_rows_that_each_gives_alone(rows: list[A
 def test_a_decoder_gives_the_same_rows_whatever_it_has_decoded_before(before: list[Any], rows: list[Any]) -> None:
     decoder = RowDecoder(binding(*TYPES, document=True))
     lines = b"".join(line(plain, row) for row in rows)
-    decoder.decode(b"".join(line(plain, row) for row in before), from_one)
+    decoder.decode(numbered(b"".join(line(plain, row) for row in before)))
 
-    assert decoder.decode(lines, from_one).batch.equals(batch(lines))
+    assert decoder.decode(numbered(lines)).batch.equals(batch(lines))
 
 
 @few

@@ -10,9 +10,10 @@ from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
 from connector.binding import Column
 from connector.errors import InvalidValueError
 from connector.rows.decoder import RowDecoder, Stray
+from connector.rows.lines import Lines
 from protocol.errors import ProtocolError
 from rows.packed_encoder import pack
-from rows.store_lines import binding, column, decode, from_one, json_line, packed, plain
+from rows.store_lines import binding, column, decode, json_line, numbered, packed, plain
 
 TEXT = binding(StringType())
 
@@ -156,7 +157,7 @@ def test_what_a_decoder_learned_of_a_column_does_not_change_other_columns() -> N
     usual = json_line('1,"YQ==","x"')
     unusual = json_line('"1.0",null,{"a":1}')
 
-    values = [row for lines in (usual, unusual, usual) for row in decoder.decode(lines, from_one).batch.to_pylist()]
+    values = [row for lines in (usual, unusual, usual) for row in decoder.decode(numbered(lines)).batch.to_pylist()]
 
     assert values[0] == values[2] == {"id": 1, "value0": 1, "value1": b"a", "value2": "x"}
     assert values[1] == {"id": 1, "value0": 1, "value1": None, "value2": '{"a":1}'}
@@ -165,6 +166,6 @@ def test_what_a_decoder_learned_of_a_column_does_not_change_other_columns() -> N
 def test_numbers_are_those_of_the_lines_wherever_they_stood() -> None:
     """A block may hold runs of lines that others stood between."""
     other = plain(1, "b").replace(b'"binding":3', b'"binding":4')
-    decoded = RowDecoder(TEXT).decode(plain(1, "a") + other + plain(2, "c"), [7, 30, 31].__getitem__)
+    decoded = RowDecoder(TEXT).decode(Lines(plain(1, "a") + other + plain(2, "c"), [7, 30, 31].__getitem__))
 
     assert [stray.number for stray in decoded.strays] == [30]

@@ -16,6 +16,7 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.fence import UNSETTLED
 from connector.iceberg.orphans import collect
 from connector.iceberg.references import SessionEndedError
+from connector.invalid_values import OnInvalid
 from connector.spark.writing import Writing, Written
 from connector.state import DataFile, StagedTransaction
 from protocol.request import Open, StartCommit, Store
@@ -53,7 +54,8 @@ class Instance:
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         committer = Committer(partial(commit.attempt, catalog, key_range=key_range), LIMIT)
-        bind = partial(bind_all, catalog, self.message.materialization, key_range)
+        task = self.message.materialization
+        bind = partial(bind_all, catalog, task, key_range, [OnInvalid.STOP] * len(task.bindings))
         session = transactions.recover(self.message, key_range, committer, bind, partial(self._writing, actor))
         if actor.stage.chance(COLLECTS):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))

@@ -1,0 +1,60 @@
+"""Values that their column cannot hold as they are: what a binding wants done about them, and what was done."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class OnInvalid(StrEnum):
+    """A binding's policy for a value that fits its column in no way."""
+
+    STOP = "stop"
+    NULL = "null"
+
+
+class Treatment(StrEnum):
+    """What became of a value."""
+
+    CLAMPED = "clamped"  # it is the nearest that its column can hold
+    NULLED = "nulled"
+
+
+@dataclass(frozen=True)
+class Treated:
+    """How many values were treated alike, and where one of them was."""
+
+    count: int
+    example: str = ""
+
+    def __add__(self, other: "Treated") -> "Treated":
+        return Treated(self.count + other.count, self.example or other.example)
+
+
+_Kind: TypeAlias = tuple[str, Treatment]  # of a field
+
+
+@dataclass
+class Tally:
+    """Treated values by field and treatment."""
+
+    _treated: dict[_Kind, Treated] = field(default_factory=dict)
+
+    def add(self, of_field: str, treatment: Treatment, treated: Treated) -> None:
+        if treated.count:
+            kind = of_field, treatment
+            self._treated[kind] = self._treated.get(kind, Treated(0)) + treated
+
+    def add_all(self, other: "Tally") -> None:
+        for of_field, treatment, treated in other:
+            self.add(of_field, treatment, treated)
+
+    def total(self, treatment: Treatment) -> int:
+        return sum(treated.count for _, kind, treated in self if kind is treatment)
+
+    def __iter__(self) -> Iterator[tuple[str, Treatment, Treated]]:
+        for (of_field, treatment), treated in self._treated.items():
+            yield of_field, treatment, treated
+
+    def __bool__(self) -> bool:
+        return bool(self._treated)

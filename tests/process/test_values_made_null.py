@@ -1,0 +1,63 @@
+"""A binding whose invalid values become null: its table, and what is said about it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.collection import Field
+from support.readers import local_catalog
+from support.runtime import LEDGER, Runtime
+
+pytestmark = pytest.mark.spark
+
+AMOUNTS = replace(
+    LEDGER,
+    fields=(*LEDGER.fields, Field("amount", "/amount", ("integer",)), Field("paid", "/paid", ("integer",))),
+    settings={"on_invalid": "null"},
+)
+
+
+def records(directory: Path) -> list[Any]:
+    return list(map(json.loads, (directory / "connector.log").read_text().splitlines()))
+
+
+def test_they_are_null_counted_in_every_transaction_and_said_once_a_session(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, [AMOUNTS], environment={"LOG_FORMAT": "json"})
+    runtime.apply()
+    with runtime.open() as session:
+        session.transaction({"id": 1, "amount": 5}, {"id": 2, "amount": "five"}, {"id": 3, "amount": 2**63})
+        session.transaction({"id": 4, "amount": 1.5, "paid": 1}, {"id": 5, "amount": 6, "paid": []})
+        assert session.finish().status == 0
+
+    rows = local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().to_pylist()
+    assert {row["id"]: (row["amount"], row["paid"]) for row in rows} == {
+        1: (5, None),
+        2: (None, None),
+        3: (None, None),
+        4: (None, 1),
+        5: (6, None),
+    }
+    told = records(tmp_path)
+    assert [record["nulled"] for record in told if "nulled" in record] == [2, 2]
+    warnings = [record["msg"] for record in told if record["level"] == "warn"]
+    assert [warning.partition(";")[0] for warning in warnings] == [
+        "table shop.ledger, field 'amount': 2 value(s) that do not fit the column became null, "
+        'such as that of key [2]: "five" is not an integer of 64 bits',
+        "table shop.ledger, field 'paid': 1 value(s) that do not fit the column became null, "
+        "such as that of key [5]: [] is not an integer of 64 bits",
+    ]
+
+
+def test_a_key_is_never_null(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, [AMOUNTS])
+    runtime.apply()
+    with runtime.open() as session:
+        session.flush()
+        session.store({"id": "x", "amount": 5})
+        session.send_start_commit()
+        outcome = session.connector.wait()
+    assert outcome.status == 1
+    assert '`"on_invalid": "null"` does not help here: the column is part of the key.' in outcome.last_log_line

@@ -1,0 +1,56 @@
+"""Values as JSON: for every type what a column usually holds, and what fits it in no way."""
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+UNFIT: list[tuple[PrimitiveType, str]] = [
+    (BooleanType(), '"true"'),
+    (BooleanType(), "1"),
+    (LongType(), "9223372036854775808"),
+    (LongType(), "-9223372036854775809"),
+    (LongType(), "1.5"),
+    (LongType(), "1e30"),
+    (LongType(), "1e999999999"),
+    (LongType(), '"1e99999999999999999999"'),
+    (LongType(), '"0x1F"'),
+    (LongType(), '"1_000"'),
+    (LongType(), '" 1"'),
+    (LongType(), '""'),
+    (LongType(), "true"),
+    (LongType(), "[1]"),
+    (DoubleType(), "1e400"),
+    (DoubleType(), '"1e400"'),
+    (DoubleType(), '"inf"'),
+    (DoubleType(), '"nan"'),
+    (DoubleType(), "false"),
+    (BinaryType(), '"aGVsbG8"'),
+    (BinaryType(), '"aGVs bG8="'),
+    (BinaryType(), '"YQ==\\",\\"YQ=="'),
+    (BinaryType(), "1234"),
+    (DateType(), '"2023-02-29"'),
+    (DateType(), '"2023-02-28T00:00:00Z"'),
+    (DateType(), "20230228"),
+    (TimestamptzType(), '"2024-01-02T03:04:05"'),
+    (TimestamptzType(), '"2024-01-02T24:00:00Z"'),
+    (TimestamptzType(), '"2024-01-02T03:04:61Z"'),
+    (TimestamptzType(), '"2023-02-29T00:00:00Z"'),
+    (TimestamptzType(), "1700000000"),
+]
+
+USUAL: dict[PrimitiveType, str] = {
+    BooleanType(): "true",
+    LongType(): "7",
+    DoubleType(): "7.5",
+    StringType(): '"seven"',
+    BinaryType(): '"Nw=="',
+    DateType(): '"2007-07-07"',
+    TimestamptzType(): '"2007-07-07T07:07:07Z"',
+}
