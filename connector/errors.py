@@ -20,6 +20,20 @@ class CommitUnknownError(ConnectorError):
     """A commit may or may not have landed: look at the table before anything else."""
 
 
+class BrokenTaskError(ConnectorError):
+    """Our fault: something happened in a Spark task that nobody has thought of."""
+
+    def __init__(self, kind: str, cause: str) -> None:
+        super().__init__(kind, cause)
+        self.kind, self.cause = kind, cause
+
+    def __str__(self) -> str:
+        return (
+            f"Internal error in a Spark task: {self.kind}: {' '.join(self.cause.split())}. Nothing of this transaction has become visible. "
+            "Run with LOG_LEVEL=debug for a traceback."
+        )
+
+
 class FencedError(ConnectorError):
     """Another process owns the lineage: this one has been replaced and must stop."""
 

@@ -5,6 +5,7 @@ it starts. Every message is a pickled object, over a connection that both sides 
 session's own.
 """
 
+import logging
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from connector.invalid_values import Tally
 from connector.spark.layout import TableLayout
 from connector.staging import Block, Spool
 from protocol.errors import ProtocolError
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Failed:
     """The task gives up, and with it the transaction."""
 
     error: ConnectorError | ProtocolError
+    traceback: str = ""  # of what nobody has thought of
 
 
 @dataclass(frozen=True)
@@ -143,8 +147,10 @@ class _Transaction:
                 case TreatedValues(binding, tally):
                     with self._counting:
                         self.treated.setdefault(binding, Tally()).add_all(tally)
-                case Failed() as failed:
-                    raise failed.error
+                case Failed(error, traceback):
+                    if traceback:
+                        log.debug("the traceback of what follows:\n%s", traceback)
+                    raise error
                 case message:
                     raise AssertionError(message)
 

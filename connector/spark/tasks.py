@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from connector.errors import ConnectorError, RetryableError
+from connector.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.invalid_values import Tally
 from connector.rows.decoder import RowDecoder, Stray
 from connector.rows.files import DataFileWriter
@@ -41,8 +41,8 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[in
         except OSError as error:
             claims.send(Failed(RetryableError(f"A data file could not be written: {error}")))
         except Exception as error:
-            described = "".join(traceback.format_exception(error))
-            claims.send(Failed(ConnectorError(f"Internal error in a Spark task: {described}")))
+            broken = BrokenTaskError(type(error).__name__, str(error))
+            claims.send(Failed(broken, "".join(traceback.format_exception(error))))
 
 
 def _write_claims(claims: "Connection[Any, Any]") -> Iterator[tuple[int, tuple[DataFile, ...]]]:
