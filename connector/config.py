@@ -10,15 +10,10 @@ from connector import catalog_schemas, config_values
 from connector.config_schema import (
     DEFAULT_MAX_WAITING_BYTES,
     DEFAULT_MAX_WAITING_COMMITS,
-    DEFAULT_SCHEMA_EVOLUTION,
     DEFAULT_UPLOAD_INTERVAL,
 )
 from connector.errors import InvalidConfigError
-<<<<<<< Updated upstream
 from connector.invalid_values import OnInvalid
-=======
-from connector.schema_evolution import SchemaEvolution
->>>>>>> Stashed changes
 from protocol.flow import Json
 
 Settings: TypeAlias = tuple[tuple[str, str], ...]
@@ -107,11 +102,7 @@ class ResourceConfig:
     namespace: str | None = None
     delta_updates: bool = True
     additional_table_properties: Settings = ()
-<<<<<<< Updated upstream
     on_invalid: OnInvalid = OnInvalid.STOP
-=======
-    schema_evolution: SchemaEvolution = DEFAULT_SCHEMA_EVOLUTION  # the endpoint's, where the binding names none
->>>>>>> Stashed changes
 
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
@@ -125,8 +116,7 @@ def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list
         lines += (f"bindings[{index}] {problem}" for problem in resource_problems(resource))
     if lines:
         raise InvalidConfigError("\n".join(lines))
-    default = config.get("advanced", {}).get("schema_evolution", DEFAULT_SCHEMA_EVOLUTION)
-    return _endpoint(config), [_resource(resource, default) for resource in resources]
+    return _endpoint(config), list(map(_resource, resources))
 
 
 def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> tuple[str, str]:
@@ -189,15 +179,11 @@ def _secret(properties: Json, name: str) -> Secret | None:
     return Secret(value) if value else None
 
 
-def _resource(resource: Json, default_evolution: str) -> ResourceConfig:
+def _resource(resource: Json) -> ResourceConfig:
     return ResourceConfig(
         table=resource["table"],
         namespace=resource.get("namespace") or None,
         delta_updates=resource.get("delta_updates", True),
         additional_table_properties=tuple(resource.get("additional_table_properties", {}).items()),
-<<<<<<< Updated upstream
         on_invalid=OnInvalid(resource.get("on_invalid", OnInvalid.STOP)),
-=======
-        schema_evolution=SchemaEvolution(resource.get("schema_evolution", default_evolution)),
->>>>>>> Stashed changes
     )

@@ -40,11 +40,6 @@ def _minimum(validator: Any, minimum: Json, instance: Json, _: Json) -> Iterator
         yield ValidationError(f"must be at least {minimum}")
 
 
-def _enum(_validator: Any, choices: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
-    if instance not in choices:
-        yield ValidationError(f"must be one of {', '.join(map(repr, map(str, choices)))}")
-
-
 def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not re.search(pattern, instance):
         yield ValidationError(PATTERN_DEMANDS[pattern])
@@ -99,7 +94,6 @@ KEYWORDS: Final = {
     "required": _required,
     "minLength": _min_length,
     "minimum": _minimum,
-    "enum": _enum,
     "pattern": _pattern,
     "enum": _enum,
     "propertyNames": _property_names,

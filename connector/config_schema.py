@@ -5,18 +5,13 @@ from typing import Final
 from connector.catalog_schemas import CATALOG
 from connector.config_patterns import SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
 from connector.credential_schemas import CREDENTIALS
-<<<<<<< Updated upstream
 from connector.invalid_values import OnInvalid
-=======
-from connector.schema_evolution import SchemaEvolution
->>>>>>> Stashed changes
 from protocol.flow import Json
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 DEFAULT_UPLOAD_INTERVAL: Final = "PT5M"
 
-DEFAULT_SCHEMA_EVOLUTION: Final = SchemaEvolution.FULL
 DEFAULT_MAX_WAITING_COMMITS: Final = 100
 DEFAULT_MAX_WAITING_BYTES: Final = 10 << 30
 
@@ -70,15 +65,6 @@ _ADVANCED: Final[Json] = {
             "minimum": 1,
             "default": DEFAULT_MAX_WAITING_BYTES,
             "order": 5,
-        },
-        "schema_evolution": {
-            "type": "string",
-            "title": "Schema Evolution",
-            "description": "How far tables that exist may be changed: not at all (strict), new columns only (add_columns), "
-            "or whatever their fields need (full). A binding may have another setting.",
-            "enum": [*SchemaEvolution],
-            "default": DEFAULT_SCHEMA_EVOLUTION,
-            "order": 6,
         },
     },
     "additionalProperties": False,
@@ -190,20 +176,12 @@ RESOURCE_SCHEMA: Final[Json] = {
             "order": 3,
             "advanced": True,
         },
-<<<<<<< Updated upstream
         "on_invalid": {
             "type": "string",
             "title": "Invalid Values",
             "description": "What becomes of a value that its column cannot hold: it stops the task, or it is null.",
             "enum": [policy.value for policy in OnInvalid],
             "default": OnInvalid.STOP.value,
-=======
-        "schema_evolution": {
-            "type": "string",
-            "title": "Schema Evolution",
-            "description": "How far this table may be changed, if not as the endpoint's advanced options say.",
-            "enum": [*SchemaEvolution],
->>>>>>> Stashed changes
             "order": 4,
             "advanced": True,
         },

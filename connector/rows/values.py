@@ -14,7 +14,6 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
-    IntegerType,
     LongType,
     PrimitiveType,
     StringType,
@@ -38,16 +37,6 @@ def _longs(texts: Texts) -> tuple[pa.Array, Positions]:
     if pc.any(hexadecimal).as_py():
         raise UnfitError(np.flatnonzero(hexadecimal.fill_null(False)), _LONGS.reason)
     return _LONGS.parse(texts.array), NO_ROWS
-
-
-def _ints(texts: Texts) -> tuple[pa.Array, int]:
-    longs, clamped = _longs(texts)
-    outside = pc.not_equal(longs, longs.cast(pa.int32(), safe=False).cast(pa.int64()))
-    if pc.any(outside).as_py():
-        raise UnfitError(
-            pc.index(outside, True).as_py(), "is not an integer of 32 bits, which is all that its column holds"
-        )
-    return longs.cast(pa.int32()), clamped
 
 
 def _long(text: str) -> int:
@@ -127,7 +116,6 @@ _DOUBLES: Final = Parser(pa.float64(), _double, "is not a number in the range of
 RULES: Final[dict[PrimitiveType, Rule]] = {
     BooleanType(): _booleans,
     LongType(): _longs,
-    IntegerType(): _ints,
     DoubleType(): _doubles,
     StringType(): _texts,
     BinaryType(): _binaries,

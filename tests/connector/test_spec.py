@@ -91,11 +91,7 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/credentials/aws_session_token",
             },
         ),
-<<<<<<< Updated upstream
         ("advanced", {"/advanced", "/additional_table_properties", "/on_invalid"}),
-=======
-        ("advanced", {"/advanced", "/additional_table_properties", "/schema_evolution"}),
->>>>>>> Stashed changes
         ("multiline", {"/catalog/token"}),
         ("x-iam-auth", {"/credentials"}),
         ("x-collection-name", {"/table"}),

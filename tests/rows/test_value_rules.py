@@ -10,7 +10,6 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
-    IntegerType,
     LongType,
     PrimitiveType,
     StringType,
@@ -36,8 +35,6 @@ LANDS_AS: list[tuple[PrimitiveType, str, Any]] = [
     (LongType(), '"1.0"', 1),
     (LongType(), '"-12"', -12),
     (LongType(), '"9223372036854775807.000"', 2**63 - 1),
-    (IntegerType(), "2147483647", 2**31 - 1),
-    (IntegerType(), '"-2147483648.0"', -(2**31)),
     (DoubleType(), "1", 1.0),
     (DoubleType(), "1.5e300", 1.5e300),
     (DoubleType(), "100000000000000000000000000", 1e26),
@@ -74,58 +71,6 @@ CLAMPED: list[tuple[PrimitiveType, str, Any]] = [
     (TimestamptzType(), "+999999-01-01T00:00:00Z", LAST_INSTANT),
 ]
 
-<<<<<<< Updated upstream
-=======
-UNFIT: list[tuple[PrimitiveType, str]] = [
-    (BooleanType(), '"true"'),
-    (BooleanType(), "1"),
-    (LongType(), "9223372036854775808"),
-    (LongType(), "-9223372036854775809"),
-    (LongType(), "1.5"),
-    (LongType(), "1e30"),
-    (LongType(), "1e999999999"),
-    (LongType(), '"1e99999999999999999999"'),
-    (LongType(), '"0x1F"'),
-    (LongType(), '"1_000"'),
-    (LongType(), '" 1"'),
-    (LongType(), '""'),
-    (LongType(), "true"),
-    (LongType(), "[1]"),
-    (IntegerType(), "2147483648"),
-    (IntegerType(), "-2147483649"),
-    (IntegerType(), "1e30"),
-    (IntegerType(), "1.5"),
-    (DoubleType(), "1e400"),
-    (DoubleType(), '"1e400"'),
-    (DoubleType(), '"inf"'),
-    (DoubleType(), '"nan"'),
-    (DoubleType(), "false"),
-    (BinaryType(), '"aGVsbG8"'),
-    (BinaryType(), '"aGVs bG8="'),
-    (BinaryType(), '"YQ==\\",\\"YQ=="'),
-    (BinaryType(), "1234"),
-    (DateType(), '"2023-02-29"'),
-    (DateType(), '"2023-02-28T00:00:00Z"'),
-    (DateType(), "20230228"),
-    (TimestamptzType(), '"2024-01-02T03:04:05"'),
-    (TimestamptzType(), '"2024-01-02T24:00:00Z"'),
-    (TimestamptzType(), '"2024-01-02T03:04:61Z"'),
-    (TimestamptzType(), '"2023-02-29T00:00:00Z"'),
-    (TimestamptzType(), "1700000000"),
-]
-
-USUAL: dict[PrimitiveType, str] = {
-    BooleanType(): "true",
-    LongType(): "7",
-    IntegerType(): "7",
-    DoubleType(): "7.5",
-    StringType(): '"seven"',
-    BinaryType(): '"Nw=="',
-    DateType(): '"2007-07-07"',
-    TimestamptzType(): '"2007-07-07T07:07:07Z"',
-}
-
->>>>>>> Stashed changes
 
 @pytest.mark.parametrize(("type_", "json", "expected"), LANDS_AS, ids=str)
 def test_a_value_lands_as_its_columns_type_has_it(type_: PrimitiveType, json: str, expected: Any) -> None:
@@ -195,7 +140,6 @@ def test_a_value_that_fits_in_no_way_is_an_error_that_says_all_about_it(type_: P
         (LongType(), 2**63),
         (LongType(), -(2**63) - 1),
         (LongType(), 2**90),
-        (IntegerType(), 2**31),
         (LongType(), 1.5),
         (LongType(), {"x": 1}),
         (DoubleType(), True),
