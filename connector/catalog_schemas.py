@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from connector import catalog_properties
+from connector.catalog_properties import FILE_PROPERTIES, GLUE_PROPERTIES, REST_PROPERTIES
 from connector.config_patterns import HTTP_ADDRESS
 from protocol.flow import Json
 
@@ -56,6 +58,14 @@ CATALOG: Final[Json] = {
                     "description": "The OAuth2 scope to ask for with the credential. Without one it is `catalog`.",
                     "order": 5,
                 },
+                "oauth2_server_uri": {
+                    "type": "string",
+                    "title": "OAuth2 Server URI",
+                    "description": "Where the credential is exchanged for tokens. Without one it is the catalog itself.",
+                    "pattern": HTTP_ADDRESS,
+                    "order": 6,
+                },
+                "properties": catalog_properties.schema(7, REST_PROPERTIES, FILE_PROPERTIES, headers=True),
             },
             "required": ["catalog_type", "uri", "warehouse"],
             "additionalProperties": False,
@@ -71,6 +81,7 @@ CATALOG: Final[Json] = {
                     "description": "The account whose Glue Data Catalog to use, if it is not the key's own.",
                     "order": 1,
                 },
+                "properties": catalog_properties.schema(2, GLUE_PROPERTIES, FILE_PROPERTIES),
             },
             "required": ["catalog_type"],
             "additionalProperties": False,

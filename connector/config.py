@@ -58,6 +58,9 @@ class RestCatalog:
     credential: Secret | None = None
     token: Secret | None = None
     scope: str = ""
+    oauth2_server_uri: str = ""
+    # Headers may hold tokens.
+    properties: Settings = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class GlueCatalog:
     """The Glue Data Catalog of the account `glue_id`, or of the credentials' own."""
 
     glue_id: str = ""
+    properties: Settings = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class LocalCatalog:
 
 @dataclass(frozen=True)
 class EndpointConfig:
-    """Where the tables are and how to get there. Bucket and region are empty only beside a Local catalog."""
+    """Where the tables are and how to get there."""
 
     namespace: str
     catalog: RestCatalog | GlueCatalog | LocalCatalog
@@ -142,7 +146,7 @@ def _endpoint(config: Json) -> EndpointConfig:
         region=config.get("region", ""),
         s3_endpoint=config.get("s3_endpoint", ""),
         feature_flags=config_values.feature_flags(advanced.get("feature_flags", "")),
-        spark=tuple(advanced.get("spark", {}).items()),
+        spark=_settings(advanced, "spark"),
         max_waiting_commits=advanced.get("max_waiting_commits", DEFAULT_MAX_WAITING_COMMITS),
         max_waiting_bytes=advanced.get("max_waiting_bytes", DEFAULT_MAX_WAITING_BYTES),
     )
@@ -166,12 +170,14 @@ def _catalog(catalog: Json) -> RestCatalog | GlueCatalog | LocalCatalog:
                 credential=_secret(catalog, "credential"),
                 token=_secret(catalog, "token"),
                 scope=catalog.get("scope", ""),
+                oauth2_server_uri=catalog.get("oauth2_server_uri", ""),
+                properties=_settings(catalog, "properties"),
             )
         case catalog_schemas.LOCAL:
             directory = catalog.get("warehouse")
             return LocalCatalog(config_values.warehouse_directory(directory) if directory else None)
         case _:
-            return GlueCatalog(catalog.get("glue_id", ""))
+            return GlueCatalog(catalog.get("glue_id", ""), _settings(catalog, "properties"))
 
 
 def _secret(properties: Json, name: str) -> Secret | None:
@@ -179,11 +185,15 @@ def _secret(properties: Json, name: str) -> Secret | None:
     return Secret(value) if value else None
 
 
+def _settings(properties: Json, name: str) -> Settings:
+    return tuple(properties.get(name, {}).items())
+
+
 def _resource(resource: Json) -> ResourceConfig:
     return ResourceConfig(
         table=resource["table"],
         namespace=resource.get("namespace") or None,
         delta_updates=resource.get("delta_updates", True),
-        additional_table_properties=tuple(resource.get("additional_table_properties", {}).items()),
+        additional_table_properties=_settings(resource, "additional_table_properties"),
         on_invalid=OnInvalid(resource.get("on_invalid", OnInvalid.STOP)),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from connector import config_values
-from connector.catalog_schemas import GLUE, LOCAL, REST
+from connector.catalog_schemas import GLUE, LOCAL
 from connector.config_keywords import ConfigValidator
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.credential_schemas import AWS_IAM
@@ -71,13 +71,13 @@ def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
 
 
 def _store_problems(config: Json) -> Iterator[Problem]:
-    if _catalog_type(config) not in (REST, GLUE):
+    if _catalog_type(config) != GLUE:
         return
     if not any(_at(config, name) for name in ("credentials", *KEY_PAIR)):
-        yield Problem(("credentials",), "is required by every catalog but Local")
+        yield Problem(("credentials",), "is required by AWS Glue")
     for name in ("bucket", "region"):
         if not _at(config, name):
-            yield Problem((name,), "is required by every catalog but Local")
+            yield Problem((name,), "is required by AWS Glue")
 
 
 def _key_problems(config: Json) -> Iterator[Problem]:

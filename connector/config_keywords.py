@@ -58,8 +58,9 @@ def _property_names(validator: Any, names: Json, instance: Json, _: Json) -> Ite
 
 def _additional_properties(validator: Any, allowed: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
     known = schema.get("properties", {})
+    patterns = schema.get("patternProperties", {})
     for name in instance if isinstance(instance, dict) else ():
-        if name in known:
+        if name in known or any(re.search(pattern, name) for pattern in patterns):
             continue
         if allowed is False:
             yield ValidationError(_unknown_property(name, known), path=[name])

@@ -92,7 +92,7 @@ ENDPOINT_SCHEMA: Final[Json] = {
         "bucket": {
             "type": "string",
             "title": "Bucket",
-            "description": "The S3 bucket for data files. Every catalog but Local needs it.",
+            "description": "The S3 bucket for data files. AWS Glue needs it; a REST catalog may choose the place itself.",
             "pattern": WITHOUT_SLASHES,
             "order": 1,
         },
@@ -106,7 +106,7 @@ ENDPOINT_SCHEMA: Final[Json] = {
         "region": {
             "type": "string",
             "title": "Region",
-            "description": "The AWS region of the bucket and of Glue. Every catalog but Local needs it.",
+            "description": "The AWS region of the bucket and of Glue, which needs it.",
             "order": 3,
         },
         "namespace": {

@@ -10,7 +10,7 @@ AWS_IAM: Final = "AWSIAM"
 CREDENTIALS: Final[Json] = {
     "type": "object",
     "title": "Authentication",
-    "description": "How to sign in to AWS. Every catalog but Local needs it.",
+    "description": "How to sign in to AWS. Local needs it not, nor a REST catalog that hands out keys for its tables.",
     "order": 0,
     "discriminator": {"propertyName": "auth_type"},
     "x-iam-auth": True,

@@ -23,6 +23,7 @@ from pyiceberg.io import (
     S3_SESSION_TOKEN,
 )
 
+from connector.catalog_properties import FILE_PROPERTIES
 from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog
 
 logger = logging.getLogger(__name__)
@@ -45,10 +46,10 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 from connector.iceberg.rest_catalog import open_rest
 
                 return open_rest(catalog, file_properties)
-            case GlueCatalog(glue_id):
+            case GlueCatalog() as catalog:
                 from connector.iceberg.glue_catalog import open_glue
 
-                return open_glue(glue_id, config.region, config.credentials, file_properties)
+                return open_glue(catalog, config.region, config.credentials, file_properties)
 
 
 def explained(config: EndpointConfig) -> AbstractContextManager[None]:
@@ -73,7 +74,9 @@ def data_file_properties(config: EndpointConfig) -> dict[str, str]:
     properties = {PY_IO_IMPL: ARROW_FILE_IO}
     if isinstance(config.catalog, LocalCatalog):
         return properties
-    properties |= {S3_REGION: config.region, **S3_TIME_LIMITS}
+    properties |= S3_TIME_LIMITS
+    if config.region:
+        properties[S3_REGION] = config.region
     if config.s3_endpoint:
         # Stores other than Amazon's rarely have a host name for each bucket.
         properties |= {S3_ENDPOINT: config.s3_endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
@@ -81,7 +84,7 @@ def data_file_properties(config: EndpointConfig) -> dict[str, str]:
         properties |= {S3_ACCESS_KEY_ID: keys.access_key_id, S3_SECRET_ACCESS_KEY: keys.secret_access_key.reveal()}
         if keys.session_token:
             properties[S3_SESSION_TOKEN] = keys.session_token.reveal()
-    return properties
+    return properties | {name: value for name, value in config.catalog.properties if name in FILE_PROPERTIES}
 
 
 def table_location(config: EndpointConfig, path: tuple[str, str]) -> str | None:

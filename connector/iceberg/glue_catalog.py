@@ -11,7 +11,8 @@ from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 
-from connector import object_store
+from connector import config, object_store
+from connector.catalog_properties import GLUE_PROPERTIES
 from connector.config import AwsCredentials
 from connector.errors import RetryableError, UserError
 from connector.iceberg.aws_errors import is_refusal
@@ -45,7 +46,7 @@ def _metadata_of(identifier: str | Identifier) -> str:
 
 
 def open_glue(
-    glue_id: str, region: str, credentials: AwsCredentials | None, file_properties: Mapping[str, str]
+    catalog: config.GlueCatalog, region: str, credentials: AwsCredentials | None, file_properties: Mapping[str, str]
 ) -> GlueCatalog:
     keys = {}
     if credentials:
@@ -55,13 +56,17 @@ def open_glue(
             "aws_session_token": credentials.session_token and credentials.session_token.reveal(),
         }
     client = boto3.Session(region_name=region, **keys).client("glue", config=CLIENT_CONFIG)
-    if glue_id:
+    if catalog.glue_id:
         # PyIceberg reads glue.id only for a client of its own making.
         def add_catalog_id(params: dict[str, object], **_: object) -> None:
-            params.setdefault("CatalogId", glue_id)
+            params.setdefault("CatalogId", catalog.glue_id)
 
         client.meta.events.register("provide-client-params.glue", add_catalog_id)
-    return _ExplainedGlueCatalog("glue", client=client, **file_properties)
+    return _ExplainedGlueCatalog("glue", client=client, **file_properties, **_own(catalog))
+
+
+def _own(catalog: config.GlueCatalog) -> dict[str, str]:
+    return {name: value for name, value in catalog.properties if name in GLUE_PROPERTIES}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     CommitStateUnknownException,
@@ -18,12 +18,15 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
 from connector import config
+from connector.config import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
+from connector.iceberg.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader, halves
 
 QUOTED_CHARACTERS: Final = 300
 
@@ -51,33 +54,51 @@ class _TimeLimitedAdapter(HTTPAdapter):
         return super().send(request, stream, timeout or tuple(self._limits), *args, **kwargs)
 
 
-class _TimeLimitedRestCatalog(RestCatalog):
-    """PyIceberg's sessions wait for ever on a server that does not answer: these do not."""
+class _RestCatalog(RestCatalog):
+    """PyIceberg's, but for what it has no setting for: it waits for ever on a server that does not answer, and renews no
+    token before it expires."""
 
-    def __init__(self, limits: TimeLimits, **properties: str) -> None:
+    def __init__(self, sign_in: SignIn, limits: TimeLimits, properties: Mapping[str, str]) -> None:
+        self._sign_in = sign_in
         self._limits = limits
         super().__init__("rest", **properties)
 
-    def _config_headers(self, session: Session) -> None:
-        # The first step with a new session: the next one already fetches a token.
-        super()._config_headers(session)
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _TimeLimitedAdapter(self._limits))
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        session.auth = self._sign_in
+        return _time_limited(session, self._limits)
+
+    def _fetch_config(self) -> None:
+        super()._fetch_config()
+        # Orphans are what no snapshot refers to: none may be hidden from us, whatever the server likes better.
+        self.properties.pop(SNAPSHOT_LOADING_MODE, None)
+
+    def _refresh_token(self) -> None:
+        self._sign_in.renew()
+
+
+def _time_limited(session: Session, limits: TimeLimits) -> Session:
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _TimeLimitedAdapter(limits))
+    return session
 
 
 def open_rest(
     catalog: config.RestCatalog, file_properties: Mapping[str, str], limits: TimeLimits = TIME_LIMITS
 ) -> RestCatalog:
-    properties = {"uri": catalog.uri, "warehouse": catalog.warehouse, **file_properties}
-    if catalog.credential:
-        properties["credential"] = catalog.credential.reveal()
-        # The address that PyIceberg would take anyway; it warns where it has to guess.
-        properties["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
-    if catalog.token:
-        properties["token"] = catalog.token.reveal()
-    if catalog.scope:
-        properties["scope"] = catalog.scope
-    return _TimeLimitedRestCatalog(limits, **properties)
+    properties = {**file_properties, **dict(catalog.properties), "uri": catalog.uri, "warehouse": catalog.warehouse}
+    return _RestCatalog(_sign_in(catalog, limits), limits, properties)
+
+
+def _sign_in(catalog: config.RestCatalog, limits: TimeLimits) -> SignIn:
+    if not catalog.credential:
+        return StaticHeader(catalog.token)
+    properties = dict(catalog.properties)
+    own_address = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
+    uri = catalog.oauth2_server_uri or properties.get("oauth2-server-uri") or own_address
+    parameters = {"scope": catalog.scope or DEFAULT_SCOPE}
+    parameters |= {name: properties[name] for name in ("audience", "resource") if name in properties}
+    return OAuth2Client(_time_limited(Session(), limits), uri, catalog.credential, parameters)
 
 
 @contextmanager
@@ -153,7 +174,8 @@ def _address(uri: str) -> str:
 
 
 def _without_secrets(text: str, catalog: config.RestCatalog) -> str:
-    for secret in filter(None, (catalog.credential, catalog.token)):
-        for part in (secret.reveal(), secret.reveal().rpartition(":")[2]):
-            text = text.replace(part, "***") if part else text
+    credential, token = catalog.credential or Secret(""), catalog.token or Secret("")
+    headers = [value for name, value in catalog.properties if name.startswith(HEADER_PREFIX)]
+    for secret in filter(None, (credential.reveal(), halves(credential)[1], token.reveal(), *headers)):
+        text = text.replace(secret, "***")
     return text

@@ -329,6 +329,19 @@ def test_workers_get_what_files_take_and_no_catalog_secret() -> None:
     }
 
 
+def test_properties_of_files_reach_whoever_opens_them_and_others_do_not() -> None:
+    catalog = rest("http://host", properties=(("s3.proxy-uri", "http://proxy"), ("header.X-Key", "planted")))
+    properties = data_file_properties(on_s3(catalog))
+    assert properties["s3.proxy-uri"] == "http://proxy"
+    assert "header.X-Key" not in properties
+
+
+def test_glue_keeps_older_versions_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = on_s3(GlueCatalog(properties=(("glue.skip-archive", "false"), ("s3.request-timeout", "5"))))
+    with glue_answering(monkeypatch, 500, {}), open_catalog(endpoint) as catalog:
+        assert (catalog.properties["glue.skip-archive"], catalog.properties["s3.request-timeout"]) == ("false", "5")
+
+
 def test_local_workers_need_no_keys(tmp_path: Path) -> None:
     assert data_file_properties(local(tmp_path, credentials=KEYS)) == {
         "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"

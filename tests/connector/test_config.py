@@ -31,7 +31,14 @@ EVERYTHING: Json = {
     "prefix": "/lake/flow/",
     "upload_interval": "PT1H30M",
     "s3_endpoint": "http://store:9000",
-    "catalog": {**REST["catalog"], "credential": "client:pass", "token": "bearer", "scope": "all"},
+    "catalog": {
+        **REST["catalog"],
+        "credential": "client:pass",
+        "token": "bearer",
+        "scope": "all",
+        "oauth2_server_uri": "https://idp/token",
+        "properties": {"header.X-Key": "in a header"},
+    },
     "advanced": {
         "feature_flags": "allow_existing_tables_for_new_bindings",
         "nanosecond_timestamps": False,
@@ -74,7 +81,15 @@ def test_everything_that_can_be_set_arrives() -> None:
     endpoint, _ = parse(EVERYTHING, [])
     assert endpoint == config.EndpointConfig(
         namespace="ns",
-        catalog=RestCatalog("https://host/catalog", "wh", Secret("client:pass"), Secret("bearer"), "all"),
+        catalog=RestCatalog(
+            "https://host/catalog",
+            "wh",
+            Secret("client:pass"),
+            Secret("bearer"),
+            "all",
+            "https://idp/token",
+            (("header.X-Key", "in a header"),),
+        ),
         upload_interval=timedelta(minutes=90),
         credentials=AwsCredentials("id", Secret("secret")),
         bucket="b",
@@ -163,14 +178,11 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         "/advanced/spark/master: must be a setting whose name begins with spark.",
         "/advanced/spark/spark.a: must be a string",
         "/advanced/variant_columns: must be false: tables of format version 3 are not yet available",
-        "/bucket: is required by every catalog but Local",
         "/buckett: is not a known property; did you mean bucket?",
         "/catalog/token: must be a string",
         "/catalog/uri: must begin with http:// or https://",
         "/catalog/warehouse: is required",
-        "/credentials: is required by every catalog but Local",
         "/namespace: must not contain a dot",
-        "/region: is required by every catalog but Local",
         "/upload_interval: must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H",
         "bindings[1] /namespace: must not contain a dot",
         "bindings[1] /table: must not contain a dot",
@@ -187,13 +199,17 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         ({**LOCAL, "namespace": ""}, "/namespace: must not be empty"),
         ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required beside aws_access_key_id"),
         ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required beside aws_secret_access_key"),
-        (without(REST, "bucket"), "/bucket: is required by every catalog but Local"),
+        (without(GLUE, "bucket"), "/bucket: is required by AWS Glue"),
         ({**REST, "bucket": "s3://b"}, "/bucket: must be a name, without a slash"),
         ({**LOCAL, "prefix": "a#b"}, "/prefix: must not contain # or ?"),
-        ({**GLUE, "region": ""}, "/region: is required by every catalog but Local"),
+        ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
         (
             {**IAM, "credentials": without(IAM["credentials"], "aws_secret_access_key")},
             "/credentials: lacks the keys that the runtime adds when it has assumed the role",
+        ),
+        (
+            {**GLUE, "catalog": {"catalog_type": "AWS Glue", "properties": {"glue.skip-archiv": "false"}}},
+            "/catalog/properties/glue.skip-archiv: is not a known property; did you mean glue.skip-archive?",
         ),
         (with_advanced(nanosecond_timestamps=1), "/advanced/nanosecond_timestamps: must be true or false"),
         (with_advanced(feature_flags=True), "/advanced/feature_flags: must be a string"),
@@ -253,15 +269,15 @@ def refusal(endpoint: Json) -> str:
 def test_every_keyword_that_can_complain_does_so_in_our_words(schema: Json) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     judging = set(jsonschema.Draft202012Validator.VALIDATORS)
-    # `properties` complains only through its members; a branch is chosen by its `const`; durations are config_values'.
-    assert (set(keywords(schema)) & judging) - set(KEYWORDS) <= {"properties", "const", "format"}
+    # Properties complain only through their members; a branch is chosen by its `const`; durations are config_values'.
+    assert (set(keywords(schema)) & judging) - set(KEYWORDS) <= {"properties", "patternProperties", "const", "format"}
 
 
 def keywords(schema: Json) -> Iterator[str]:
     yield from schema
     for subschema in schema.get("properties", {}).values():
         yield from keywords(subschema)
-    for subschema in schema.get("oneOf", ()):
+    for subschema in (*schema.get("oneOf", ()), *schema.get("patternProperties", {}).values()):
         yield from keywords(subschema)
     for keyword in ("propertyNames", "additionalProperties"):
         if isinstance(schema.get(keyword), dict):
@@ -348,7 +364,9 @@ def test_a_config_shows_no_secret() -> None:
     endpoint, _ = parse({**EVERYTHING, "advanced": {"spark": {"spark.password": "in the settings"}}}, [])
     shown = f"{endpoint} {endpoint!r}"
     assert "AwsCredentials(access_key_id='id', secret_access_key=***" in shown
-    assert not [secret for secret in ("'secret'", "client:pass", "bearer", "in the settings") if secret in shown]
+    assert not [
+        secret for secret in ("'secret'", "client:pass", "bearer", "in the settings", "in a header") if secret in shown
+    ]
 
 
 def test_no_serializer_writes_a_secret() -> None:

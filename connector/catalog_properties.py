@@ -1,0 +1,48 @@
+"""Further properties of a catalog, under PyIceberg's own names: those that it reads and the config has no name for."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from protocol.flow import Json
+
+HEADER: Final = r"^header\."
+
+REST_PROPERTIES: Final[Mapping[str, str]] = {
+    "audience": "The audience to ask for with the credential.",
+    "resource": "The resource to ask for with the credential.",
+    "oauth2-server-uri": "Where tokens are issued; the same as oauth2_server_uri.",
+    "prefix": "The prefix of the catalog's paths, where /v1/config does not say it.",
+    "namespace-separator": "What separates the parts of a namespace in the catalog's paths.",
+    "rest-page-size": "How many tables to ask for at once when they are listed.",
+    "view-endpoints-supported": "Whether a catalog that does not list its endpoints has views.",
+}
+FILE_PROPERTIES: Final[Mapping[str, str]] = {
+    "s3.anonymous": "Whether to use the bucket without signing in.",
+    "s3.connect-timeout": "Seconds to wait for a connection to the object store.",
+    "s3.force-virtual-addressing": "Whether the bucket is part of the host name, beside s3_endpoint too.",
+    "s3.proxy-uri": "The proxy through which the object store is reached.",
+    "s3.request-timeout": "Seconds to wait for an answer of the object store.",
+}
+GLUE_PROPERTIES: Final[Mapping[str, str]] = {
+    "glue.skip-archive": "Whether Glue keeps no older versions of a table; true unless it is set.",
+}
+
+
+def schema(order: int, *tables: Mapping[str, str], headers: bool = False) -> Json:
+    """The schema of a catalog's `properties`."""
+    known = {name: description for table in tables for name, description in table.items()}
+    patterns = {"patternProperties": {HEADER: {"type": "string", "secret": True}}} if headers else {}
+    return {
+        "type": "object",
+        "title": "Properties",
+        "description": "Further catalog properties, under PyIceberg's own names"
+        + (", and headers of every request, as header.<name>." if headers else "."),
+        "order": order,
+        "advanced": True,
+        "properties": {
+            name: {"type": "string", "title": name, "description": description, "order": place}
+            for place, (name, description) in enumerate(known.items())
+        },
+        **patterns,
+        "additionalProperties": False,
+    }

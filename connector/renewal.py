@@ -1,0 +1,62 @@
+"""Tokens and keys that end: fetched anew when half of their life is over, so that a failure leaves time to try again."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+PAUSE: Final = 0.1  # of the life that is left: until the next attempt after one that failed
+
+
+@dataclass(frozen=True)
+class Lease(Generic[T]):
+    """A value that may be used for a while. The times are seconds since the epoch; none: it has no end that we know."""
+
+    value: T = field(repr=False)
+    expires_at: float | None = None
+    renew_at: float | None = None
+
+    @classmethod
+    def until(cls, value: T, expires_at: float | None) -> "Lease[T]":
+        """A value that was obtained just now."""
+        now = time.time()
+        return cls(value, expires_at, None if expires_at is None else now + max(expires_at - now, 0) / 2)
+
+
+class Renewed(Generic[T]):
+    """A value that is always fresh, for any number of threads."""
+
+    def __init__(self, what: str, fetch: Callable[[], Lease[T]], first: Lease[T] | None = None) -> None:
+        self._what = what
+        self._fetch = fetch
+        self._lease = first
+        self._lock = threading.Lock()
+
+    def current(self) -> Lease[T]:
+        """Raises what `fetch` raises, where there is nothing else that could still be used."""
+        with self._lock:
+            lease = self._lease
+            if lease is None or (lease.renew_at is not None and time.time() >= lease.renew_at):
+                self._lease = lease = self._renewed(lease)
+            return lease
+
+    def discard(self) -> None:
+        """It was refused: whatever its end was said to be, it is not used again."""
+        with self._lock:
+            self._lease = None
+
+    def _renewed(self, old: Lease[T] | None) -> Lease[T]:
+        try:
+            return self._fetch()
+        except Exception as error:
+            left = 0.0 if old is None or old.expires_at is None else old.expires_at - time.time()
+            if old is None or left <= 0:
+                raise
+            log.warning("%s: not renewed (%s), good for another %.0f s", self._what, type(error).__name__, left)
+            return Lease(old.value, old.expires_at, time.time() + PAUSE * left)

@@ -1,0 +1,140 @@
+"""A gateway in front of a REST catalog server that demands what the server itself does not: OAuth2 with tokens that
+expire, and a prefix. It can hand out keys for the object store with every table, as catalogs do that vend credentials."""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from support.server_process import free_address
+
+Json: TypeAlias = Any
+Vend: TypeAlias = Callable[[], Mapping[str, str]]
+
+POLL_SECONDS: Final = 0.01
+PREFIX: Final = "lakes/main"
+CLIENT_ID: Final = "robot"
+SCOPE: Final = "PRINCIPAL_ROLE:ALL"
+TOKEN_PATH: Final = "/idp/token"
+OF_THE_CONNECTION: Final = {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
+
+
+@dataclass
+class CatalogGateway:
+    """A running gateway, and what has passed through it."""
+
+    uri: str
+    lifetime: float  # seconds, of a token
+    vend: Vend | None = None
+    secret: str = field(default_factory=lambda: f"secret:{secrets.token_hex(8)}", repr=False)
+    token_requests: list[Mapping[str, str]] = field(default_factory=list)
+    refusals: int = 0
+    _tokens: dict[str, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def token_uri(self) -> str:
+        return f"{self.uri}{TOKEN_PATH}"
+
+    @property
+    def credential(self) -> str:
+        return f"{CLIENT_ID}:{self.secret}"
+
+    def revoke_tokens(self) -> None:
+        self._tokens.clear()
+
+    def issue(self, form: Mapping[str, str]) -> tuple[HTTPStatus, Json]:
+        self.token_requests.append(form)
+        if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, self.secret):
+            return HTTPStatus.UNAUTHORIZED, {"error": "invalid_client", "error_description": "who is that?"}
+        if form.get("scope") != SCOPE:
+            return HTTPStatus.BAD_REQUEST, {"error": "invalid_scope"}
+        token = secrets.token_hex(16)
+        self._tokens[token] = time.monotonic() + self.lifetime
+        return HTTPStatus.OK, {"access_token": token, "token_type": "bearer", "expires_in": self.lifetime}
+
+    def admits(self, authorization: str) -> bool:
+        is_valid = self._tokens.get(authorization.removeprefix("Bearer "), 0) > time.monotonic()
+        self.refusals += not is_valid
+        return is_valid
+
+
+@contextmanager
+def catalog_gateway(upstream: str, lifetime: float, vend: Vend | None = None) -> Iterator[CatalogGateway]:
+    """A gateway on a free loopback port in front of the server at this address."""
+    host, port = free_address().split(":")
+    gateway = CatalogGateway(f"http://{host}:{port}", lifetime, vend)
+    handler = partial(_Handler, urlsplit(upstream).netloc, gateway)
+    with ThreadingHTTPServer((host, int(port)), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
+        thread.start()
+        try:
+            yield gateway
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One client's connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, upstream: str, gateway: CatalogGateway, *connection: Any) -> None:
+        self._upstream, self._gateway = upstream, gateway
+        super().__init__(*connection)
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == TOKEN_PATH:
+            form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+            self._answer(*self._gateway.issue(form))
+        elif not self._gateway.admits(self.headers.get("Authorization", "")):
+            error = {"message": "the token has expired", "type": "NotAuthorizedException", "code": 401}
+            self._answer(HTTPStatus.UNAUTHORIZED, {"error": error})
+        elif self.path.startswith("/v1/config"):
+            self._answer(HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": PREFIX}})
+        else:
+            self._answer(*self._forward(body))
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _forward(self, body: bytes) -> tuple[HTTPStatus, Json]:
+        path = self.path.replace(f"/v1/{PREFIX}/", "/v1/", 1)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in OF_THE_CONNECTION}
+        with closing(HTTPConnection(self._upstream)) as connection:
+            connection.request(self.command, path, body, headers)
+            response = connection.getresponse()
+            text = response.read()
+        answer: Json = json.loads(text) if text else None
+        is_asked = self.headers.get("X-Iceberg-Access-Delegation") == "vended-credentials"
+        if self._gateway.vend and is_asked and "metadata" in (answer or {}):
+            answer["config"] = {**answer.get("config", {}), **self._gateway.vend()}
+        return HTTPStatus(response.status), answer
+
+    def _answer(self, status: HTTPStatus, answer: Json) -> None:
+        body = b"" if answer is None else json.dumps(answer).encode()
+        with suppress(ConnectionError):  # the client has stopped waiting
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
