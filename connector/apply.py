@@ -23,7 +23,7 @@ def apply(message: request.Apply) -> response.Applied:
     planned = plans(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint))
     performed: list[str] = []
     for plan in planned:
-        finish(catalog, plan.finished, None)
+        finish(catalog, plan.finished)
         performed += plan.state_actions()
         if plan.changes:
             path = plan.target.path

@@ -5,12 +5,12 @@ the table takes commits again it takes the whole chain at once.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from connector.errors import ConnectorError, UserError
-from connector.state import Chain, StagedCommit
+from connector.state import Chain, StagedCommit, TableId
 
 FIRST_PAUSE: Final = 5.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
 LONGEST_PAUSE: Final = 300.0
@@ -45,15 +45,19 @@ class Backlog:
 
     def due(self, now: float) -> list[StagedCommit]:
         """What to try now: everything but the tables that are in the pause after a failure."""
-        return [commit for waiting in self._waiting.values() if waiting.due <= now for commit in waiting.staged]
+        pausing = {
+            commit.table_id for waiting in self._waiting.values() if waiting.due > now for commit in waiting.staged
+        }
+        return [commit for commit in self._staged() if commit.table_id not in pausing]
 
     @property
     def failing(self) -> frozenset[Chain]:
         """What failed when it was last tried."""
         return frozenset(chain for chain, waiting in self._waiting.items() if waiting.error)
 
-    def waiting(self, chain: Chain) -> list[StagedCommit]:
-        return self._waiting[chain].staged if chain in self._waiting else []
+    def waiting(self, table: TableId) -> list[StagedCommit]:
+        """What a table has not taken yet."""
+        return [commit for commit in self._staged() if commit.table_id == table]
 
     def error_of(self, chain: Chain) -> ConnectorError | None:
         return self._waiting[chain].error if chain in self._waiting else None
@@ -89,3 +93,7 @@ class Backlog:
             for (path, _), waiting in self._waiting.items()
             if waiting.error
         ]
+
+    def _staged(self) -> Iterator[StagedCommit]:
+        for waiting in self._waiting.values():
+            yield from waiting.staged

@@ -7,10 +7,9 @@ from typing import Protocol
 
 from connector.backlog import Backlog, Limit
 from connector.errors import ConnectorError, FencedError
-from connector.iceberg import fence
 from connector.iceberg.commit import Failed, Landed
 from connector.logs import FIELDS
-from connector.state import Chain, StagedCommit
+from connector.state import Chain, StagedCommit, TableId
 
 log = logging.getLogger(__name__)
 
@@ -55,21 +54,9 @@ class Committer:
             log.warning("%s", line)
         return landed
 
-    def newest(self, chain: Chain) -> str | None:
-        """The fence value of the newest commit that waits, if any: what the chain's next one is staged on."""
-        waiting = self._backlog.waiting(chain)
-        return fence.chain(waiting)[-1].next if waiting else None
-
-    def is_overlapped(self, chain: Chain) -> bool:
-        """Whether something waits for the same table and for a range that overlaps the chain's."""
-        path, lineage = chain
-        return any(
-            other_path == path
-            and other != lineage
-            and other.state_key == lineage.state_key
-            and other.overlaps(lineage.key_range)
-            for other_path, other in self._backlog.failing
-        )
+    def waiting(self, table: TableId, key_range: str) -> list[StagedCommit]:
+        """What a table has not taken yet of what was staged for an overlapping key range."""
+        return [commit for commit in self._backlog.waiting(table) if commit.lineage.overlaps(key_range)]
 
     def error_of(self, chain: Chain) -> ConnectorError | None:
         """Why it is waiting."""

@@ -5,7 +5,7 @@ without the parts that its place in the state says. Patches (RFC 7396) add an en
 replace an object that another shard may be writing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -72,6 +72,11 @@ class Lineage:
 # A table's staged commits of one lineage: each was staged on the one before.
 Chain: TypeAlias = tuple[tuple[str, str], Lineage]
 
+TableId: TypeAlias = tuple[tuple[str, str], str]  # path and uuid: another table of that name has another one
+
+# By fence property, the values that say that nobody has taken over since a session opened.
+Known: TypeAlias = Mapping[str, frozenset[str]]
+
 
 @dataclass(frozen=True)
 class StagedCommit:
@@ -87,10 +92,20 @@ class StagedCommit:
     files: tuple[DataFile, ...] | FileList
     checkpoint: str = ""  # a digest of the runtime's, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
+    known: Known = field(default_factory=dict, compare=False)  # to the session that staged it
 
     @property
     def chain_id(self) -> Chain:
         return self.path, self.lineage
+
+    @property
+    def locations(self) -> Sequence[str]:
+        """Of what the state names: the files, or the object that lists them."""
+        return (self.files.location,) if isinstance(self.files, FileList) else [file.path for file in self.files]
+
+    @property
+    def table_id(self) -> TableId:
+        return self.path, self.table_uuid
 
     @property
     def file_count(self) -> int:

@@ -5,7 +5,7 @@ commits, which are values: the same acknowledge finishes them now, again, or in 
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -22,6 +22,8 @@ from connector.errors import UserError
 from connector.iceberg import commit, fence
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog
+from connector.iceberg.fence import Tenure
+from connector.iceberg.file_names import file_prefix
 from connector.iceberg.orphans import collecting
 from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.scratch import scratch
@@ -40,7 +42,7 @@ V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
 
 
 class Session:
-    """The bound tables of one shard, and the fence value that each one's next transaction is staged on."""
+    """The bound tables of one shard, and what each one's next transaction is staged on."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class Session:
         self._recovered = tuple(recovered)
         self._committer = committer
         self._start_writing = start_writing
-        self._fences = [_first_fence(table, committer) for table in tables]
+        self._tenures = [_tenure(table, committer) for table in tables]
         self._numbers = count(1)
         self._warnings = TreatmentWarnings([table.binding.table for table in tables])
 
@@ -71,9 +73,9 @@ class Session:
         return landed
 
     def _write(self) -> Writing:
-        numbered = zip(self._tables, self._fences, strict=True)
+        tables = zip(self._tables, self._tenures, strict=True)
         return self._start_writing(
-            [fence.file_prefix(table.lineage, table.table_uuid, prev) for table, prev in numbered]
+            [file_prefix(table.lineage, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
         )
 
     def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
@@ -84,19 +86,21 @@ class Session:
         )
 
     def _stage_table(self, index: int, files: tuple[DataFile, ...] | FileList, checkpoint: str) -> StagedCommit:
-        table, prev = self._tables[index], self._fences[index]
-        self._fences[index] = fence.new_value(prev)
-        return StagedCommit(
+        table, tenure = self._tables[index], self._tenures[index]
+        staged = StagedCommit(
             lineage=table.lineage,
-            prev=prev,
-            next=self._fences[index],
+            prev=tenure.prev,
+            next=fence.new_value(tenure.prev),
             path=table.binding.path,
             table_uuid=table.table_uuid,
             spec_id=table.spec_id,
             schema_id=table.schema_id,
             files=files,
             checkpoint=checkpoint,
+            known=tenure.known,
         )
+        self._tenures[index] = tenure.after(staged)
+        return staged
 
 
 class OpenTransaction:
@@ -131,15 +135,16 @@ class OpenTransaction:
         return staged
 
 
-def _first_fence(table: BoundTable, committer: Committer) -> str:
-    chain = table.binding.path, table.lineage
-    return committer.newest(chain) or fence.staged_on(table.prev, follows_waiting=committer.is_overlapped(chain))
+def _tenure(table: BoundTable, committer: Committer) -> Tenure:
+    waiting = committer.waiting((table.binding.path, table.table_uuid), table.lineage.key_range)
+    return Tenure.begin(dict(table.properties), table.lineage, waiting)
 
 
 @contextmanager
 def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
     """A session, and its upload interval, with everything that writes its files."""
     task, key_range = message.materialization, _key_range(message)
+    staged = overlapping(state.entries(task.name, message.state), key_range)
     config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     with ExitStack() as resources:
         directories = resources.enter_context(scratch())
@@ -161,35 +166,33 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             return start_writing
 
         committer = Committer(
-            partial(commit.attempt, catalog, key_range=key_range),
+            partial(commit.attempt, catalog),
             Limit(config.max_waiting_commits, config.max_waiting_bytes),
         )
         with explained(config):
             bind = partial(bind_all, catalog, task, key_range, [config.on_invalid for config in resource_configs])
-            session = recover(message, key_range, committer, bind, writing)
-        resources.enter_context(collecting(catalog, session.tables, _overlapping(message, key_range)))
+            session = recover(staged, committer, bind, writing)
+        resources.enter_context(collecting(catalog, session.tables, staged))
         yield session, config.upload_interval
 
 
 def recover(
-    message: request.Open,
-    key_range: str,
+    staged: Sequence[StagedCommit],
     committer: Committer,
     bind: Callable[[], Sequence[BoundTable]],
     writing: Callable[[Sequence[BoundTable]], StartWriting],
 ) -> Session:
     """First finishes what earlier sessions staged, then reads every bound table's fence: a value is only this session's
     own once nothing that is still to land can move it."""
-    recovered = committer.commit(_overlapping(message, key_range))
+    recovered = committer.commit(staged)
     tables = bind()
     _check_recovered(tables, committer)
     return Session(tables, recovered, committer, writing(tables))
 
 
-def _overlapping(message: request.Open, key_range: str) -> list[StagedCommit]:
-    """What the state names that is ours to finish: its key range overlaps ours, its binding may be gone."""
-    staged = state.entries(message.materialization.name, message.state)
-    return [entry for entry in staged if entry.lineage.overlaps(key_range)]
+def overlapping(staged: Iterable[StagedCommit], key_range: str) -> list[StagedCommit]:
+    """What of the state is ours to finish: its key range overlaps ours, its binding may be gone."""
+    return [commit for commit in staged if commit.lineage.overlaps(key_range)]
 
 
 def _check_recovered(tables: Sequence[BoundTable], committer: Committer) -> None:

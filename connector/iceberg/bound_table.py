@@ -11,7 +11,6 @@ from pyiceberg.types import PrimitiveType
 
 from connector.binding import Binding, Column
 from connector.errors import UserError
-from connector.iceberg import fence
 from connector.iceberg.tables import load_table
 from connector.invalid_values import OnInvalid
 from connector.parallel import side_by_side
@@ -25,12 +24,10 @@ TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 @dataclass(frozen=True)
 class BoundTable:
-    """A bound table. `prev` is the fence value that the session's first transaction is staged on: read once, here; a
-    process that read it later would adopt its successor's."""
+    """A bound table, read once: its properties hold the fence values that the session begins with."""
 
     binding: Binding
     lineage: Lineage
-    prev: str
     table_uuid: str
     spec_id: int
     schema_id: int
@@ -65,7 +62,6 @@ def _bind(
     return BoundTable(
         binding=binding,
         lineage=lineage,
-        prev=fence.recorded(table.properties, lineage),
         table_uuid=str(table.metadata.table_uuid),
         spec_id=_unpartitioned_spec(table),
         schema_id=table.metadata.current_schema_id,

@@ -76,45 +76,46 @@ class Failed:
     error: ConnectorError
 
 
-def finish(catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None) -> list[Landed]:
+def finish(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
     """`attempt`, where every table has to take its commits: raises the first one's error, after all have been tried."""
-    outcomes = attempt(catalog, staged, key_range)
+    outcomes = attempt(catalog, staged)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
     return [outcome for outcome in outcomes if isinstance(outcome, Landed)]
 
 
-def attempt(
-    catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None, once: Collection[Chain] = ()
-) -> list[Landed | Failed]:
+def attempt(catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain] = ()) -> list[Landed | Failed]:
     """Make every staged commit part of its table, whatever of it has landed before: any number of times, with the same
     outcome. Tables are committed side by side, and one's failure is its own.
 
-    `key_range` is this process's own; see `fence.advanced`. The chains of `once` get a single attempt, the others
-    RETRY_FOR: long enough for a conflict or a catalog that is being restarted.
+    The chains of `once` get a single attempt, the others RETRY_FOR: long enough for a conflict or a catalog that is
+    being restarted.
     """
-    by_table = groupby(sorted(staged, key=lambda commit: commit.path), key=lambda commit: commit.path)
+    by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
     tables = [list(commits) for _, commits in by_table]
 
     def attempt_table(commits: Sequence[StagedCommit]) -> list[Landed | Failed]:
-        return _attempt_table(catalog, commits, key_range, once)
+        return _attempt_table(catalog, commits, once)
 
     return [
         outcome for outcomes in side_by_side(attempt_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
     ]
 
 
-def _attempt_table(
-    catalog: Catalog, staged: Sequence[StagedCommit], key_range: str | None, once: Collection[Chain]
-) -> list[Landed | Failed]:
+def _attempt_table(catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain]) -> list[Landed | Failed]:
+    by_lineage = groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.chain_id)
+    chains = [fence.chain(list(commits)) for _, commits in by_lineage]
+    # What earlier sessions have staged lands first: a session's own commit closes the values that it was staged on, and
+    # what is staged on a closed value may be deleted. So a table that has not taken one chain is not asked for the next.
+    chains.sort(key=lambda chain: not chain[-1].is_recovered)
     outcomes: list[Landed | Failed] = []
-    for chain_id, commits in groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.chain_id):
-        chain = fence.chain(list(commits))
-        try:
-            outcomes.append(_finish_chain(catalog, chain, key_range, 0.0 if chain_id in once else RETRY_FOR))
-        except ConnectorError as error:
-            outcomes.append(Failed(tuple(chain), error))
+    for chain in chains:
+        match outcomes[-1:]:
+            case [Failed(_, error)]:
+                outcomes.append(Failed(tuple(chain), error))
+            case _:
+                outcomes.append(_attempt_chain(catalog, chain, 0.0 if chain[0].chain_id in once else RETRY_FOR))
     return outcomes
 
 
@@ -122,21 +123,26 @@ def _lineage_order(commit: StagedCommit) -> tuple[str, str]:
     return commit.lineage.state_key, commit.lineage.key_range
 
 
-def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], key_range: str | None, retry_for: float) -> Landed:
+def _attempt_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float) -> Landed | Failed:
+    try:
+        return _finish_chain(catalog, chain, retry_for)
+    except ConnectorError as error:
+        return Failed(tuple(chain), error)
+
+
+def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float) -> Landed:
     began = time.monotonic()
     snapshots = SnapshotWriter()
     name = ".".join(chain[0].path)
-    is_recovery = all(commit.is_recovered for commit in chain)
     last: Exception | None = None
     for number in _attempts(retry_for):
         try:
             # The fence is read from the very metadata whose main the commit asserts; every fence change moves main.
             table = _load(catalog, chain[-1])
-            value = fence.recorded(table.properties, chain[0].lineage)
-            rest = fence.unlanded(chain, value, is_recovery=is_recovery)
+            rest = fence.unlanded(chain, table.properties)
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
-            _commit(catalog, table, rest, snapshots, fence.advanced(table.properties, chain[-1], key_range))
+            _commit(catalog, table, rest, snapshots, fence.advanced(table.properties, chain[-1]))
             return Landed(tuple(chain), number + 1, time.monotonic() - began)
         except (*REFUSED, *UNKNOWN, RetryableError) as error:
             if _is_hopeless(error):

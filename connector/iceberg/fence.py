@@ -1,36 +1,25 @@
 """The fence: one table property per lineage, by which a table says which transactions it holds.
 
 It is set by the very commit that adds a transaction's files, from the value that they were staged on (`prev`) to a new
-random one (`next`). Who finds neither has been replaced. Everything here is a pure function of property values and
-staged commits; docs/decisions/0002 and the consistency page have the argument.
+random one (`next`). Who finds neither has been replaced, and so has a session that finds another value than it knows of
+for a lineage that overlaps its own. Everything here is a pure function of property values and staged commits;
+docs/consistency.md has the argument, decisions 2, 5 and 7 the reasons.
 """
 
 import hashlib
-import re
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from connector.errors import FencedError
-from connector.state import Lineage, StagedCommit
+from connector.state import Known, Lineage, StagedCommit
 
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
-NONE: Final = ""  # the value of a lineage that has never committed and follows no other
+NONE: Final = ""  # the value of a lineage that has never committed
 POSITION_DIGITS: Final = 8
-FIRST_POSITION: Final = "0" * POSITION_DIGITS
-# The value of a lineage that has never committed, while what it follows still waits to land and will change it.
-UNSETTLED: Final = "0" * 32
-
-FIRST: Final = "first"
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-FILE_NAME: Final = re.compile(
-    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{16})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
-    rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
-    rf"{_UUID}(?:\.parquet|-m0\.avro|\.avro|-files\.json)"
-)
 
 
 def new_value(prev: str = NONE) -> str:
@@ -50,75 +39,74 @@ def position(value: str) -> int:
     return int(_without_closed(value)[:POSITION_DIGITS] or "0", 16)
 
 
+def materialization_hash(lineage: Lineage) -> str:
+    return _hash(lineage.materialization)[:12]
+
+
 def lineage_hash(lineage: Lineage) -> str:
-    """16 hexadecimal digits for (materialization, state key): Glue's parameter names end at 255 characters."""
-    return hashlib.sha256(f"{lineage.materialization}\0{lineage.state_key}".encode()).hexdigest()[:16]
+    """16 hexadecimal digits for (materialization, state key): Glue's parameter names end at 255 characters. The first
+    12 are the materialization's: a task meets its own lineages again whatever their state keys were."""
+    return materialization_hash(lineage) + _hash(f"{lineage.materialization}\0{lineage.state_key}")[:4]
 
 
 def property_name(lineage: Lineage) -> str:
     return f"{PREFIX}{lineage_hash(lineage)}.{lineage.key_range}"
 
 
-def file_prefix(lineage: Lineage, table_uuid: str, prev: str) -> str:
-    """What the names of the files begin with that are staged on a value: `FileOrigin` reads it."""
-    return f"{lineage_hash(lineage)}-{lineage.key_range}-{table_uuid}-{(prev or FIRST).replace(':', '-')}"
+def recorded(properties: Mapping[str, str], lineage: Lineage) -> str:
+    """The lineage's last committed fence value; one that a successor closed still says `closed:`."""
+    return properties.get(property_name(lineage), NONE)
+
+
+def overlapping(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
+    """By property, the values of the materialization's lineages that have a part of this one's key range, its own among
+    them. Their state keys may differ: a backfill that keeps the table's rows begins a new one."""
+    prefix = PREFIX + materialization_hash(lineage)
+    return {
+        name: value
+        for name, value in properties.items()
+        if name.startswith(prefix) and lineage.overlaps(name.rpartition(".")[2])
+    }
 
 
 @dataclass(frozen=True)
-class FileOrigin:
-    """What the name of a file of ours proves: whose it is, for which table, and on which fence value it was staged."""
+class Tenure:
+    """A session's hold of a lineage in one table: what its next transaction is staged on."""
 
-    lineage_hash: str
-    key_range: str
-    table_uuid: str
     prev: str
+    in_file_names: str
+    known: Known
 
     @classmethod
-    def of(cls, name: str) -> "FileOrigin | None":
-        match = FILE_NAME.fullmatch(name)
-        if match is None:
-            return None
-        value = "" if match["value"] == FIRST else match["value"].replace("-", ":")
-        return cls(match["lineage"], match["range"], match["table"], value)
+    def begin(cls, properties: Mapping[str, str], lineage: Lineage, waiting: Sequence[StagedCommit]) -> "Tenure":
+        """As the session finds the table when it opens: read later, a stale process would adopt its successor's values.
 
-    @property
-    def property_name(self) -> str:
-        return f"{PREFIX}{self.lineage_hash}.{self.key_range}"
+        `waiting` is what earlier sessions have staged for overlapping lineages and the table has not taken yet. It will
+        land under this session's eyes, and is no successor's doing.
+        """
+        ours = chain([commit for commit in waiting if commit.lineage == lineage])
+        prev = ours[-1].next if ours else recorded(properties, lineage)
+        known = {name: {value, _closed(value)} for name, value in overlapping(properties, lineage).items()}
+        for commit in waiting:
+            known.setdefault(property_name(commit.lineage), set()).update((commit.next, _closed(commit.next)))
+        in_file_names = prev
+        if waiting:
+            # What waits may yet close our own value too, and a collector that is stale takes what was staged on a closed
+            # value for left behind. What bears a value that is still to come is left alone.
+            in_file_names = new_value(prev)
+        else:
+            known.pop(property_name(lineage), None)
+        return cls(prev, in_file_names, {name: frozenset(values) for name, values in known.items()})
 
-
-def staged_on(recorded: str, *, follows_waiting: bool) -> str:
-    """What a session stages its first transaction on, given the value that it has read. Where a table has refused the
-    commits of a range that overlaps its own, they land later, under the session's eyes: that is no successor's doing."""
-    return UNSETTLED if follows_waiting and _is_first(recorded) else recorded
-
-
-def recorded(properties: Mapping[str, str], lineage: Lineage) -> str:
-    """The lineage's last committed fence value; one that a successor closed still says `closed:`.
-
-    A lineage that has never committed has the value of what it follows: of the ranges that overlap it. Without them it
-    would find nothing changed when one of them has taken over meanwhile, since there is nothing yet to close.
-    """
-    return properties.get(property_name(lineage)) or _followed(properties, lineage)
-
-
-def _followed(properties: Mapping[str, str], lineage: Lineage) -> str:
-    prefix = f"{PREFIX}{lineage_hash(lineage)}."
-    overlapping = {
-        key_range: _without_closed(value)
-        for name, value in properties.items()
-        if name.startswith(prefix) and lineage.overlaps(key_range := name.removeprefix(prefix))
-    }
-    if not overlapping:
-        return NONE
-    digest = hashlib.sha256(repr(sorted(overlapping.items())).encode()).hexdigest()
-    return f"{FIRST_POSITION}{digest[:24]}"
+    def after(self, staged: StagedCommit) -> "Tenure":
+        return replace(self, prev=staged.next, in_file_names=staged.next)
 
 
 def chain(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
     """One lineage's staged commits into one table, oldest first; each was staged on the one before."""
-    by_prev = {commit.prev: commit for commit in staged}
+    by_prev = {_without_closed(commit.prev): commit for commit in staged}
     nexts = {commit.next for commit in staged}
-    first = [commit for commit in staged if commit.prev not in nexts]
+    first = [commit for commit in staged if _without_closed(commit.prev) not in nexts]
     ordered = first[:1]
     while ordered and ordered[-1].next in by_prev:
         ordered.append(by_prev[ordered[-1].next])
@@ -126,58 +114,66 @@ def chain(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
     return ordered
 
 
-def unlanded(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) -> Sequence[StagedCommit]:
-    """What the table still lacks of a lineage's chain, given the recorded value; FencedError where it fits none.
+def unlanded(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
+    """What the table still lacks of a lineage's chain; FencedError where its properties say that another process has
+    taken over.
 
-    A closed value says which transactions landed just as it did before. But only a recovery may build on it: to the
-    process that staged on the open value it says that a successor holds its key range now.
+    What the log has committed is to land, and a closed value says what has landed just as it did before: a recovery may
+    build on it. A session may build on its own transactions only while it finds nothing but what it knows of.
     """
-    landed = _without_closed(value)
-    rest: Sequence[StagedCommit] | None = None
-    for index, commit in enumerate(chain):
-        if landed == commit.next:
-            rest = chain[index + 1 :]
-    prev = _without_closed(chain[0].prev)
-    # What a lineage follows may move on while its first transaction waits. The log committed it, so it is to land.
-    is_first = _is_first(landed) and (prev == UNSETTLED or (is_recovery and _is_first(prev)))
-    if rest is None and (landed == prev or is_first):
-        rest = chain
-    may_build_on = is_recovery or not value.startswith(CLOSED) or value == chain[0].prev
-    if rest is None or (rest and not may_build_on):
-        raise _fenced(chain[0], value)
+    value = recorded(properties, chain[0].lineage)
+    rest = _behind(chain, _without_closed(value))
+    if rest is None:
+        raise _fenced(chain[0], property_name(chain[0].lineage), value)
+    if any(not commit.is_recovered for commit in rest):
+        _check_known(chain, properties)
     return rest
 
 
-def advanced(properties: Mapping[str, str], newest: StagedCommit, key_range: str | None) -> dict[str, str]:
-    """The properties that the commit of everything up to `newest` sets; `key_range` is the committing process's own
-    (None: it holds none).
+def _behind(chain: Sequence[StagedCommit], landed: str) -> Sequence[StagedCommit] | None:
+    if landed == _without_closed(chain[0].prev):
+        return chain
+    return next((chain[index + 1 :] for index, commit in enumerate(chain) if commit.next == landed), None)
 
-    Its own commit closes every range that overlaps its own: whoever still writes under one of those has been replaced.
-    What it finishes for another range is closed at once.
+
+def _check_known(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> None:
+    """Whoever takes over a part of the key range, be it under another state key, commits under a property of its own or
+    under ours: none escapes."""
+    own, newest = property_name(chain[0].lineage), chain[-1]
+    for name, value in overlapping(properties, newest.lineage).items():
+        is_ours = name == own and (value == chain[0].prev or any(value == commit.next for commit in chain))
+        if not is_ours and value not in newest.known.get(name, ()):
+            raise _fenced(newest, name, value)
+
+
+def advanced(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, str]:
+    """The properties that the commit of everything up to `newest` sets.
+
+    A session's own commit closes every range that overlaps its own, and what a recovery finishes is closed at once:
+    whoever still writes there has been replaced, and what it has staged may be deleted.
     """
-    lineage = newest.lineage
-    if lineage.key_range != key_range:
-        return {property_name(lineage): CLOSED + newest.next}
-    own, prefix = property_name(lineage), f"{PREFIX}{lineage_hash(lineage)}."
-    closed = {
-        name: CLOSED + value
-        for name, value in properties.items()
-        if name.startswith(prefix) and name != own and lineage.overlaps(name.removeprefix(prefix))
-        if not value.startswith(CLOSED)
-    }
-    return closed | {own: newest.next}
+    own = property_name(newest.lineage)
+    if newest.is_recovered:
+        return {own: _closed(newest.next)}
+    closed = {name: _closed(value) for name, value in overlapping(properties, newest.lineage).items()}
+    return {name: value for name, value in closed.items() if value != properties[name]} | {own: newest.next}
 
 
-def _fenced(staged: StagedCommit, value: str) -> FencedError:
+def _fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
     """The error of a process that finds a value it cannot explain."""
     lineage = staged.lineage
+    expected = (
+        f"{staged.prev or 'none'} or {staged.next}"
+        if name == property_name(lineage)
+        else "nothing newer than it has read"
+    )
     return FencedError(
         f"table {'.'.join(staged.path)}: another process has taken over {lineage.materialization} "
-        f"(state key {lineage.state_key}, key range {lineage.key_range}): the table's property "
-        f"{property_name(lineage)} is {'absent' if _is_first(value) else value}, where this process expected {staged.prev or 'none'} or "
-        f"{staged.next}. This process stops and adds nothing. If no other process runs this task, its state was "
-        f"restored from an older copy or the table was changed by hand: see `{_show_command(staged)}`, and reset the "
-        "fence with `materialize-iceberg fence reset` only when you know which rows are right."
+        f"(state key {lineage.state_key}, key range {lineage.key_range}): the table's property {name} is "
+        f"{value or 'absent'}, where this process expected {expected}. This process stops and adds nothing. If no other "
+        "process runs this task, its state was restored from an older copy or the table was changed by hand: see "
+        f"`{_show_command(staged)}`, and reset the fence with `materialize-iceberg fence reset` only when you know which "
+        "rows are right."
     )
 
 
@@ -189,9 +185,12 @@ def _show_command(staged: StagedCommit) -> str:
     )
 
 
-def _is_first(value: str) -> bool:
-    """Whether it is the value of a lineage that has never committed."""
-    return value == NONE or value.startswith(FIRST_POSITION)
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _closed(value: str) -> str:
+    return value if value.startswith(CLOSED) else CLOSED + value
 
 
 def _without_closed(value: str) -> str:

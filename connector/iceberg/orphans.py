@@ -24,8 +24,7 @@ from pyiceberg.table.locations import load_location_provider
 
 from connector.iceberg import fence
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.fence import FileOrigin
-from connector.iceberg.lineages import owners
+from connector.iceberg.file_names import FileOrigin
 from connector.iceberg.references import SessionEndedError, file_name, unreferenced
 from connector.parallel import side_by_side
 from connector.state import Lineage, StagedCommit
@@ -101,14 +100,9 @@ def collect(
 
 def _condition(table: Table, lineage: Lineage, staged: Collection[StagedCommit]) -> Callable[[FileOrigin], bool]:
     """Whether a file is ours, and of a transaction that is over."""
-    hashes = {
-        fence.lineage_hash(Lineage(owner.materialization, owner.state_key, ""))
-        for owner in owners(table)
-        if owner.materialization == lineage.materialization
-    } | {fence.lineage_hash(lineage)}
     begin, end = lineage.key_range.split("-")  # what begins here is ours to collect: of a split range, one child's
     # A recovery may build on a closed value, but only with an entry that the state names: with its files, of course.
-    in_state = {value for commit in staged for value in (commit.prev, commit.next)}
+    in_state = {FileOrigin.of(file_name(location)) for commit in staged for location in commit.locations}
 
     def is_left_behind(origin: FileOrigin) -> bool:
         value = table.properties.get(origin.property_name)
@@ -116,12 +110,12 @@ def _condition(table: Table, lineage: Lineage, staged: Collection[StagedCommit])
             # Without a value the lineage's first transaction is still to come.
             value is not None
             and origin.table_uuid == str(table.metadata.table_uuid)
-            and origin.lineage_hash in hashes
+            and origin.lineage_hash.startswith(fence.materialization_hash(lineage))
             and begin <= origin.key_range.split("-")[0] <= end
             and origin.prev != value
             # A later value is still to come: a table that refuses its commits has several of them waiting.
             and fence.position(origin.prev) <= fence.position(value)
-            and origin.prev not in in_state
+            and origin not in in_state
         )
 
     return is_left_behind

@@ -64,7 +64,7 @@ def judged(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
     for _, commits in groupby(sorted(here, key=_lineage_order), key=lambda commit: commit.lineage):
         chain = fence.chain(list(commits))
         try:
-            rest = fence.unlanded(chain, fence.recorded(table.properties, chain[0].lineage), is_recovery=True)
+            rest = fence.unlanded(chain, table.properties)
         except FencedError:
             verdicts += [Judged(commit, Verdict.FENCED) for commit in chain]
         else:

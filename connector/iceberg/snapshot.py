@@ -28,6 +28,7 @@ from pyiceberg.typedef import Record
 
 from connector.file_lists import files_of
 from connector.iceberg import fence
+from connector.iceberg.file_names import file_prefix
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
@@ -114,7 +115,7 @@ class SnapshotWriter:
 def _file_prefix(table: Table, lineage: Lineage) -> str:
     """The commit asserts the main branch that this value was read under: once the property has another one, the
     snapshot has landed or never will."""
-    return fence.file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))
+    return file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))
 
 
 def _metadata_location(table: Table, name: str) -> str:

@@ -117,7 +117,7 @@ def stage_chain(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:
 
 
 def finish(catalog: Catalog, *staged: StagedCommit) -> None:
-    commit.finish(catalog, staged, KEY_RANGE)
+    commit.finish(catalog, staged)
 
 
 def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(

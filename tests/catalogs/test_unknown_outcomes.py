@@ -73,7 +73,7 @@ def path(catalog: Catalog) -> tuple[str, str]:
 
 def finish(proxy: FaultProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:
     with open_rest(RestCatalog(proxy.uri, "warehouse"), {}, limits) as catalog:
-        commit.finish(catalog, staged, KEY_RANGE)
+        commit.finish(catalog, staged)
 
 
 def limits_for(fault: Fault) -> TimeLimits:
@@ -106,7 +106,7 @@ def test_a_process_that_is_replaced_between_its_look_and_its_commit_is_refused(
     catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
 ) -> None:
     stale, successor = stage(catalog, path, LINEAGE, 1), stage(catalog, path, LINEAGE, 2)
-    proxy.inject(is_commit, fault, before=lambda: commit.finish(catalog, [successor], KEY_RANGE))
+    proxy.inject(is_commit, fault, before=lambda: commit.finish(catalog, [successor]))
     proxy.inject(is_load, fault)
     with pytest.raises(FencedError):
         finish(proxy, [stale], limits_for(fault))
@@ -118,7 +118,7 @@ def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
     catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
 ) -> None:
     foreign = stage(catalog, path, Lineage("acme/other", "orders.v1", KEY_RANGE), 100)
-    proxy.inject(is_commit, GENUINE, before=lambda: commit.finish(catalog, [foreign], KEY_RANGE))
+    proxy.inject(is_commit, GENUINE, before=lambda: commit.finish(catalog, [foreign]))
     for name in ("503", "dropped", "answer dropped"):
         proxy.inject(is_commit, FAULTS[name])
     finish(proxy, chain_of_two(catalog, path))

@@ -139,7 +139,7 @@ def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path
     applied(tmp_path, old)
     catalog = local_catalog(tmp_path)
     staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
-    finish(catalog, [staged], None)
+    finish(catalog, [staged])
     applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=added([staged]))
     assert ids_of(catalog, PATH) == [1, 2]
 
@@ -180,7 +180,7 @@ def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cl
     state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
     first = backfilled(tmp_path, state=state)
     new = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V1, [3])
-    finish(catalog, [new], None)
+    finish(catalog, [new])
     again = backfilled(tmp_path, state=state)
     assert again.state == first.state
     assert ids_of(catalog, PATH) == [3]

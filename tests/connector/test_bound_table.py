@@ -46,7 +46,6 @@ def test_columns_come_in_the_order_of_store_with_the_tables_own_ids(catalog: Cat
         ("doc", "doc", 3),
     ]
     assert [column.required for column in bound.binding.columns] == [True, False, False]
-    assert bound.prev == fence.NONE
 
 
 def test_the_fence_value_is_read_when_the_session_opens(catalog: Catalog) -> None:
@@ -54,7 +53,7 @@ def test_the_fence_value_is_read_when_the_session_opens(catalog: Catalog) -> Non
     lineage = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
     with table.transaction() as transaction:
         transaction.set_properties({fence.property_name(lineage): "closed:v7"})
-    assert bind(catalog, FieldSelection(keys=("id",))).prev == "closed:v7"
+    assert fence.recorded(dict(bind(catalog, FieldSelection(keys=("id",))).properties), lineage) == "closed:v7"
 
 
 def test_a_missing_table_says_how_it_comes_to_be(catalog: Catalog) -> None:

@@ -18,6 +18,7 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.errors import CommitUnknownError, FencedError, UserError
 from connector.iceberg import commit, fence
+from connector.iceberg.fence import Tenure
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 
 WHOLE = "00000000-ffffffff"
@@ -55,29 +56,38 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
-def stage(catalog: SqlCatalog, ids: Sequence[int], prev: str | None = None, key_range: str = WHOLE) -> StagedCommit:
+def stage(
+    catalog: SqlCatalog,
+    ids: Sequence[int],
+    prev: str | None = None,
+    key_range: str = WHOLE,
+    state_key: str = "orders.v1",
+    waiting: Sequence[StagedCommit] = (),
+) -> StagedCommit:
     """Write a data file as a task would, and name it as startCommit does; without a `prev` as the first of a session
     that opens now."""
     table = catalog.load_table(PATH)
-    lineage = Lineage("acme/orders", "orders.v1", key_range)
+    lineage = Lineage("acme/orders", state_key, key_range)
+    tenure = Tenure.begin(table.properties, lineage, waiting)
     path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"id": list(ids)}, schema=ARROW_SCHEMA), path)
     statistics = ColumnStatistics(1, 40, len(ids), 0, min(ids).to_bytes(8, "little"), max(ids).to_bytes(8, "little"))
     return StagedCommit(
         lineage=lineage,
-        prev=fence.recorded(table.properties, lineage) if prev is None else prev,
+        prev=tenure.prev if prev is None else prev,
         next=fence.new_value(),
         path=PATH,
         table_uuid=str(table.metadata.table_uuid),
         spec_id=0,
         schema_id=0,
         files=(DataFile(path.as_uri(), len(ids), path.stat().st_size, (4,), (statistics,)),),
+        known=tenure.known,
     )
 
 
-def finish(catalog: SqlCatalog, *staged: StagedCommit, is_recovery: bool = False, key_range: str = WHOLE) -> None:
-    commit.finish(catalog, [replace(commit, is_recovered=is_recovery) for commit in staged], key_range)
+def finish(catalog: SqlCatalog, *staged: StagedCommit, is_recovery: bool = False) -> None:
+    commit.finish(catalog, [replace(commit, is_recovered=is_recovery) for commit in staged])
 
 
 def ids(catalog: SqlCatalog) -> list[int]:
@@ -244,10 +254,10 @@ def test_a_child_finishes_its_parents_transaction_and_fences_the_parent(catalog:
     first = stage(catalog, [1])
     finish(catalog, first)
     pending = stage(catalog, [2], prev=first.next)
-    for child in (LEFT, RIGHT):
-        finish(catalog, pending, is_recovery=True, key_range=child)
-    finish(catalog, stage(catalog, [3], key_range=LEFT), key_range=LEFT)
-    finish(catalog, stage(catalog, [4], key_range=RIGHT), key_range=RIGHT)
+    for _ in (LEFT, RIGHT):
+        finish(catalog, pending, is_recovery=True)
+    finish(catalog, stage(catalog, [3], key_range=LEFT))
+    finish(catalog, stage(catalog, [4], key_range=RIGHT))
     with pytest.raises(FencedError):
         finish(catalog, stage(catalog, [5], prev=pending.next))
     assert ids(catalog) == [1, 2, 3, 4]
@@ -260,9 +270,9 @@ def test_a_range_that_has_never_committed_is_fenced_by_the_first_commit_of_one_t
     """It has no property that could be closed, be it a parent before a split or a child before a join."""
     newer = LEFT if older == WHOLE else WHOLE
     stale = stage(catalog, [1], key_range=older)
-    finish(catalog, stage(catalog, [2], key_range=newer), key_range=newer)
+    finish(catalog, stage(catalog, [2], key_range=newer))
     with pytest.raises(FencedError):
-        finish(catalog, stale, key_range=older)
+        finish(catalog, stale)
     assert ids(catalog) == [2]
 
 
@@ -271,23 +281,63 @@ def test_a_first_transaction_that_the_log_committed_lands_whatever_happened_to_t
 ) -> None:
     parents = stage(catalog, [1])
     childs = stage(catalog, [2], key_range=LEFT)
-    finish(catalog, parents, is_recovery=True, key_range=LEFT)
-    finish(catalog, childs, is_recovery=True, key_range=LEFT)
+    finish(catalog, parents, is_recovery=True)
+    finish(catalog, childs, is_recovery=True)
+    assert ids(catalog) == [1, 2]
+
+
+def test_what_earlier_sessions_staged_lands_before_a_sessions_own(catalog: FaultyCatalog) -> None:
+    """Our commit closes the value that theirs is staged on, and what is staged on a closed value may be deleted."""
+    parents = replace(stage(catalog, [1]), is_recovered=True)
+    own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
+    commit.attempt(catalog, [own, parents])
+    newest = [snapshot.summary["flow.fence"] for snapshot in catalog.load_table(PATH).snapshots() if snapshot.summary]
+    assert newest == [parents.next, own.next]
+
+
+def test_a_table_that_has_refused_what_earlier_sessions_staged_is_not_asked_for_a_sessions_own(
+    catalog: FaultyCatalog,
+) -> None:
+    parents = replace(stage(catalog, [1]), is_recovered=True)
+    own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
+    catalog.faults = [refused]
+    outcomes = commit.attempt(catalog, [own, parents], once={parents.chain_id})
+    assert [type(outcome) for outcome in outcomes] == [commit.Failed] * 2
+    assert ids(catalog) == []
+
+
+def test_what_waits_for_a_table_that_was_replaced_holds_up_nothing(catalog: FaultyCatalog) -> None:
+    of_the_old_one = replace(stage(catalog, [1]), is_recovered=True, table_uuid=str(uuid.uuid4()))
+    outcomes = commit.attempt(catalog, [stage(catalog, [2], key_range=LEFT), of_the_old_one])
+    assert {type(outcome) for outcome in outcomes} == {commit.Failed, commit.Landed}
+    assert ids(catalog) == [2]
+
+
+def test_an_old_state_key_goes_inert_with_the_first_commit_of_the_new_one(catalog: FaultyCatalog) -> None:
+    """A backfill that keeps the rows goes on in the same table."""
+    old = stage(catalog, [1])
+    finish(catalog, old)
+    stale = stage(catalog, [666], prev=old.next)
+    finish(catalog, stage(catalog, [2], state_key="orders.v2"))
+    with pytest.raises(FencedError):
+        finish(catalog, stale)
+    assert fence.recorded(catalog.load_table(PATH).properties, old.lineage) == f"closed:{old.next}"
+    finish(catalog, old, is_recovery=True)
     assert ids(catalog) == [1, 2]
 
 
 def test_siblings_do_not_fence_each_other(catalog: FaultyCatalog) -> None:
     finish(catalog, stage(catalog, [1]))
     left, right = stage(catalog, [2], key_range=LEFT), stage(catalog, [3], key_range=RIGHT)
-    finish(catalog, left, key_range=LEFT)
-    finish(catalog, right, key_range=RIGHT)
+    finish(catalog, left)
+    finish(catalog, right)
     assert ids(catalog) == [1, 2, 3]
 
 
 def test_a_range_that_was_split_and_joined_goes_on_from_the_closed_value(catalog: FaultyCatalog) -> None:
     first = stage(catalog, [1])
     finish(catalog, first)
-    finish(catalog, stage(catalog, [2], key_range=LEFT), key_range=LEFT)
+    finish(catalog, stage(catalog, [2], key_range=LEFT))
     recorded = fence.recorded(catalog.load_table(PATH).properties, first.lineage)
     assert recorded == f"closed:{first.next}"
     finish(catalog, stage(catalog, [3], prev=recorded))
@@ -308,10 +358,10 @@ def test_a_table_that_has_failed_before_gets_one_attempt(catalog: FaultyCatalog)
     """Its retries would hold up the acknowledgement of the others."""
     staged = stage(catalog, [1])
     catalog.faults = [refused, lambda send: send()]
-    [failed] = commit.attempt(catalog, [staged], WHOLE, once={staged.chain_id})
+    [failed] = commit.attempt(catalog, [staged], once={staged.chain_id})
     assert isinstance(failed, commit.Failed)
     assert len(catalog.faults) == 1
-    [landed] = commit.attempt(catalog, [staged], WHOLE)
+    [landed] = commit.attempt(catalog, [staged])
     assert isinstance(landed, commit.Landed)
 
 

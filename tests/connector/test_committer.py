@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -13,11 +13,12 @@ from connector.errors import ConnectorError, FencedError, RetryableError, UserEr
 from connector.iceberg.commit import Failed, Landed
 from connector.state import Chain, DataFile, Lineage, StagedCommit
 
+WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 GENEROUS = Limit(commits=100, size=1 << 40)
 
 
-def staged(table: str, next: str, prev: str = "", size: int = 1000) -> StagedCommit:
-    lineage = Lineage("acme/task", f"{table}.v1", "00000000-ffffffff")
+def staged(table: str, next: str, prev: str = "", size: int = 1000, key_range: str = WHOLE) -> StagedCommit:
+    lineage = Lineage("acme/task", f"{table}.v1", key_range)
     files = (DataFile(f"file:///{next}.parquet", 10, size, (4,), ()),)
     return StagedCommit(lineage, prev, next, ("shop", table), "a-uuid", 0, 0, files)
 
@@ -59,8 +60,8 @@ def test_the_others_land_and_the_bad_ones_chain_waits(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     good, bad = staged("good", "g1"), staged("bad", "b1")
     assert committer.commit([good, bad]) == [good]
-    assert committer.newest(bad.chain_id) == "b1"
-    assert committer.newest(good.chain_id) is None
+    assert committer.waiting(bad.table_id, WHOLE) == [bad]
+    assert committer.waiting(good.table_id, WHOLE) == []
 
 
 def test_the_whole_chain_is_tried_again_and_lands_when_the_table_recovers(tables: Tables) -> None:
@@ -68,7 +69,7 @@ def test_the_whole_chain_is_tried_again_and_lands_when_the_table_recovers(tables
     first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
     committer.commit([first])
     committer.commit([second])
-    assert committer.newest(first.chain_id) == "b2"
+    assert committer.waiting(first.table_id, WHOLE) == [first, second]
     tables.errors.clear()
     assert committer.commit([]) == [first, second]
     assert tables.tried == [["b1"], ["b1", "b2"], ["b1", "b2"]]
@@ -90,6 +91,26 @@ def test_a_table_that_failed_is_left_alone_in_its_pause(tables: Tables, monkeypa
     committer.commit([staged("bad", "b1")])
     committer.commit([staged("good", "g1"), staged("bad", "b2", prev="b1")])
     assert tables.tried[1] == ["g1"]
+
+
+def test_only_what_overlaps_a_key_range_waits_for_it(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    left, right = staged("bad", "l1", key_range=LEFT), staged("bad", "r1", key_range=RIGHT)
+    committer.commit([left, right])
+    assert committer.waiting(left.table_id, LEFT) == [left]
+    assert committer.waiting(left.table_id, WHOLE) == [left, right]
+
+
+def test_a_table_in_its_pause_is_not_asked_for_another_range_either(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has refused comes first."""
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "p1")])
+    of_its_successor = replace(staged("good", "n1"), path=("shop", "bad"), table_uuid="another")
+    committer.commit([staged("bad", "c1", key_range=LEFT), of_its_successor])
+    assert tables.tried == [["p1"], ["n1"]]
 
 
 def test_every_progress_report_tells_what_waits_and_why(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:

@@ -66,7 +66,7 @@ def land(catalog: Catalog, *ids: int, prev: str = fence.NONE) -> StagedCommit:
 
 
 def finish(catalog: Catalog, staged: StagedCommit) -> None:
-    commit.finish(catalog, [staged], WHOLE.key_range)
+    commit.finish(catalog, [staged])
 
 
 def recover(catalog: Catalog, staged: StagedCommit) -> None:

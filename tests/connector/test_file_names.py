@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from connector.iceberg import fence
-from connector.iceberg.fence import FileOrigin
+from connector.iceberg.file_names import FileOrigin, file_prefix
 from connector.state import Lineage
 
 LINEAGE = Lineage("acme/orders", "orders.v1", "00000000-7fffffff")
@@ -20,7 +20,7 @@ VALUE = fence.new_value()
     ids=["none", "open", "closed", "closed-none", "reset", "reset-none"],
 )
 def test_a_name_says_which_transaction_a_file_is_from(form: str, value: str) -> None:
-    name = form.format(f"{fence.file_prefix(LINEAGE, TABLE, value)}-{uuid.uuid4()}")
+    name = form.format(f"{file_prefix(LINEAGE, TABLE, value)}-{uuid.uuid4()}")
     assert FileOrigin.of(name) == FileOrigin(fence.lineage_hash(LINEAGE), LINEAGE.key_range, TABLE, value)
 
 

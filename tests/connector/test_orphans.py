@@ -19,6 +19,7 @@ from connector.errors import FencedError
 from connector.file_lists import files_of
 from connector.iceberg import commit, fence, orphans
 from connector.iceberg.bound_table import bind_all
+from connector.iceberg.file_names import FileOrigin, file_prefix
 from connector.iceberg.orphans import collect, collecting
 from connector.iceberg.references import SessionEndedError
 from connector.iceberg.reset import Decision, perform, plan
@@ -77,7 +78,7 @@ def table_of(catalog: Catalog) -> Table:
 def land(catalog: Catalog, lineage: Lineage, *ids: int, prev: str | None = None) -> StagedCommit:
     """A transaction from its files to its commit."""
     staged = stage(catalog, PATH, lineage, *ids, prev=prev)
-    commit.finish(catalog, [staged], lineage.key_range)
+    commit.finish(catalog, [staged])
     return staged
 
 
@@ -107,9 +108,9 @@ def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: Ev
     land(catalog, WHOLE, 2)
     assert collect_as(catalog, WHOLE) == 1
     with pytest.raises(FencedError):
-        commit.finish(catalog, [frozen], WHOLE.key_range)
+        commit.finish(catalog, [frozen])
     with pytest.raises(FencedError):
-        commit.finish(catalog, [replace(frozen, is_recovered=True)], WHOLE.key_range)
+        commit.finish(catalog, [replace(frozen, is_recovered=True)])
     assert ids_of(catalog, PATH) == [2]
 
 
@@ -119,7 +120,7 @@ def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: Ev
     waiting = stage(catalog, PATH, WHOLE, 2, prev=first.next)
     behind = stage(catalog, PATH, WHOLE, 3, prev=waiting.next)
     assert collect_as(catalog, WHOLE) == 0
-    commit.finish(catalog, [waiting, behind], WHOLE.key_range)
+    commit.finish(catalog, [waiting, behind])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
@@ -154,11 +155,11 @@ def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
         "part-00000.parquet",
         f"{SOME_UUID}.parquet",
         f"{fence.lineage_hash(WHOLE)}-notes.parquet",
-        f"{fence.file_prefix(WHOLE, SOME_UUID, '')}-{SOME_UUID}.parquet",
-        f"{fence.file_prefix(replace(WHOLE, materialization='acme/other'), 'TABLE', '')}-{SOME_UUID}.parquet",
-        f"{fence.file_prefix(replace(WHOLE, state_key='customers.v1'), 'TABLE', '')}-{SOME_UUID}.parquet",
-        f"{fence.file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet.crc",
-        f"copy-of-{fence.file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet",
+        f"{file_prefix(WHOLE, SOME_UUID, '')}-{SOME_UUID}.parquet",
+        f"{file_prefix(replace(WHOLE, materialization='acme/other'), 'TABLE', '')}-{SOME_UUID}.parquet",
+        f"{file_prefix(replace(WHOLE, state_key='customers.v1'), 'TABLE', '')}-{SOME_UUID}.parquet",
+        f"{file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet.crc",
+        f"copy-of-{file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet",
     ],
 )
 def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name: str) -> None:
@@ -224,7 +225,7 @@ def test_what_the_state_names_of_a_closed_range_is_kept(catalog: EventfulCatalog
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
     land(catalog, LEFT, 3)
     assert collect_as(catalog, LEFT, pending) == 0
-    commit.finish(catalog, [pending], LEFT.key_range)
+    commit.finish(catalog, [pending])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
@@ -233,7 +234,7 @@ def test_the_first_transaction_of_a_range_is_still_to_come(catalog: EventfulCata
     waiting = stage(catalog, PATH, LEFT, 2)
     land(catalog, RIGHT, 3)
     assert collect_as(catalog, LEFT) == 0
-    commit.finish(catalog, [waiting], LEFT.key_range)
+    commit.finish(catalog, [waiting])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
@@ -245,7 +246,7 @@ def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: Event
     left = leave_behind(table_of(catalog), WHOLE, parent.next)
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table_of(catalog), left)
-    commit.finish(catalog, [reopened], WHOLE.key_range)
+    commit.finish(catalog, [reopened])
     leave_behind(table_of(catalog), WHOLE, closed)
     assert collect_as(catalog, WHOLE) == 1
     assert ids_of(catalog, PATH) == [1, 2, 3]
@@ -265,7 +266,7 @@ def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catal
 
     catalog.after_load = reset_and_stage
     collect(catalog, PATH, WHOLE, [])
-    commit.finish(catalog, after_reset, WHOLE.key_range)
+    commit.finish(catalog, after_reset)
     assert ids_of(catalog, PATH) == [1, 2, 3, 4]
 
 
@@ -288,9 +289,9 @@ def test_the_metadata_of_commits_that_lost_a_race_is_deleted(
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     stale = stage(catalog, PATH, WHOLE, 666)
     successor = stage(catalog, PATH, WHOLE, 1)
-    catalog.before_commit = lambda: commit.finish(catalog, [successor], WHOLE.key_range)
+    catalog.before_commit = lambda: commit.finish(catalog, [successor])
     with pytest.raises(FencedError):
-        commit.finish(catalog, [stale], WHOLE.key_range)
+        commit.finish(catalog, [stale])
     assert len(metadata_files(catalog) - referenced_metadata(catalog)) == 2  # a manifest and a manifest list
     assert collect_as(catalog, WHOLE) == 3
     assert metadata_files(catalog) == referenced_metadata(catalog)
@@ -314,11 +315,11 @@ def test_a_manifest_bears_the_value_that_its_commit_asserts(
     parent = land(catalog, WHOLE, 1)
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
     catalog.before_commit = lambda: land(catalog, RIGHT, 3)
-    commit.finish(catalog, [pending], LEFT.key_range)
+    commit.finish(catalog, [pending])
     snapshot = table_of(catalog).current_snapshot()
     assert snapshot
     added = [
-        fence.FileOrigin.of(Path(location).name)
+        FileOrigin.of(Path(location).name)
         for manifest in snapshot.manifests(table_of(catalog).io)
         if manifest.added_snapshot_id == snapshot.snapshot_id
         for location in (manifest.manifest_path, snapshot.manifest_list)

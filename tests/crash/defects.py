@@ -16,6 +16,7 @@ from connector.committer import Committer
 from connector.errors import ConnectorError
 from connector.file_lists import files_of
 from connector.iceberg import commit, fence, snapshot
+from connector.iceberg.fence import Tenure
 from connector.rows.files import DataFileWriter
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
 from crash.faults import DEFECT, swap
@@ -74,7 +75,7 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(transactions, "_overlapping", lambda *_: [])
+    swap(transactions, "overlapping", lambda *_: [])
 
 
 def ignores_the_fence() -> None:
@@ -100,7 +101,8 @@ def reads_the_fence_late() -> None:
 
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
         (catalog,), bound = self._committer._attempt.args, self._tables[index]
-        self._fences[index] = fence.recorded(catalog.load_table(bound.binding.path).properties, bound.lineage)
+        properties = catalog.load_table(bound.binding.path).properties
+        self._tenures[index] = Tenure.begin(properties, bound.lineage, [])
         return stage_table(self, index, *rest)
 
     swap(transactions.Session, "_stage_table", stage_on_the_present_value)
@@ -111,8 +113,9 @@ def derives_the_fence_from_the_checkpoint() -> None:
 
     def stage_predictably(self: Any, index: int, files: tuple[DataFile, ...], checkpoint: str) -> StagedCommit:
         staged = stage_table(self, index, files, checkpoint)
-        self._fences[index] = hashlib.sha256(checkpoint.encode()).hexdigest()[:32]
-        return replace(staged, next=self._fences[index])
+        predictable = replace(staged, next=hashlib.sha256(checkpoint.encode()).hexdigest()[:32])
+        self._tenures[index] = self._tenures[index].after(predictable)
+        return predictable
 
     swap(transactions.Session, "_stage_table", stage_predictably)
 
@@ -166,11 +169,11 @@ def checks_no_uuid() -> None:
     swap(commit, "_load", lambda catalog, staged: catalog.load_table(staged.path))
 
 
-def leaves_other_ranges_open() -> None:
-    def advanced(_: Mapping[str, str], newest: StagedCommit, __: str | None) -> dict[str, str]:
-        return {fence.property_name(newest.lineage): newest.next}
+def looks_at_its_own_range_only() -> None:
+    def overlapping(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
+        return {name: value for name, value in properties.items() if name == fence.property_name(lineage)}
 
-    swap(fence, "advanced", advanced)
+    swap(fence, "overlapping", overlapping)
 
 
 def finishes_its_own_range_only() -> None:
@@ -231,7 +234,7 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = {
         keeps_the_fence_in_summaries,
         drops_what_others_appended,
         checks_no_uuid,
-        leaves_other_ranges_open,
+        looks_at_its_own_range_only,
         finishes_its_own_range_only,
         finishes_the_first_child_only,
         forgets_what_waits,

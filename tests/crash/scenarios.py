@@ -68,7 +68,7 @@ PLANTED: Final = (
     Planted("foreign-writer", "drops_what_others_appended", "lost"),
     Planted("snapshots-expired", "keeps_the_fence_in_summaries", "doubled"),
     Planted("table-replaced", "checks_no_uuid", "but shown"),
-    Planted("split-during-store", "leaves_other_ranges_open", "doubled"),
+    Planted("split-during-store", "looks_at_its_own_range_only", "doubled"),
     Planted("split-after-commit-before-apply", "finishes_its_own_range_only", "lost"),
     Planted("join-after-split", "finishes_the_first_child_only", "lost"),
     Planted("one-table-fails", "forgets_what_waits", "lost"),

@@ -22,30 +22,26 @@ commit_table = SimulatedCatalog.commit_table
 
 
 def the_fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "unlanded", lambda chain, _value, *, is_recovery: chain)  # noqa: ARG005 - the real signature
+    patch.setattr(fence, "unlanded", lambda chain, _properties: chain)
 
 
-def a_closed_value_stops_nobody(patch: pytest.MonkeyPatch) -> None:
-    unlanded = fence.unlanded
-    patch.setattr(fence, "unlanded", lambda chain, value, **_: unlanded(chain, value, is_recovery=True))
+def nobody_is_replaced_but_by_its_own_range(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "_check_known", lambda _chain, _properties: None)
 
 
-def ranges_are_not_closed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        fence, "advanced", lambda _properties, newest, _range: {fence.property_name(newest.lineage): newest.next}
-    )
+def lineages_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
+    def overlapping(properties: Mapping[str, str], lineage: state.Lineage) -> dict[str, str]:
+        return {name: value for name, value in properties.items() if name == fence.property_name(lineage)}
+
+    patch.setattr(fence, "overlapping", overlapping)
 
 
-def a_range_without_rows_is_never_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "_followed", lambda _properties, _lineage: fence.NONE)
-
-
-def what_a_range_follows_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "staged_on", lambda recorded, **_: recorded)
+def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Committer, "waiting", lambda *_: [])
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(transactions, "_overlapping", lambda _message, _key_range: [])
+    patch.setattr(transactions, "overlapping", lambda _staged, _key_range: [])
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -55,9 +51,9 @@ def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
 def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
     recover = transactions.recover
 
-    def too_early(message: Any, key_range: str, committer: Committer, bind: Any, writing: Any) -> Any:
+    def too_early(staged: Any, committer: Committer, bind: Any, writing: Any) -> Any:
         tables = bind()
-        return recover(message, key_range, committer, lambda: tables, writing)
+        return recover(staged, committer, lambda: tables, writing)
 
     patch.setattr(transactions, "recover", too_early)
 
@@ -65,10 +61,11 @@ def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
 def prev_is_whatever_the_table_says_at_the_commit(patch: pytest.MonkeyPatch) -> None:
     unlanded = fence.unlanded
 
-    def adopting(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) -> Sequence[StagedCommit]:
+    def adopting(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
+        value = fence.recorded(properties, chain[0].lineage)
         is_known = any(value in (it.prev, it.next) for it in chain)
         first = chain[0] if is_known else replace(chain[0], prev=value)
-        return unlanded([first, *chain[1:]], value, is_recovery=is_recovery)
+        return unlanded([first, *chain[1:]], properties)
 
     patch.setattr(fence, "unlanded", adopting)
 
@@ -88,10 +85,6 @@ def entries_are_removed_although_they_wait(patch: pytest.MonkeyPatch) -> None:
 
 def the_backlog_forgets_what_failed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Backlog, "failed", lambda backlog, chain, *_: backlog.landed(chain))
-
-
-def what_waits_is_not_built_upon(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Committer, "newest", lambda *_: None)
 
 
 def _without_requirement(patch: pytest.MonkeyPatch, kind: type) -> None:
@@ -120,10 +113,10 @@ def the_fence_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
     unlanded = fence.unlanded
     known: dict[tuple[Thread, str], Sequence[StagedCommit]] = {}
 
-    def first(chain: Sequence[StagedCommit], value: str, *, is_recovery: bool) -> Sequence[StagedCommit]:
+    def first(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
         key = current_thread(), chain[-1].next
         if key not in known:
-            known[key] = unlanded(chain, value, is_recovery=is_recovery)
+            known[key] = unlanded(chain, properties)
         return known[key]
 
     patch.setattr(fence, "unlanded", first)
@@ -168,10 +161,9 @@ DEFECTS: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
         the_fence_is_ignored,
-        a_closed_value_stops_nobody,
-        ranges_are_not_closed,
-        a_range_without_rows_is_never_fenced,
-        what_a_range_follows_must_not_land_late,
+        nobody_is_replaced_but_by_its_own_range,
+        lineages_are_strangers_to_each_other,
+        what_waits_must_not_land_late,
         nothing_is_recovered,
         only_the_own_range_is_recovered,
         fences_are_read_before_recovery,
@@ -180,7 +172,6 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         entries_are_not_recorded,
         entries_are_removed_although_they_wait,
         the_backlog_forgets_what_failed,
-        what_waits_is_not_built_upon,
         main_is_not_asserted,
         the_uuid_is_not_asserted,
         the_uuid_is_not_compared,

@@ -1,6 +1,6 @@
 """The catalog and the object store as one process sees them: they refuse, lose answers, and do things late or twice."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
+from connector.state import StagedCommit
 from simulation.actors import Actor, Stage
 from simulation.lake import BrokenPromiseError, Commit, Lake, Path
 from simulation.store import StoreIO
@@ -30,9 +31,26 @@ class Author:
     session: int
     key_range: str
 
-    def succeeds(self, other: "Author") -> bool:
+    def overlaps(self, other: "Author") -> bool:
         (begin, end), (other_begin, other_end) = self.key_range.split("-"), other.key_range.split("-")
-        return self.session > other.session and begin <= other_end and other_begin <= end
+        return begin <= other_end and other_begin <= end
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """A session's own commit: from here on only it may write to its key range, and those who open later."""
+
+    author: Author
+    value: str  # of the fence
+    sequence_number: int
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a session knows of a table when it opens."""
+
+    sequence_number: int
+    waiting: frozenset[str]  # fence values of what the log has committed
 
 
 @dataclass
@@ -55,9 +73,8 @@ class Network:
     on_their_way: list[tuple[Commit, Author]] = field(default_factory=list)
     refusing: dict[Path, Refusal] = field(default_factory=dict)
     staged_by: dict[str, Author] = field(default_factory=dict)  # by fence value
-    began: dict[int, float] = field(default_factory=dict)  # when each session did
-    opened: dict[Author, float] = field(default_factory=dict)  # when each of its shards did
-    owners: dict[tuple[str, str], set[Author]] = field(default_factory=dict)  # of rows, by table uuid and state key
+    begun: dict[tuple[Author, str], Beginning] = field(default_factory=dict)  # by table uuid
+    takeovers: dict[str, list[Takeover]] = field(default_factory=dict)  # by table uuid
     is_calm: bool = False
 
     def calm_down(self) -> None:
@@ -65,17 +82,29 @@ class Network:
         self.load = self.commit = self.store = 0.0
         self.refusing.clear()
 
+    def begins(self, author: Author, table_uuid: str, sequence_number: int, staged: Iterable[StagedCommit]) -> None:
+        known = frozenset(commit.next for commit in staged if commit.table_uuid == table_uuid)
+        self.begun[author, table_uuid] = Beginning(sequence_number, known)
+
     def apply(self, commit: Commit, author: Author) -> TableMetadataV2:
-        """A process that was open when its successor began adds no rows after that one has, whatever any log says."""
         metadata = self.lake.commit(commit)
-        summary = _summary(commit)
-        if self.staged_by.get(summary["flow.fence"]) == author:
-            owners = self.owners.setdefault((self.lake.uuid(commit.path), summary["flow.state-key"]), set())
-            for owner in owners:
-                if owner.succeeds(author) and self.began[owner.session] >= self.opened[author]:
-                    raise BrokenPromiseError(f"{author} has added rows to {commit.path[1]} after {owner} had")
-            owners.add(author)
+        value = _fence_value(commit)
+        if value is not None and self.staged_by.get(value) == author:
+            self._check_alone(author, self.lake.uuid(commit.path), commit.path)
+            takeover = Takeover(author, value, metadata.last_sequence_number)
+            self.takeovers.setdefault(self.lake.uuid(commit.path), []).append(takeover)
         return metadata
+
+    def _check_alone(self, author: Author, table_uuid: str, path: Path) -> None:
+        """A session adds no rows once another one has for a part of its key range, whatever any log says: but for what
+        its state named when it opened, and those that it found in the table then."""
+        begun = self.begun.get((author, table_uuid))
+        if begun is None:
+            raise BrokenPromiseError(f"{author} has added rows to a table {path[1]} that it has never opened")
+        for other in self.takeovers.get(table_uuid, ()):
+            is_known = other.sequence_number <= begun.sequence_number or other.value in begun.waiting
+            if other.author != author and other.author.overlaps(author) and not is_known:
+                raise BrokenPromiseError(f"{author} has added rows to {path[1]} after {other.author} had")
 
     def deliver(self) -> None:
         """A commit arrives of which nobody expects it any more."""
@@ -87,10 +116,10 @@ class Network:
             self.stage.tell(f"the network      a late commit to {late.path[1]} is refused")
 
 
-def _summary(commit: Commit) -> Mapping[str, str]:
-    """Of the snapshot that it adds. A planted defect may add none."""
-    added = next((it.snapshot.summary for it in commit.updates if isinstance(it, AddSnapshotUpdate)), None)
-    return added.additional_properties if added else {"flow.fence": ""}
+def _fence_value(commit: Commit) -> str | None:
+    """What a commit of ours moves the fence to."""
+    summaries = [it.snapshot.summary for it in commit.updates if isinstance(it, AddSnapshotUpdate)]
+    return next((summary.get("flow.fence") for summary in summaries if summary), None)
 
 
 class SimulatedCatalog(NoopCatalog):
@@ -99,6 +128,7 @@ class SimulatedCatalog(NoopCatalog):
     def __init__(self, actor: Actor, network: Network, author: Author) -> None:
         super().__init__("simulated")
         self._actor, self._network, self._author = actor, network, author
+        self.read: dict[Path, int] = {}  # the newest sequence number
 
     def load_table(self, identifier: Any) -> Table:
         self._actor.pause()
@@ -106,6 +136,7 @@ class SimulatedCatalog(NoopCatalog):
             raise ServerError("500: a load was not answered")
         metadata = self._network.lake.tables[identifier]
         self._actor.tell(f"loads {identifier[1]} at sequence number {metadata.last_sequence_number}")
+        self.read[identifier] = metadata.last_sequence_number
         return Table(identifier, metadata, "memory:///metadata.json", store_of(self._actor, self._network), self)
 
     def commit_table(

@@ -13,12 +13,11 @@ from connector.backlog import Limit
 from connector.committer import Committer
 from connector.iceberg import commit
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.fence import UNSETTLED
 from connector.iceberg.orphans import collect
 from connector.iceberg.references import SessionEndedError
 from connector.invalid_values import OnInvalid
 from connector.spark.writing import Writing, Written
-from connector.state import DataFile, StagedTransaction
+from connector.state import DataFile, StagedCommit, StagedTransaction
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
 from simulation.faults import Author, Network, SimulatedCatalog, store_of
@@ -41,6 +40,7 @@ class Instance:
     acknowledges_last: bool
     has_rows_for_all: bool  # of the tables, in every transaction
     _tables: Sequence[BoundTable] = field(default=(), init=False)
+    _staged: Sequence[StagedCommit] = field(default=(), init=False)
 
     def run(self, actor: Actor) -> None:
         session, staged = self._open(actor), StagedTransaction()
@@ -53,26 +53,31 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        committer = Committer(partial(commit.attempt, catalog, key_range=key_range), LIMIT)
-        task = self.message.materialization
-        bind = partial(bind_all, catalog, task, key_range, [OnInvalid.STOP] * len(task.bindings))
-        session = transactions.recover(self.message, key_range, committer, bind, partial(self._writing, actor))
+        self._staged = transactions.overlapping(state.entries(TASK, self.message.state), key_range)
+        committer = Committer(partial(commit.attempt, catalog), LIMIT)
+        bind = partial(self._bind, catalog, key_range)
+        session = transactions.recover(self._staged, committer, bind, partial(self._writing, actor))
         if actor.stage.chance(COLLECTS):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
         return session
 
+    def _bind(self, catalog: SimulatedCatalog, key_range: str) -> Sequence[BoundTable]:
+        task = self.message.materialization
+        tables = bind_all(catalog, task, key_range, [OnInvalid.STOP] * len(task.bindings))
+        for table in tables:
+            self.network.begins(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
+        return tables
+
     def _writing(self, actor: Actor, tables: Sequence[BoundTable]) -> Callable[[Sequence[str]], Writing]:
         self._tables = tables
-        self.network.opened[self.author] = actor.stage.now
         return lambda prefixes: SimulatedWriting(actor, store_of(actor, self.network), tables, prefixes)
 
     def _collect(self, owner: Actor, actor: Actor) -> None:
         """The thread that deletes what earlier sessions left behind; it may linger after its process."""
-        catalog, staged = SimulatedCatalog(actor, self.network, self.author), state.entries(TASK, self.message.state)
-        overlapping = [entry for entry in staged if entry.lineage.overlaps(self.author.key_range)]
+        catalog = SimulatedCatalog(actor, self.network, self.author)
         for table in self._tables:
             with suppress(SessionEndedError, RESTError, OSError):
-                collect(catalog, table.binding.path, table.lineage, overlapping, lambda: owner.is_done)
+                collect(catalog, table.binding.path, table.lineage, self._staged, lambda: owner.is_done)
 
     def _transaction(self, actor: Actor, transaction: transactions.OpenTransaction, number: int) -> StagedTransaction:
         rows: list[Row] = []
@@ -82,9 +87,7 @@ class Instance:
                 transaction.store(Store(index, 0, 1, (row.encode(),)))
                 rows.append((table.binding.path, table.table_uuid, row))
         staged = transaction.start_commit(StartCommit({"at": number}))
-        # What is staged on an unsettled value is not fenced by a successor: see fence.staged_on.
-        settled = [commit for commit in staged.commits if commit.prev != UNSETTLED]
-        self.network.staged_by.update({commit.next: self.author for commit in settled})
+        self.network.staged_by.update({commit.next: self.author for commit in staged.commits})
         self.session.started_commit(actor, staged.patch, rows)
         return staged
 

@@ -103,7 +103,6 @@ class Schedule:
         """Start a session's processes, on the log as it is now."""
         random = self._stage.random
         self._sessions += 1
-        self._network.began[self._sessions] = self._stage.now
         if not self._stage.chance(STAYS):
             self._topology = random.choice(TOPOLOGIES)
         if self._refusing and not is_last and self._stage.chance(0.3):

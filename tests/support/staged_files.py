@@ -8,6 +8,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.iceberg import fence
+from connector.iceberg.fence import Tenure
+from connector.iceberg.file_names import file_prefix
 from connector.state import DataFile, Lineage, StagedCommit
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
@@ -31,7 +33,8 @@ def stage(
 ) -> StagedCommit:
     """Without a `prev` as the first transaction of a session that opens now."""
     table = catalog.load_table(path)
-    prev = fence.recorded(table.properties, lineage) if prev is None else prev
+    tenure = Tenure.begin(table.properties, lineage, [])
+    prev = tenure.prev if prev is None else prev
     location = write_file(table, _name(table, lineage, prev), *ids)
     return StagedCommit(
         lineage=lineage,
@@ -42,8 +45,9 @@ def stage(
         spec_id=0,
         schema_id=0,
         files=(DataFile(location, len(ids), len(table.io.new_input(location)), (4,), ()),),
+        known=tenure.known,
     )
 
 
 def _name(table: Table, lineage: Lineage, prev: str) -> str:
-    return f"{fence.file_prefix(lineage, str(table.metadata.table_uuid), prev)}-{uuid.uuid4()}.parquet"
+    return f"{file_prefix(lineage, str(table.metadata.table_uuid), prev)}-{uuid.uuid4()}.parquet"
