@@ -13,6 +13,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
+    IntegerType,
     LongType,
     PrimitiveType,
     StringType,
@@ -27,6 +28,7 @@ from connector.rows.values import RULES
 CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
     BooleanType(): bool | None,
     LongType(): int | None,
+    IntegerType(): int | None,
     DoubleType(): float | None,
     StringType(): str | None,
     BinaryType(): bytes | None,

@@ -9,6 +9,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
+    IntegerType,
     LongType,
     PrimitiveType,
     StringType,
@@ -20,6 +21,7 @@ from connector.binding import Binding
 ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
     BooleanType(): pa.bool_(),
     LongType(): pa.int64(),
+    IntegerType(): pa.int32(),  # of a table that we did not make, and may not widen
     DoubleType(): pa.float64(),
     StringType(): pa.string(),
     BinaryType(): pa.binary(),

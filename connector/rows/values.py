@@ -14,6 +14,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
+    IntegerType,
     LongType,
     PrimitiveType,
     StringType,
@@ -37,6 +38,15 @@ def _longs(texts: Texts) -> tuple[pa.Array, Positions]:
     if pc.any(hexadecimal).as_py():
         raise UnfitError(np.flatnonzero(hexadecimal.fill_null(False)), _LONGS.reason)
     return _LONGS.parse(texts.array), NO_ROWS
+
+
+def _ints(texts: Texts) -> tuple[pa.Array, Positions]:
+    longs, clamped = _longs(texts)
+    ints = longs.cast(pa.int32(), safe=False)
+    outside = np.flatnonzero(pc.not_equal(longs, ints.cast(pa.int64())).fill_null(False))
+    if len(outside):
+        raise UnfitError(outside, "is not an integer of 32 bits, which is all that its column holds")
+    return ints, clamped
 
 
 def _long(text: str) -> int:
@@ -116,6 +126,7 @@ _DOUBLES: Final = Parser(pa.float64(), _double, "is not a number in the range of
 RULES: Final[dict[PrimitiveType, Rule]] = {
     BooleanType(): _booleans,
     LongType(): _longs,
+    IntegerType(): _ints,
     DoubleType(): _doubles,
     StringType(): _texts,
     BinaryType(): _binaries,
