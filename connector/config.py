@@ -10,10 +10,12 @@ from connector import catalog_schemas, config_values
 from connector.config_schema import (
     DEFAULT_MAX_WAITING_BYTES,
     DEFAULT_MAX_WAITING_COMMITS,
+    DEFAULT_SCHEMA_EVOLUTION,
     DEFAULT_UPLOAD_INTERVAL,
 )
 from connector.errors import InvalidConfigError
 from connector.invalid_values import OnInvalid
+from connector.schema_evolution import SchemaEvolution
 from protocol.flow import Json
 
 Settings: TypeAlias = tuple[tuple[str, str], ...]
@@ -107,6 +109,7 @@ class ResourceConfig:
     delta_updates: bool = True
     additional_table_properties: Settings = ()
     on_invalid: OnInvalid = OnInvalid.STOP
+    schema_evolution: SchemaEvolution = DEFAULT_SCHEMA_EVOLUTION  # the endpoint's, where the binding names none
 
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
@@ -120,7 +123,8 @@ def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list
         lines += (f"bindings[{index}] {problem}" for problem in resource_problems(resource))
     if lines:
         raise InvalidConfigError("\n".join(lines))
-    return _endpoint(config), list(map(_resource, resources))
+    default = config.get("advanced", {}).get("schema_evolution", DEFAULT_SCHEMA_EVOLUTION)
+    return _endpoint(config), [_resource(resource, default) for resource in resources]
 
 
 def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> tuple[str, str]:
@@ -189,11 +193,12 @@ def _settings(properties: Json, name: str) -> Settings:
     return tuple(properties.get(name, {}).items())
 
 
-def _resource(resource: Json) -> ResourceConfig:
+def _resource(resource: Json, default_evolution: str) -> ResourceConfig:
     return ResourceConfig(
         table=resource["table"],
         namespace=resource.get("namespace") or None,
         delta_updates=resource.get("delta_updates", True),
         additional_table_properties=_settings(resource, "additional_table_properties"),
         on_invalid=OnInvalid(resource.get("on_invalid", OnInvalid.STOP)),
+        schema_evolution=SchemaEvolution(resource.get("schema_evolution", default_evolution)),
     )

@@ -6,12 +6,14 @@ from connector.catalog_schemas import CATALOG
 from connector.config_patterns import SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
 from connector.credential_schemas import CREDENTIALS
 from connector.invalid_values import OnInvalid
+from connector.schema_evolution import SchemaEvolution
 from protocol.flow import Json
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 DEFAULT_UPLOAD_INTERVAL: Final = "PT5M"
 
+DEFAULT_SCHEMA_EVOLUTION: Final = SchemaEvolution.FULL
 DEFAULT_MAX_WAITING_COMMITS: Final = 100
 DEFAULT_MAX_WAITING_BYTES: Final = 10 << 30
 
@@ -65,6 +67,15 @@ _ADVANCED: Final[Json] = {
             "minimum": 1,
             "default": DEFAULT_MAX_WAITING_BYTES,
             "order": 5,
+        },
+        "schema_evolution": {
+            "type": "string",
+            "title": "Schema Evolution",
+            "description": "How far tables that exist may be changed: not at all (strict), new columns only (add_columns), "
+            "or whatever their fields need (full). A binding may have another setting.",
+            "enum": [mode.value for mode in SchemaEvolution],
+            "default": DEFAULT_SCHEMA_EVOLUTION.value,
+            "order": 6,
         },
     },
     "additionalProperties": False,
@@ -183,6 +194,14 @@ RESOURCE_SCHEMA: Final[Json] = {
             "enum": [policy.value for policy in OnInvalid],
             "default": OnInvalid.STOP.value,
             "order": 4,
+            "advanced": True,
+        },
+        "schema_evolution": {
+            "type": "string",
+            "title": "Schema Evolution",
+            "description": "How far this table may be changed, if not as the endpoint's advanced options say.",
+            "enum": [mode.value for mode in SchemaEvolution],
+            "order": 5,
             "advanced": True,
         },
     },

@@ -1,26 +1,15 @@
 """What may become of every field of a binding: pure, from its collection and the columns that its table has."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, PrimitiveType
+import msgspec
 
-from connector.table_change import matching_columns
-from connector.type_mapping import (
-    column_type,
-    incompatible,
-    is_compatible,
-    is_key,
-    is_numeric_string,
-    is_required,
-    types_besides_null,
-)
-from protocol.flow import Collection, Constraint, ConstraintType, Json, Projection, ProjectionConstraint
-
-MAX_NAME: Final = 255  # characters
+from connector.candidate import Candidate
+from connector.column_evolution import Fit
+from connector.table_change import AddColumn, Alteration, MakeOptional, RenameColumn, SetAsideColumn, WidenColumn
+from connector.type_mapping import MAX_NAME, is_numeric_string, is_required, types_besides_null
+from protocol.flow import Constraint, ConstraintType, Projection, ProjectionConstraint
 
 # The older form of a response has room for one constraint per field: the first of these.
 SEVERITY: Final = (
@@ -33,48 +22,14 @@ SEVERITY: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A binding whose fields are not selected yet; `schema` is None where its table is still to be made."""
-
-    collection: Collection
-    field_config: Mapping[str, Json]
-    delta_updates: bool
-    schema: Schema | None = None
-    group_by: tuple[str, ...] = ()
-
-    @cached_property
-    def column_types(self) -> dict[str, IcebergType]:
-        """The types of the columns that fields have already."""
-        if self.schema is None:
-            return {}
-        existing = matching_columns(self.schema, (projection.field for projection in self.collection.projections))
-        return {field: column.field_type for field, column in existing.items()}
-
-    @cached_property
-    def document(self) -> str | None:
-        """The field that standard updates keep the root document in: the one that has a column, else the first."""
-        fields = [p.field for p in self.collection.projections if p.ptr == "" and len(p.field) <= MAX_NAME]
-        return min(fields, key=lambda field: field not in self.column_types, default=None)
-
-    def is_key(self, projection: Projection) -> bool:
-        return is_key(projection, self.collection, self.group_by)
-
-    def is_required(self, projection: Projection) -> bool:
-        return self.is_key(projection) or (projection.ptr == "" and not self.delta_updates)
-
-    def needed_type(self, projection: Projection) -> PrimitiveType | None:
-        return column_type(projection, self.field_config.get(projection.field), self.is_key(projection))
-
-
 _Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType, str]
 
 # For a field without a column the first rule that holds.
 NEW_COLUMN_RULES: Final[tuple[_Rule, ...]] = (
     (
-        lambda _, projection: len(projection.field) > MAX_NAME,
+        lambda candidate, projection: not candidate.has_name(projection),
         ConstraintType.FIELD_FORBIDDEN,
-        f"The field's name is longer than {MAX_NAME} characters: give the location a shorter one with a projection.",
+        f'A column\'s name has 1 to {MAX_NAME} characters: give it one with {{"column": "…"}} in the field config.',
     ),
     (
         lambda candidate, projection: candidate.is_key(projection),
@@ -142,7 +97,7 @@ NEW_COLUMN_RULES: Final[tuple[_Rule, ...]] = (
 def constraints(candidate: Candidate) -> tuple[ProjectionConstraint, ...]:
     """Every field's constraints, in the order of the projections; a field may have several."""
     return tuple(
-        ProjectionConstraint(projection.field, constraint)
+        ProjectionConstraint(projection.field, _folded(constraint, candidate.name(projection), projection.field))
         for projection in candidate.collection.projections
         for constraint in _constraints_of(candidate, projection)
     )
@@ -173,32 +128,82 @@ def problems(candidate: Candidate) -> list[str]:
     ]
     required = dict.fromkeys(projection.ptr for projection in projections if candidate.is_required(projection))
     nameless = [
-        f"location {ptr or '(the root document)'} must be materialized, and every field of it has a name longer than "
-        f"{MAX_NAME} characters. Give it a shorter name with a projection in the collection."
+        f"location {ptr or '(the root document)'} must be materialized, and none of its fields has a column's name, of "
+        f'1 to {MAX_NAME} characters. Give one of them another with {{"column": "…"}} in its field config.'
         for ptr in required
-        if all(len(projection.field) > MAX_NAME for projection in projections if projection.ptr == ptr)
+        if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
     ]
-    return nullable_keys + nameless
+    return nullable_keys + nameless + _problems_of_table(candidate, required)
+
+
+def _problems_of_table(candidate: Candidate, required: Iterable[str]) -> list[str]:
+    if candidate.evolution is None:
+        return []
+    fits = candidate.fits
+    without_column = [
+        f"location {ptr or '(the root document)'} must be materialized: {refusals[0]}"
+        for ptr in required
+        if (
+            of_location := [fits[p.field] for p in candidate.collection.projections if p.ptr == ptr and p.field in fits]
+        )
+        and all(fit.column is None for fit in of_location)
+        and (refusals := [fit.refusal for fit in of_location if fit.refusal])
+    ]
+    fieldless = [fit.refusal for fit in candidate.evolution.unwritten([*fits.values()]) if fit.refusal]
+    return without_column + fieldless
+
+
+def _folded(constraint: Constraint, name: str, field: str) -> Constraint:
+    """The runtime is told under which name a field lands: it selects no two fields of one name."""
+    return constraint if name == field else msgspec.structs.replace(constraint, folded_field=name)
 
 
 def _constraints_of(candidate: Candidate, projection: Projection) -> list[Constraint]:
-    new = _new_column(candidate, projection)
-    column = candidate.column_types.get(projection.field)
-    if column is None or new.type is ConstraintType.FIELD_FORBIDDEN:
+    new, fit = _new_column(candidate, projection), candidate.fits.get(projection.field)
+    if fit is None or new.type is ConstraintType.FIELD_FORBIDDEN:
         return [new]
-    needed, is_required = candidate.needed_type(projection), candidate.is_required(projection)
+    if fit.column is None:
+        return [Constraint(ConstraintType.FIELD_FORBIDDEN, fit.refusal)] if fit.refusal else [new]
     result = []
-    if is_required:
-        result.append(
-            Constraint(
-                ConstraintType.FIELD_REQUIRED,
-                "The table cannot do without this field, and has a column for it: it must stay selected.",
+    if kept := _why_kept(candidate, projection, fit):
+        result.append(Constraint(ConstraintType.FIELD_REQUIRED, kept))
+    if fit.refusal:
+        result.append(Constraint(ConstraintType.INCOMPATIBLE, fit.refusal))
+    return result or [Constraint(ConstraintType.FIELD_OPTIONAL, _become_of(fit))]
+
+
+def _why_kept(candidate: Candidate, projection: Projection, fit: Fit) -> str:
+    """Why a field that has a column has to stay selected; "" if it need not."""
+    assert fit.column is not None
+    assert candidate.evolution is not None
+    kept = ""
+    if candidate.is_required(projection):
+        kept = "The table cannot do without this field, and has a column for it: it must stay selected."
+    elif fit.column.required and (refusal := candidate.evolution.against_deselecting(fit.column)):
+        kept = f"The field must stay selected. {refusal}"
+    return kept and " ".join((kept, *map(_effect, fit.changes if not fit.refusal else ())))
+
+
+def _become_of(fit: Fit) -> str:
+    assert fit.column is not None
+    return " ".join((f"The field has a column of type {fit.column.field_type}.", *map(_effect, fit.changes)))
+
+
+def _effect(change: Alteration) -> str:
+    match change:
+        case RenameColumn(_, name, new_name):
+            return f"Its column {name!r} gets the name {new_name!r}."
+        case WidenColumn(_, _, _, new_type):
+            return f"It is widened to {new_type} in place."
+        case SetAsideColumn(_, _, old_type, kept_as, column):
+            return (
+                f"The schema now needs {column.type}, for which values of type {old_type} have no equivalent: older rows "
+                f"keep theirs in {kept_as!r}, and newer ones get a new column."
             )
-        )
-    if not is_compatible(column, needed):
-        reason = incompatible(projection.field, column, needed, is_required)
-        result.append(Constraint(ConstraintType.INCOMPATIBLE, reason))
-    return result or [Constraint(ConstraintType.FIELD_OPTIONAL, f"The field has a column of type {column}.")]
+        case MakeOptional():
+            return "Its NOT NULL is dropped."
+        case AddColumn():
+            return "It is added to the table."
 
 
 def _new_column(candidate: Candidate, projection: Projection) -> Constraint:

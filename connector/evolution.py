@@ -1,28 +1,23 @@
 """What has to change for a table to fit its binding: a pure plan, of which apply only performs the steps."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, get_args
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
-
+from connector.column_evolution import Evolution
 from connector.errors import UserError
 from connector.table_change import (
     OWNER_PROPERTY,
-    AddColumn,
+    Alteration,
     CreateNamespace,
     CreateTable,
     DropTable,
     ExistingTable,
     Found,
-    MakeOptional,
     NewColumn,
     TableChange,
     Target,
-    matching_columns,
 )
-from connector.type_mapping import column_type, incompatible, is_compatible, is_key, is_required
+from connector.type_mapping import MAX_NAME, column_name, column_type, is_key, is_required, selected
 from protocol.errors import ProtocolError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 
@@ -37,20 +32,36 @@ DEFAULT_PROPERTIES: Final = {
 }
 
 
-def columns(collection: Collection, selection: FieldSelection) -> tuple[NewColumn, ...]:
-    """The selected fields' columns: keys, values, document."""
+def columns(
+    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
+) -> tuple[NewColumn, ...]:
+    """The selected fields' columns: keys, values, document. `last` is what the binding selected before."""
     projections = {projection.field: projection for projection in collection.projections}
-    fields = selection.keys + selection.values + ((selection.document,) if selection.document else ())
+    former = former_names(last)
     spellings: dict[str, str] = {}
-    for field in fields:
+    for field in selected(selection):
         if field not in projections:
             raise ProtocolError(f"field {field!r} is selected, but collection {collection.name} has no such projection")
-        if (other := spellings.setdefault(field.lower(), field)) != field:
+        name = column_name(field, selection.field_config.get(field))
+        if not 1 <= len(name) <= MAX_NAME:
             raise UserError(
-                f"Fields {other!r} and {field!r} of collection {collection.name} differ in upper and lower case only, "
-                "and one table cannot have both. Deselect one of them, or give it another name with a projection."
+                f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. Give it "
+                'another with {"column": "…"} in its field config, or deselect the field.'
             )
-    return tuple(_column(projections[field], collection, selection) for field in fields)
+        if (other := spellings.setdefault(name.lower(), field)) != field:
+            raise UserError(
+                f"Fields {other!r} and {field!r} of collection {collection.name} have the same column name, or differ in "
+                "upper and lower case only, and one table cannot have both. Deselect one of them, or give it another "
+                'column with {"column": "…"} in its field config.'
+            )
+    return tuple(
+        _column(projections[field], collection, selection, former.get(field, "")) for field in selected(selection)
+    )
+
+
+def former_names(last: FieldSelection | None) -> Mapping[str, str]:
+    """The column names of the fields that the binding selected before."""
+    return {field: column_name(field, last.field_config.get(field)) for field in selected(last)} if last else {}
 
 
 def changes(found: Found, target: Target) -> list[TableChange]:
@@ -64,7 +75,7 @@ def changes(found: Found, target: Target) -> list[TableChange]:
         return [*namespace, _create(target)]
     if target.replaces and table.owner != target.owner:
         return [_drop(table, target), _create(target)]
-    return _alterations(table.schema, target)
+    return _alterations(table, target)
 
 
 def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
@@ -73,9 +84,10 @@ def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Materia
     return {binding.resource_path: binding for binding in bindings}
 
 
-def _column(projection: Projection, collection: Collection, selection: FieldSelection) -> NewColumn:
+def _column(projection: Projection, collection: Collection, selection: FieldSelection, former: str) -> NewColumn:
     key = is_key(projection, collection, selection.keys)
-    column = column_type(projection, selection.field_config.get(projection.field), key)
+    field_config = selection.field_config.get(projection.field)
+    column = column_type(projection, field_config, key)
     if column is None:
         raise UserError(
             f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows no value "
@@ -83,7 +95,8 @@ def _column(projection: Projection, collection: Collection, selection: FieldSele
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
-    return NewColumn(projection.field, column, is_required(projection), doc[:MAX_DOC], key)
+    name = column_name(projection.field, field_config)
+    return NewColumn(projection.field, name, column, is_required(projection), doc[:MAX_DOC], key, former)
 
 
 def _create(target: Target) -> CreateTable:
@@ -100,32 +113,11 @@ def _drop(table: ExistingTable, target: Target) -> DropTable:
     return DropTable(target.path, table.uuid)
 
 
-def _alterations(schema: Schema, target: Target) -> list[TableChange]:
-    existing = matching_columns(schema, (column.name for column in target.columns))
-    if problems := [
-        incompatible(column.name, existing[column.name].field_type, column.type, column.is_key)
-        for column in target.columns
-        if column.name in existing and not is_compatible(existing[column.name].field_type, column.type)
-    ]:
-        raise UserError("\n".join(f"table {target.table}: {problem}" for problem in problems))
-    added = [AddColumn(target.path, _optional(column)) for column in target.columns if column.name not in existing]
-    never_null = {
-        existing[column.name].field_id for column in target.columns if column.required and column.name in existing
-    }
-    nullable = [column for column in schema.fields if column.required and column.field_id not in never_null]
-    _refuse_identifiers(schema, nullable, target)
-    return [*added, *(MakeOptional(target.path, column.name) for column in nullable)]
-
-
-def _optional(column: NewColumn) -> NewColumn:
-    """Rows that are there already have no value for it."""
-    return replace(column, required=False)
-
-
-def _refuse_identifiers(schema: Schema, nullable: Sequence[NestedField], target: Target) -> None:
-    if names := [column.name for column in nullable if column.field_id in schema.identifier_field_ids]:
-        raise UserError(
-            f"Table {target.table} has identifier fields that may be null from now on: {', '.join(map(repr, names))}. "
-            "Take them out of the table's identifier fields (in Spark: ALTER TABLE … DROP IDENTIFIER FIELDS …), "
-            "or select required fields for them."
-        )
+def _alterations(table: ExistingTable, target: Target) -> list[TableChange]:
+    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
+    of_fields = [*evolution.fits(target.columns).values()]
+    fits = [*of_fields, *evolution.unwritten(of_fields)]
+    if refusals := [fit.refusal for fit in fits if fit.refusal]:
+        raise UserError("\n".join(f"table {target.table}: {refusal}" for refusal in refusals))
+    order = get_args(Alteration)
+    return sorted((change for fit in fits for change in fit.changes), key=lambda change: order.index(type(change)))

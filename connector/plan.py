@@ -75,9 +75,14 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
         yield Target(
             path=(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
-            columns=columns(collection_of(binding, materialization.linked_collections), binding.field_selection),
+            columns=columns(
+                collection_of(binding, materialization.linked_collections),
+                binding.field_selection,
+                last.field_selection if last else None,
+            ),
             properties=dict(resource.additional_table_properties),
             replaces=is_backfill and RETAIN_EXISTING_DATA not in flags,
+            schema_evolution=resource.schema_evolution,
         )
 
 

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, PrimitiveType
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType
+
+from connector.schema_evolution import SchemaEvolution
 
 Path: TypeAlias = tuple[str, str]  # namespace, table
 
@@ -39,6 +41,12 @@ class ExistingTable:
     schema: Schema
     uuid: str
     owner: Owner | None
+    # By field id, what of the table depends on the column being what it is.
+    pinned: Mapping[int, str] = field(default_factory=dict)
+
+    def is_of(self, materialization: str) -> bool:
+        """Whether that materialization made it."""
+        return self.owner is not None and self.owner.materialization == materialization
 
 
 @dataclass(frozen=True)
@@ -61,11 +69,13 @@ def matching_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedF
 class NewColumn:
     """A column as the binding would have it."""
 
+    field: str
     name: str
     type: PrimitiveType
     required: bool
     doc: str
-    is_key: bool
+    is_indispensable: bool  # no row can be without it, and its field is always selected: a key
+    former: str = ""  # the column's name when the binding was last applied; "" where the field was not selected then
 
     def __str__(self) -> str:
         return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
@@ -80,6 +90,7 @@ class Target:
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
     replaces: bool
+    schema_evolution: SchemaEvolution = SchemaEvolution.FULL
 
     @property
     def table(self) -> str:
@@ -117,6 +128,47 @@ class DropTable:
 
 
 @dataclass(frozen=True)
+class RenameColumn:
+    path: Path
+    name: str
+    new_name: str
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: rename column {self.name!r} to {self.new_name!r}"
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    path: Path
+    name: str
+    old_type: IcebergType
+    new_type: PrimitiveType
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: widen column {self.name!r} from {self.old_type} to {self.new_type}"
+
+
+@dataclass(frozen=True)
+class SetAsideColumn:
+    """The column goes on under another name, for the rows that are there; a new one takes its place."""
+
+    path: Path
+    name: str
+    old_type: IcebergType
+    kept_as: str
+    column: NewColumn
+
+    @property
+    def description(self) -> str:
+        return (
+            f"alter table {'.'.join(self.path)}: keep column {self.name!r} {self.old_type} as {self.kept_as!r}, "
+            f"and add column {self.column}"
+        )
+
+
+@dataclass(frozen=True)
 class AddColumn:
     path: Path
     column: NewColumn
@@ -136,4 +188,6 @@ class MakeOptional:
         return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
 
 
-TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | AddColumn | MakeOptional
+# In the order in which they are done: a column that is renamed has its new name in the others.
+Alteration: TypeAlias = RenameColumn | WidenColumn | SetAsideColumn | AddColumn | MakeOptional
+TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | Alteration

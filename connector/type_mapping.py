@@ -7,16 +7,18 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
-    IcebergType,
     LongType,
     PrimitiveType,
     StringType,
     TimestamptzType,
 )
 
-from protocol.flow import Collection, Exists, Inference, Json, Projection
+from protocol.flow import Collection, Exists, FieldSelection, Inference, Json, Projection
+
+MAX_NAME: Final = 255  # characters of a column's name
 
 STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
+COLUMN_SETTING: Final = "column"
 
 # String format → the types that a location may have to be a numeric string, and its column.
 NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
@@ -57,6 +59,17 @@ def column_type(projection: Projection, field_config: Json, is_key: bool) -> Pri
     return COLUMN_TYPES.get((only, _string_kind(inference) if only == "string" else ""), StringType())
 
 
+def selected(selection: FieldSelection) -> tuple[str, ...]:
+    """Every selected field, in the order of its columns."""
+    return selection.keys + selection.values + ((selection.document,) if selection.document else ())
+
+
+def column_name(field: str, field_config: Json) -> str:
+    """The name of a field's column: its own, unless its field config has another. "" is no name."""
+    name = field_config.get(COLUMN_SETTING) if isinstance(field_config, dict) else None
+    return field if name is None else name if isinstance(name, str) else ""
+
+
 def is_required(projection: Projection) -> bool:
     """Whether no document can leave the column null."""
     inference = projection.inference
@@ -77,24 +90,6 @@ def is_numeric_string(inference: Inference) -> bool:
     allowed, _ = NUMERIC_STRINGS.get(inference.string.format, (frozenset[str](), None))
     types = types_besides_null(inference)
     return bool(types) and types <= allowed
-
-
-def is_compatible(column: IcebergType, needed: PrimitiveType | None) -> bool:
-    """Whether values of a location may go on into the column that it has."""
-    return column == needed
-
-
-def incompatible(field: str, column: IcebergType, needed: PrimitiveType | None, is_required: bool) -> str:
-    """Why a field cannot go on in the column that it has, and what to do."""
-    remedies = ["increment the binding's backfill, which makes the table anew"]
-    if not is_required:
-        remedies.append("deselect the field")
-    if column == StringType():
-        remedies.append('keep its values as text with {"castToString": true} in its field config')
-    return (
-        f"Field {field!r} has a column of type {column}, but its schema now needs {'none at all' if needed is None else needed}. "
-        f"Either {', or '.join(remedies)}."
-    )
 
 
 def _is_cast_to_string(field_config: Json) -> bool:

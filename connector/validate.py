@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pyiceberg.schema import Schema
-
+from connector.candidate import Candidate
+from connector.column_evolution import Evolution
 from connector.config import EndpointConfig, ResourceConfig, parse, resource_path
 from connector.config_values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
-from connector.constraints import Candidate, constraints, most_severe, problems
+from connector.constraints import constraints, most_severe, problems
 from connector.errors import UserError
-from connector.evolution import last_bindings
+from connector.evolution import former_names, last_bindings
 from connector.iceberg.catalogs import explained, open_catalog
 from connector.iceberg.tables import find
 from connector.table_change import Found, Path
@@ -89,8 +89,9 @@ def _answer(proposal: Proposal, found: Found) -> response.ValidatedBinding:
         proposal.collection,
         proposal.binding.field_config,
         proposal.resource.delta_updates,
-        _kept_schema(proposal, found),
+        _evolution(proposal, found),
         proposal.binding.group_by,
+        former_names(proposal.last.field_selection if proposal.last else None),
     )
     if wrong := [*_refusals(proposal, found), *problems(candidate)]:
         raise UserError("\n".join(wrong))
@@ -104,9 +105,11 @@ def _answer(proposal: Proposal, found: Found) -> response.ValidatedBinding:
     )
 
 
-def _kept_schema(proposal: Proposal, found: Found) -> Schema | None:
-    """The columns that constrain the fields: none of a table that is about to be replaced."""
-    return None if found.table is None or proposal.replaces_table else found.table.schema
+def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
+    """What constrains the fields: nothing of a table that is about to be replaced."""
+    if found.table is None or proposal.replaces_table:
+        return None
+    return Evolution(found.table, proposal.path, proposal.materialization, proposal.resource.schema_evolution)
 
 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.binding import Binding, Column
 from connector.errors import UserError
@@ -17,6 +17,7 @@ from connector.parallel import side_by_side
 from connector.rows.schema import ARROW_TYPES
 from connector.state import Lineage
 from connector.table_change import matching_columns
+from connector.type_mapping import column_name, selected
 from protocol.flow import Materialization, MaterializationBinding
 
 TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
@@ -74,36 +75,38 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
     selection = requested.field_selection
     namespace, name = requested.resource_path
     table = f"{namespace}.{name}"
+
+    names = {field: column_name(field, selection.field_config.get(field)) for field in selected(selection)}
+    existing = matching_columns(schema, names.values())
+
+    def columns(*fields: str) -> tuple[Column, ...]:
+        return tuple(_column(table, field, names[field], existing.get(names[field])) for field in fields)
+
     binding = Binding(
         index=index,
         state_key=requested.state_key,
         path=(namespace, name),
-        keys=_columns(table, selection.keys, schema),
-        values=_columns(table, selection.values, schema),
-        document=next(iter(_columns(table, (selection.document,), schema)), None) if selection.document else None,
+        keys=columns(*selection.keys),
+        values=columns(*selection.values),
+        document=columns(selection.document)[0] if selection.document else None,
         on_invalid=on_invalid,
     )
     _check_required(table, binding, schema)
     return binding
 
 
-def _columns(table: str, fields: Sequence[str], schema: Schema) -> tuple[Column, ...]:
-    matches = matching_columns(schema, fields)
-    columns = []
-    for field in fields:
-        found = matches.get(field)
-        if found is None:
-            raise UserError(
-                f"table {table} has no column for the field {field!r}: it was dropped after the task was published. "
-                "Publish the task again to add it, or deselect the field."
-            )
-        if not isinstance(found.field_type, PrimitiveType) or found.field_type not in ARROW_TYPES:
-            raise UserError(
-                f"table {table}, column {found.name!r}: columns of type {found.field_type} cannot be written yet. "
-                "Deselect the field, or materialize into a table that the connector creates."
-            )
-        columns.append(Column(field, found.name, found.field_id, found.field_type, found.required))
-    return tuple(columns)
+def _column(table: str, field: str, name: str, found: NestedField | None) -> Column:
+    if found is None:
+        raise UserError(
+            f"table {table} has no column {name!r} for the field {field!r}: it was dropped or renamed after the task was "
+            "published. Publish the task again to add it, or deselect the field."
+        )
+    if not isinstance(found.field_type, PrimitiveType) or found.field_type not in ARROW_TYPES:
+        raise UserError(
+            f"table {table}, column {found.name!r}: columns of type {found.field_type} cannot be written. "
+            'Deselect the field, or give it another column with {"column": "…"} in its field config.'
+        )
+    return Column(field, found.name, found.field_id, found.field_type, found.required)
 
 
 def _check_required(table: str, binding: Binding, schema: Schema) -> None:

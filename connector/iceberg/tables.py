@@ -18,14 +18,14 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from connector.errors import RetryableError, UserError
+from connector.iceberg.schema_commit import alter
 from connector.table_change import (
-    AddColumn,
+    Alteration,
     CreateNamespace,
     CreateTable,
     DropTable,
     ExistingTable,
     Found,
-    MakeOptional,
     Owner,
     Path,
     TableChange,
@@ -70,8 +70,8 @@ def evolve(
         table = load_table(catalog, path)
         changes = plan(_found(catalog, path, table))
         try:
-            if table is not None and (alterations := [c for c in changes if isinstance(c, AddColumn | MakeOptional)]):
-                _alter(table, alterations)
+            if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
+                alter(catalog, table, alterations)
                 return performed + alterations
             for change in changes:
                 _perform(catalog, change, location)
@@ -88,7 +88,22 @@ def evolve(
 def _found(catalog: Catalog, path: Path, table: Table | None) -> Found:
     if table is None:
         return Found(catalog.namespace_exists(path[0]), None)
-    return Found(True, ExistingTable(table.schema(), str(table.metadata.table_uuid), Owner.of(table.properties)))
+    metadata = table.metadata
+    existing = ExistingTable(table.schema(), str(metadata.table_uuid), Owner.of(table.properties), _pinned(table))
+    return Found(True, existing)
+
+
+def _pinned(table: Table) -> dict[int, str]:
+    """The columns that something refers to by its id, and what that is."""
+    if table.name_mapping():  # files without field ids go by the columns' names
+        return {column.field_id: "the name mapping" for column in table.schema().fields}
+    return {
+        **dict.fromkeys(
+            (field.source_id for spec in table.specs().values() for field in spec.fields), "a partition spec"
+        ),
+        **dict.fromkeys((field.source_id for field in table.sort_order().fields), "the sort order"),
+        **dict.fromkeys(table.schema().identifier_field_ids, "an identifier field"),
+    }
 
 
 def _perform(catalog: Catalog, change: TableChange, location: str | None) -> None:
@@ -130,14 +145,3 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
                 "made by somebody else, has appeared. Choose another table name, or drop it."
             ) from error
         raise
-
-
-def _alter(table: Table, changes: Sequence[AddColumn | MakeOptional]) -> None:
-    """All of them in one commit, under the assertion that the schema is still the one that was planned on."""
-    with table.update_schema() as update:
-        for change in changes:
-            match change:
-                case AddColumn(_, column):
-                    update.add_column((column.name,), column.type, doc=column.doc or None)
-                case MakeOptional(_, name):
-                    update.make_column_optional((name,))

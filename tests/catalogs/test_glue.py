@@ -37,7 +37,7 @@ pytestmark = pytest.mark.catalog
 KEY_RANGE: Final = WHOLE_RANGE.key_range
 LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", KEY_RANGE)
 OWNER: Final = Owner(LINEAGE.materialization, LINEAGE.state_key)
-ID: Final = NewColumn("id", LongType(), required=True, doc="k" * MAX_DOC, is_key=True)
+ID: Final = NewColumn("id", "id", LongType(), required=True, doc="k" * MAX_DOC, is_indispensable=True)
 
 
 def is_update(request: Request) -> bool:
@@ -123,7 +123,9 @@ def finish(catalog: Catalog, *staged: StagedCommit) -> None:
 def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
     catalog: Catalog, endpoint: EndpointConfig, client: Any, path: tuple[str, str]
 ) -> None:
-    note = NewColumn("$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_key=False)
+    note = NewColumn(
+        "$ %s '\"` {} a.b/💩", "$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_indispensable=False
+    )
     assert [type(change) for change in fit(catalog, endpoint, path, ID)] == [CreateNamespace, CreateTable]
     assert fit(catalog, endpoint, path, ID, note) == [AddColumn(path, note)]
     assert fit(catalog, endpoint, path, ID, note) == []

@@ -1,6 +1,10 @@
 from pathlib import Path
+from uuid import UUID
 
+import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.apply import apply
 from connector.errors import UserError
@@ -8,7 +12,7 @@ from connector.iceberg.commit import finish
 from connector.state import added
 from connector.table_change import Owner
 from protocol import request, response
-from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding
+from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.tables import foreign_table, ids_of, local_catalog, staged_ids, version_3_table
@@ -32,6 +36,52 @@ def applied(
         MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings, linked_collections=linked
     )
     return apply(request.Apply(task, last_materialization=last, state=state))
+
+
+def test_a_tables_columns_are_renamed_widened_and_set_aside_in_one_commit_that_keeps_every_value(
+    tmp_path: Path,
+) -> None:
+    day = projection("day", "string", string=StringInference("date"))
+    bound = collection(ID, projection("qty", "integer"), day)
+    path, catalog = ("shop", "orders"), local_catalog(tmp_path)
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "qty", IntegerType(), required=True),
+        NestedField(3, "day", UUIDType(), required=True),
+    )
+    table = foreign_table(catalog, path, schema)
+    rows = {"id": [1, 2], "qty": [3, 4], "day": [b"a" * 16, b"b" * 16]}
+    table.append(pa.table(rows, schema=table.schema().as_arrow()))
+    amount = binding(bound, "qty", "day", field_config={"qty": {"column": "amount"}})
+
+    answer = applied(tmp_path, amount, last=before(binding(bound, "qty", "day")))
+
+    assert answer.action_description.splitlines() == [
+        "alter table shop.orders: rename column 'qty' to 'amount'",
+        "alter table shop.orders: widen column 'amount' from int to long",
+        "alter table shop.orders: keep column 'day' uuid as 'day_before_date', and add column 'day' date",
+    ]
+    table = catalog.load_table(path)
+    assert len(table.metadata.metadata_log) == 2
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "amount": 3, "day_before_date": UUID(bytes=b"a" * 16), "day": None},
+        {"id": 2, "amount": 4, "day_before_date": UUID(bytes=b"b" * 16), "day": None},
+    ]
+    assert applied(tmp_path, amount, last=before(binding(bound, "qty", "day"))) == response.Applied()
+
+
+def test_what_a_bindings_schema_evolution_forbids_is_said_and_nothing_is_changed(tmp_path: Path) -> None:
+    old = binding(ORDERS, "note")
+    applied(tmp_path, old)
+    metadata = local_catalog(tmp_path).load_table(PATH).metadata_location
+    strict = binding(ORDERS, "qty")
+    strict.resource_config["schema_evolution"] = "strict"
+    with pytest.raises(UserError) as error:
+        applied(tmp_path, strict, last=before(old))
+    new, gone = str(error.value).splitlines()
+    assert new.startswith("table shop.orders: Field 'qty' has no column in the table, and schema_evolution is strict")
+    assert gone.startswith("table shop.orders: Column 'note' is NOT NULL")
+    assert local_catalog(tmp_path).load_table(PATH).metadata_location == metadata
 
 
 def before(*bindings: MaterializationBinding) -> Materialization:

@@ -15,6 +15,7 @@ from connector.config_keywords import KEYWORDS
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config_values import FEATURE_FLAGS
 from connector.errors import InvalidConfigError
+from connector.schema_evolution import SchemaEvolution
 from protocol.flow import Json
 
 LOCAL: Json = {"namespace": "ns", "catalog": {"catalog_type": "Local"}}
@@ -112,6 +113,22 @@ def test_a_resource_arrives_with_its_table_properties() -> None:
     assert resources == [
         config.ResourceConfig("T", "N", False, (("write.metadata.compression-codec", "gzip"),)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "bindings", "expected"),
+    [
+        (None, None, SchemaEvolution.FULL),
+        ("strict", None, SchemaEvolution.STRICT),
+        (None, "add_columns", SchemaEvolution.ADD_COLUMNS),
+        ("strict", "full", SchemaEvolution.FULL),
+    ],
+)
+def test_a_bindings_schema_evolution_overrides_the_endpoints(
+    endpoints: str | None, bindings: str | None, expected: SchemaEvolution
+) -> None:
+    _, [resource] = parse(with_advanced(schema_evolution=endpoints), [{"table": "t", "schema_evolution": bindings}])
+    assert resource.schema_evolution is expected
 
 
 def test_what_is_left_out_has_the_defaults_that_the_schemas_print() -> None:
@@ -213,11 +230,15 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         ),
         (with_advanced(nanosecond_timestamps=1), "/advanced/nanosecond_timestamps: must be true or false"),
         (with_advanced(feature_flags=True), "/advanced/feature_flags: must be a string"),
+        (
+            with_advanced(schema_evolution="fool"),
+            "/advanced/schema_evolution: must be one of 'strict', 'add_columns', 'full'",
+        ),
         ({**LOCAL, "NAMESPACES": "n"}, "/NAMESPACES: is not a known property; did you mean namespace?"),
         (
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known ones are feature_flags, "
-            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes",
+            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution",
         ),
     ],
 )

@@ -1,12 +1,28 @@
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
-from connector.constraints import Candidate, constraints, most_severe, problems
+from connector.candidate import Candidate
+from connector.column_evolution import Evolution
+from connector.constraints import constraints, most_severe, problems
+from connector.schema_evolution import SchemaEvolution
+from connector.table_change import ExistingTable, Owner
 from protocol.flow import (
     Collection,
     Constraint,
@@ -17,7 +33,7 @@ from protocol.flow import (
     ProjectionConstraint,
     StringInference,
 )
-from support.bindings import DOCUMENT, ID, collection, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
 
 STRING = StringType()
 
@@ -50,16 +66,24 @@ EVERYTHING = collection(
 )
 
 
-def schema(*columns: NestedField) -> Schema:
-    return Schema(*columns)
+def column(number: int, name: str, type_: IcebergType = STRING, *, required: bool = False) -> NestedField:
+    return NestedField(number, name, type_, required=required)
 
 
-def column(number: int, name: str, type_: LongType | StringType = STRING) -> NestedField:
-    return NestedField(number, name, type_, required=False)
+def table(
+    *columns: NestedField,
+    mode: SchemaEvolution = SchemaEvolution.FULL,
+    owner: str = MATERIALIZATION,
+    pinned: Mapping[int, str] = MappingProxyType({}),
+    identifiers: tuple[int, ...] = (),
+) -> Evolution:
+    schema = Schema(*columns, identifier_field_ids=[*identifiers])
+    existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), pinned)
+    return Evolution(existing, ("shop", "orders"), MATERIALIZATION, mode)
 
 
-EXISTING = schema(
-    column(1, "ID", LongType()),
+EXISTING = (
+    column(1, "ID", LongType(), required=True),
     column(2, "flow_document"),
     column(3, "only null"),
     column(4, "integer", LongType()),
@@ -67,23 +91,63 @@ EXISTING = schema(
     column(6, "date"),
     column(7, "array", LongType()),
     column(8, "numeric string"),
+    column(9, "string", required=True),
+    column(10, "integers and strings", IntegerType()),
+    column(11, "boolean", DateType()),
 )
 CAST = {"number": {"castToString": True}, "array": {"castToString": True}}
-WRONG_KEY = schema(column(1, "id"), column(2, "document again", LongType()))
+RENAMED = {
+    "integer": {"column": "amount"},
+    "number": {"column": "boolean"},
+    "boolean": {"column": "number"},
+    "date": {"column": ""},
+    "object": {"column": "l" * 256},
+    "string": {"column": "text", "castToString": True},
+}
+FORMER = {name: name for name in ("integer", "number", "boolean", "string")}
+WRONG_KEY = (column(1, "id"), column(2, "document again", LongType()), column(3, "no field's", required=True))
+DEPENDED_ON = (column(1, "id", required=True), column(2, "integer"), column(3, "date", BooleanType(), required=True))
+STRICT, ADD_COLUMNS, FULL = SchemaEvolution
 
 SCENARIOS = {
     "delta updates, no table": Candidate(EVERYTHING, {}, True),
     "standard updates, no table": Candidate(EVERYTHING, {}, False),
-    "delta updates, existing table": Candidate(EVERYTHING, {}, True, EXISTING),
-    "standard updates, existing table": Candidate(EVERYTHING, {}, False, EXISTING),
-    "delta updates, existing table, cast to string": Candidate(EVERYTHING, CAST, True, EXISTING),
-    "standard updates, incompatible key and document": Candidate(EVERYTHING, {}, False, WRONG_KEY),
+    "delta updates, existing table": Candidate(EVERYTHING, {}, True, table(*EXISTING)),
+    "delta updates, existing table, strict": Candidate(EVERYTHING, {}, True, table(*EXISTING, mode=STRICT)),
+    "delta updates, existing table, add_columns": Candidate(EVERYTHING, {}, True, table(*EXISTING, mode=ADD_COLUMNS)),
+    "standard updates, existing table": Candidate(EVERYTHING, {}, False, table(*EXISTING)),
+    "delta updates, somebody else's table": Candidate(EVERYTHING, {}, True, table(*EXISTING, owner="acme/other")),
+    "delta updates, existing table, cast to string": Candidate(EVERYTHING, CAST, True, table(*EXISTING)),
+    "standard updates, incompatible key and document": Candidate(EVERYTHING, {}, False, table(*WRONG_KEY)),
+    "columns that something depends on": Candidate(
+        EVERYTHING, {}, True, table(*DEPENDED_ON, pinned={2: "the sort order"}, identifiers=(1, 3))
+    ),
+    "other column names, no table": Candidate(EVERYTHING, RENAMED, True),
+    "other column names, existing table": Candidate(EVERYTHING, RENAMED, True, table(*EXISTING), former_names=FORMER),
+    "other column names, existing table, add_columns": Candidate(
+        EVERYTHING, RENAMED, True, table(*EXISTING, mode=ADD_COLUMNS), former_names=FORMER
+    ),
+    "a field that was deselected is selected again with another type": Candidate(
+        EVERYTHING, CAST, True, table(column(1, "ID", LongType()), column(2, "number", DoubleType(), required=True))
+    ),
+    "another key": Candidate(
+        collection(ID, projection("date", "string"), DOCUMENT, key=("/date",)), {}, True, table(*EXISTING)
+    ),
     "grouped by other fields": Candidate(EVERYTHING, {}, True, None, ("date", "numeric string")),
+    "grouped by other fields, existing table": Candidate(
+        EVERYTHING, {}, True, table(*EXISTING), ("date", "numeric string")
+    ),
 }
 
 
 def as_json(candidate: Candidate) -> Json:
-    return [[each.field, each.constraint.type.value, each.constraint.reason] for each in constraints(candidate)]
+    return {
+        "constraints": [
+            [each.field, each.constraint.type.value, each.constraint.reason, each.constraint.folded_field]
+            for each in constraints(candidate)
+        ],
+        "problems": problems(candidate),
+    }
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -100,13 +164,13 @@ def types_of(candidate: Candidate, field: str) -> list[ConstraintType]:
 
 
 def test_a_required_field_that_is_incompatible_carries_both_constraints() -> None:
-    candidate = Candidate(collection(ID), {}, True, schema(column(1, "id")))
+    candidate = Candidate(collection(ID), {}, True, table(column(1, "id")))
     assert types_of(candidate, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
     assert most_severe(constraints(candidate))["id"].type is ConstraintType.INCOMPATIBLE
 
 
 def test_the_reason_of_an_incompatible_field_names_the_field_its_column_and_the_type_that_it_needs() -> None:
-    candidate = Candidate(collection(ID, projection("qty", "integer")), {}, True, schema(column(1, "qty")))
+    candidate = Candidate(collection(ID, projection("qty", "integer")), {}, True, table(column(1, "qty")))
     reason = most_severe(constraints(candidate))["qty"].reason
     assert "'qty'" in reason
     assert "type string" in reason
@@ -115,17 +179,18 @@ def test_the_reason_of_an_incompatible_field_names_the_field_its_column_and_the_
 
 def test_a_column_is_found_whatever_its_case_and_by_its_very_name_first() -> None:
     bound = collection(ID, projection("Qty", "integer"))
-    assert types_of(Candidate(bound, {}, True, schema(column(1, "qTY", LongType()))), "Qty") == [
+    assert types_of(Candidate(bound, {}, True, table(column(1, "qTY", LongType()))), "Qty") == [
         ConstraintType.FIELD_OPTIONAL
     ]
-    both = schema(column(1, "qty"), column(2, "Qty", LongType()), column(3, "QTY"))
+    both = table(column(1, "qty"), column(2, "Qty", LongType()), column(3, "QTY"))
     assert types_of(Candidate(bound, {}, True, both), "Qty") == [ConstraintType.FIELD_OPTIONAL]
 
 
-def test_a_nested_column_of_the_same_name_is_incompatible() -> None:
-    nested = schema(NestedField(1, "qty", StructType(NestedField(2, "n", LongType(), required=False)), required=False))
+def test_a_nested_column_of_the_same_name_makes_way() -> None:
+    nested = table(NestedField(1, "qty", StructType(NestedField(2, "n", LongType(), required=False)), required=False))
     candidate = Candidate(collection(ID, projection("qty", "integer")), {}, True, nested)
-    assert types_of(candidate, "qty") == [ConstraintType.INCOMPATIBLE]
+    assert types_of(candidate, "qty") == [ConstraintType.FIELD_OPTIONAL]
+    assert "'qty_before_long'" in most_severe(constraints(candidate))["qty"].reason
 
 
 def test_the_older_form_has_every_field_once_with_its_most_severe_constraint_whatever_their_order() -> None:

@@ -31,9 +31,9 @@ from support.bindings import (
 PATH = ("shop", "orders")
 LONG = LongType()
 V0, V1 = Owner(MATERIALIZATION, "shop%2Forders.v0"), Owner(MATERIALIZATION, "shop%2Forders.v1")
-ID_COLUMN = NewColumn("id", LongType(), required=True, doc="", is_key=True)
-QTY = NewColumn("qty", LongType(), required=True, doc="", is_key=False)
-NOTE = NewColumn("note", StringType(), required=False, doc="", is_key=False)
+ID_COLUMN = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
+QTY = NewColumn("qty", "qty", LongType(), required=True, doc="", is_indispensable=False)
+NOTE = NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False)
 
 
 def target(
@@ -128,7 +128,9 @@ def test_a_table_that_fits_needs_nothing() -> None:
 
 def test_a_new_column_is_optional_even_where_the_field_is_required() -> None:
     [change] = changes(table(field(1, "id")), target(ID_COLUMN, QTY))
-    assert change == AddColumn(PATH, NewColumn("qty", LongType(), required=False, doc="", is_key=False))
+    assert change == AddColumn(
+        PATH, NewColumn("qty", "qty", LongType(), required=False, doc="", is_indispensable=False)
+    )
     assert change.description == "alter table shop.orders: add column 'qty' long"
 
 

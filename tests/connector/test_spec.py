@@ -91,7 +91,10 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/credentials/aws_session_token",
             },
         ),
-        ("advanced", {"/advanced", "/additional_table_properties", "/catalog/properties", "/on_invalid"}),
+        (
+            "advanced",
+            {"/advanced", "/additional_table_properties", "/catalog/properties", "/on_invalid", "/schema_evolution"},
+        ),
         ("multiline", {"/catalog/token"}),
         ("x-iam-auth", {"/credentials"}),
         ("x-collection-name", {"/table"}),

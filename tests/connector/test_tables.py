@@ -29,7 +29,7 @@ from support.tables import foreign_table, local_catalog, version_3_table
 
 PATH = ("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
-ID = NewColumn("id", LongType(), required=True, doc="The key", is_key=True)
+ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
 CREATED_NAMES = ("_meta/op", "with space", "123", "dot.ted")
 ADDED_NAMES = ("$ %s '\"` {}", "💩", "ß" * 255, "a.b")
 
@@ -40,7 +40,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def optional(*names: str) -> tuple[NewColumn, ...]:
-    return tuple(NewColumn(name, StringType(), required=False, doc="", is_key=False) for name in names)
+    return tuple(NewColumn(name, name, StringType(), required=False, doc="", is_indispensable=False) for name in names)
 
 
 def target(
@@ -102,7 +102,9 @@ def test_all_alterations_of_a_table_are_one_commit(catalog: Catalog) -> None:
 
 
 def test_any_name_can_be_created_added_and_made_optional(catalog: Catalog) -> None:
-    required = tuple(NewColumn(name, LongType(), required=True, doc="", is_key=False) for name in CREATED_NAMES)
+    required = tuple(
+        NewColumn(name, name, LongType(), required=True, doc="", is_indispensable=False) for name in CREATED_NAMES
+    )
     fit(catalog, target(*required))
     fit(catalog, target(*optional(*ADDED_NAMES)))
     schema = catalog.load_table(PATH).schema()

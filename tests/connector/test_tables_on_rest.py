@@ -21,9 +21,11 @@ from support.rest_catalog import RestCatalogServer
 pytestmark = pytest.mark.catalog
 
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
-ID = NewColumn("id", LongType(), required=True, doc="The key", is_key=True)
-EVIL = NewColumn("$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_key=False)
-NOTE = NewColumn("note", StringType(), required=False, doc="", is_key=False)
+ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
+EVIL = NewColumn(
+    "$ %s '\"` {} a.b/💩", "$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_indispensable=False
+)
+NOTE = NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False)
 
 
 @pytest.fixture

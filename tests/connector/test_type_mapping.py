@@ -17,8 +17,6 @@ from connector.type_mapping import (
     NUMERIC_STRINGS,
     STRING_SETTINGS,
     column_type,
-    incompatible,
-    is_compatible,
     is_key,
     is_required,
 )
@@ -137,19 +135,3 @@ def test_every_projection_of_a_key_location_is_a_key_and_so_is_a_field_that_was_
     assert is_key(renamed, bound, ())
     assert not is_key(region, bound, ())
     assert is_key(region, bound, ("region",))
-
-
-def test_only_the_same_type_is_compatible() -> None:
-    assert is_compatible(LongType(), LongType())
-    assert not is_compatible(LongType(), DoubleType())
-    assert not is_compatible(StringType(), None)
-
-
-def test_keeping_text_is_offered_only_where_the_column_holds_text() -> None:
-    assert "castToString" in incompatible("f", StringType(), LongType(), is_required=False)
-    assert "castToString" not in incompatible("f", LongType(), DoubleType(), is_required=False)
-
-
-def test_deselecting_a_field_is_offered_only_where_it_may_be_deselected() -> None:
-    assert "deselect" in incompatible("f", LongType(), DoubleType(), is_required=False)
-    assert "deselect" not in incompatible("f", LongType(), DoubleType(), is_required=True)

@@ -1,11 +1,15 @@
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
-from connector.constraints import Candidate, constraints
+from connector.candidate import Candidate
+from connector.column_evolution import Evolution
+from connector.constraints import constraints, problems
 from connector.errors import UserError
-from connector.evolution import changes, columns
+from connector.evolution import changes, columns, former_names
+from connector.schema_evolution import SchemaEvolution
 from connector.table_change import ExistingTable, Found, Owner, TableChange, Target
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
@@ -22,7 +26,15 @@ strings = st.builds(
     format=st.sampled_from(["", "date", "date-time", "integer", "number", "uuid"]),
     content_encoding=st.sampled_from(["", "base64"]),
 )
-field_configs = st.sampled_from([None, {}, {"castToString": True}, {"ignoreStringFormat": True}])
+LAST = FieldSelection(("id",), ("a", "b", "c"), "", {"c": {"column": "f"}})
+field_configs = st.sampled_from(
+    [None, {}, {"castToString": True}, {"ignoreStringFormat": True}, {"column": "A"}, {"column": "g"}]
+)
+
+
+def existing(schema: Schema, owner: str, mode: SchemaEvolution) -> Evolution:
+    table = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"))
+    return Evolution(table, PATH, MATERIALIZATION, mode)
 
 
 @st.composite
@@ -34,6 +46,8 @@ def collections(draw: st.DrawFn) -> Collection:
     return collection(ID, DOCUMENT, *values)
 
 
+owners = st.sampled_from([MATERIALIZATION, "acme/other"])
+modes = st.sampled_from(SchemaEvolution)
 schemas = st.dictionaries(
     st.sampled_from(["id", "flow_document", *"aBcDeF"]),
     st.sampled_from([BinaryType(), BooleanType(), DoubleType(), LongType(), StringType(), TimestamptzType()]),
@@ -44,24 +58,42 @@ schemas = st.dictionaries(
 )
 
 
-def planned(schema: Schema | None, bound: Collection, values: list[str], config: dict[str, Json]) -> list[TableChange]:
-    table = ExistingTable(schema, "uuid-1", OWNER) if schema is not None else None
-    wanted = columns(bound, FieldSelection(("id",), tuple(values), "", config))
-    return changes(Found(True, table), Target(PATH, OWNER, wanted, {}, replaces=False))
+def planned(
+    evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json]
+) -> list[TableChange]:
+    wanted = columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST)
+    mode = evolution.mode if evolution else SchemaEvolution.FULL
+    target = Target(PATH, OWNER, wanted, {}, replaces=False, schema_evolution=mode)
+    return changes(Found(True, evolution.table if evolution else None), target)
 
 
-@given(collections(), st.none() | schemas, st.dictionaries(st.sampled_from("abcdef"), field_configs))
+@given(
+    collections(),
+    st.none() | st.builds(existing, schemas, owners, modes),
+    st.dictionaries(st.sampled_from("abcdef"), field_configs),
+)
 def test_apply_accepts_every_field_that_validate_allows_and_no_other(
-    bound: Collection, schema: Schema | None, config: dict[str, Json]
+    bound: Collection, evolution: Evolution | None, config: dict[str, Json]
 ) -> None:
+    candidate = Candidate(bound, config, True, evolution, former_names=former_names(LAST))
+    assume(not problems(candidate))
     refused: dict[str, bool] = {}
-    for each in constraints(Candidate(bound, config, True, schema)):
-        refused[each.field] = refused.get(each.field, False) or each.constraint.type in REFUSALS
-    assume(not refused.pop("id"))
-    planned(schema, bound, [field for field, is_refused in refused.items() if not is_refused], config)
+    kept: set[str] = set()
+    names: dict[str, str] = {}
+    for each in constraints(candidate):
+        # Of two fields with one name the runtime selects one.
+        if names.setdefault((each.constraint.folded_field or each.field).lower(), each.field) == each.field:
+            refused[each.field] = refused.get(each.field, False) or each.constraint.type in REFUSALS
+            kept |= {each.field} if each.constraint.type is ConstraintType.FIELD_REQUIRED else set()
+    assume(not any(refused[field] for field in kept | {"id"}))
+    kept.discard("id")
+    planned(evolution, bound, [field for field in refused if field != "id" and not refused[field]], config)
+    for field in kept:
+        with pytest.raises(UserError):
+            planned(evolution, bound, [*kept - {field}], config)
     for field in (field for field, is_refused in refused.items() if is_refused):
         try:
-            planned(schema, bound, [field], config)
+            planned(evolution, bound, [field, *kept], config)
         except UserError:
             continue
         # Nothing but null fits any column: validate says so whatever the field config, apply need not.
