@@ -36,6 +36,9 @@ WORKER_ALLOCATION: Final = {
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
 }
+STACK_FRAMES: Final = ("\tat ", "\t... ")
+# A container's user may have no name; Hadoop insists on one, whatever it is.
+USER: Final = {"HADOOP_USER_NAME": "flow", "SPARK_USER": "flow"}
 OPENED_PACKAGES: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -58,9 +61,15 @@ class Jvm:
     """A JVM that is being started. It ends when this process does, however that ends: its standard input is a pipe of
     ours, which it watches. Its output is a pipe too, so that it never holds our stdout or stderr open."""
 
-    def __init__(self, local_directory: Path, heap: str, class_sharing: str | None = None) -> None:
-        """`heap` is its greatest size, as in 512m; `class_sharing` replaces the option that names the archive.
-        UserError where there is no Java."""
+    def __init__(
+        self,
+        local_directory: Path,
+        heap: str,
+        environment: Mapping[str, str],
+        class_sharing: str | None = None,
+    ) -> None:
+        """`heap` is its greatest size, as in 512m; what our own environment has comes before `environment`;
+        `class_sharing` replaces the option that names the archive. UserError where there is no Java."""
         self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
         self._process = subprocess.Popen(
@@ -73,7 +82,7 @@ class Jvm:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in a terminal is ours to handle
-            env=_environment(self._connection_file),
+            env={**environment, **_environment(self._connection_file)},
         )
         threading.Thread(target=self._log_output, name="jvm-output", daemon=True).start()
 
@@ -126,8 +135,9 @@ class Jvm:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             text = line.decode("utf-8", "replace").rstrip()
-            self._output.append(text)
             log.debug("spark: %s", text)
+            if not text.startswith(STACK_FRAMES):
+                self._output.append(text)
 
 
 def java() -> Path:
@@ -191,16 +201,18 @@ def _command(heap: str, class_sharing: str) -> list[str]:
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-Dio.netty.allocator.type=pooled",
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
-        "-cp",
-        str(spark_home() / "jars" / "*"),
+        f"-Duser.home={Path('~').expanduser()}",  # Java looks for a user's name, which a container's may not have
     ]
 
 
 def _environment(connection_file: Path) -> Mapping[str, str]:
     package_root = str(Path(connector.__file__).parent.parent)
     return {
+        **USER,
         **os.environ,
         "SPARK_HOME": str(spark_home()),
+        # An archive of classes fits one order of the jars, and the wildcard's is the file system's.
+        "CLASSPATH": os.pathsep.join(map(str, sorted((spark_home() / "jars").glob("*.jar")))),
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         "PYSPARK_PYTHON": sys.executable,

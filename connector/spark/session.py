@@ -1,8 +1,9 @@
 """Spark, started in the background when a session opens, so that nobody waits for it who does not need it yet."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.errors import RetryableError
@@ -32,13 +33,15 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # the same, before it has read its settings
 
 
 class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
 
     def __init__(self, settings: Mapping[str, str], directories: Scratch, class_sharing: str | None = None) -> None:
-        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), class_sharing)
+        environment = LOCAL_ENVIRONMENT if _is_local(settings) else {}
+        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), environment, class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, _conf(settings, directories))
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
@@ -59,23 +62,20 @@ class Spark:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
-        from py4j.protocol import Py4JError
-
         context = self._context.result()
-        try:
+        with _explained(self._jvm, "A Spark job failed"):
             tasks = context.defaultParallelism
             return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
-        except (Py4JError, OSError, EOFError) as error:
-            if self._jvm.has_ended:
-                raise RetryableError(f"Spark's JVM has ended: {self._jvm.last_words or 'killed'}") from error
-            raise RetryableError(f"A Spark job failed: {_cause(error)}") from error
+
+
+def _is_local(settings: Mapping[str, str]) -> bool:
+    return settings.get("spark.master", "local").startswith("local")
 
 
 def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
-    local = settings.get("spark.master", "local").startswith("local")
     return {
         **DEFAULT_SETTINGS,
-        **(LOCAL_SETTINGS if local else {}),
+        **(LOCAL_SETTINGS if _is_local(settings) else {}),
         "spark.local.dir": str(directories.files),
         "spark.python.unix.domain.socket.dir": str(directories.sockets),
         **settings,
@@ -86,15 +86,30 @@ def _connect(jvm: Jvm, settings: Mapping[str, str]) -> "SparkContext":
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
-    context = SparkContext(gateway=jvm.connect(), conf=conf)
+    with _explained(jvm, "Spark did not start"):
+        context = SparkContext(gateway=jvm.connect(), conf=conf)
     context.pythonExec = sys.executable
     # It would print a traceback when the JVM goes first; nobody here uses accumulators.
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no public way
     return context
 
 
+@contextmanager
+def _explained(jvm: Jvm, failed: str) -> Iterator[None]:
+    """What Py4J raises has its text in the JVM: it is asked for while there is one."""
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (Py4JError, OSError, EOFError) as error:
+        if jvm.has_ended:
+            raise RetryableError(f"Spark's JVM has ended: {jvm.last_words or 'killed'}") from error
+        raise RetryableError(f"{failed}: {_cause(error)}") from error
+
+
 def _cause(error: BaseException) -> str:
     """The line of Spark's long message that says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
-    return (told or lines or [repr(error)])[0][:500]
+    thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
+    return (told or thrown or lines or [repr(error)])[0][:500]

@@ -1,0 +1,33 @@
+"""A Spark that cannot start fails the first transaction, and the last record says what keeps it from starting."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fixtures.conversation import CONFIG
+from support.runtime import Runtime
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "cause"),
+    [
+        ("spark.master", "nowhere", "Could not parse Master URL: 'nowhere'"),  # refused by the JVM, which lives on
+        ("spark.driver.memory", "1m", "Too small maximum heap"),  # the JVM ends
+        ("spark.driver.memory", "400m", "System memory .* must be at least"),
+    ],
+)
+def test_the_last_record_names_the_cause(setting: str, value: str, cause: str, tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, config={**CONFIG, "advanced": {"spark": {setting: value}}})
+    runtime.apply()
+    with runtime.open() as session:
+        session.flush()
+        session.store({"id": 1})
+        session.send_start_commit()
+        outcome = session.connector.wait()
+    assert outcome.status == 1
+    (line,) = [line for line in outcome.log.splitlines() if " error " in line]
+    assert line == outcome.last_log_line
+    assert re.search(cause, line)
