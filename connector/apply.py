@@ -6,6 +6,7 @@ from connector.config import parse
 from connector.evolution import changes
 from connector.iceberg.catalogs import explained, open_catalog, table_location
 from connector.iceberg.commit import finish
+from connector.iceberg.discards import discarding
 from connector.iceberg.lookups import find_all
 from connector.iceberg.tables import evolve
 from connector.plan import plans
@@ -27,7 +28,7 @@ def apply(message: request.Apply) -> response.Applied:
         performed += plan.state_actions()
         if plan.changes:
             path = plan.target.path
-            with explained(endpoint):
+            with explained(endpoint), discarding(catalog, path, plan.dropped):
                 done = evolve(catalog, path, table_location(endpoint, path), partial(changes, target=plan.target))
             performed += (change.description for change in done)
     settled = [commit for plan in planned for commit in plan.settled]

@@ -9,7 +9,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 from connector.apply import apply
 from connector.errors import UserError
 from connector.iceberg.commit import finish
-from connector.state import added
+from connector.state import StagedCommit, added
 from connector.table_change import Owner
 from protocol import request, response
 from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
@@ -222,6 +222,37 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
     assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+
+
+def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_had_landed(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    old = catalog.load_table(PATH)
+    landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
+    finish(catalog, [landed])
+    waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
+    state = added([landed, waiting])
+    backfilled(tmp_path, state=state)
+    assert [exists(commit) for commit in (landed, waiting)] == [True, False]
+
+
+def test_a_table_that_cannot_be_read_can_be_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    old = catalog.load_table(PATH)
+    landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
+    finish(catalog, [landed])
+    for manifest_list in Path(old.location().removeprefix("file://")).rglob("snap-*.avro"):
+        manifest_list.unlink()
+    waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
+    backfilled(tmp_path, state=added([waiting]))
+    assert ids_of(catalog, PATH) == []
+    assert exists(waiting)
+    assert "files that were staged for the old table stay, for it cannot be read" in caplog.text
+
+
+def exists(staged: StagedCommit) -> bool:
+    return all(Path(location.removeprefix("file://")).exists() for location in staged.locations)
 
 
 def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cleans_the_state(tmp_path: Path) -> None:
