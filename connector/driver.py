@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from connector import spec
-from connector.signals import Stopped
+from connector.signals import UNREAD, Stopped
 from connector.state import StagedTransaction
 from connector.upload_interval import UploadInterval
 from protocol import request, response, stdio
@@ -32,7 +32,10 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
     def send(answer: Response) -> None:
         lifecycle.sending(answer)
-        stdio.write_response(wire, answer)
+        try:
+            stdio.write_response(wire, answer)
+        except BrokenPipeError:
+            raise Stopped(UNREAD) from None
 
     judged = _judged(requests, lifecycle)
     for message in judged:

@@ -6,7 +6,8 @@ import signal
 import threading
 from typing import Final
 
-STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+UNREAD: Final = signal.SIGUSR1  # our own: SIGPIPE also comes of any socket that its other side has closed
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
 
 
 class Stopped(BaseException):
@@ -14,7 +15,8 @@ class Stopped(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.exit_status = 128 + number  # the shell's convention; PID 1 of a container cannot die by a signal itself
+        # The shell's convention; PID 1 of a container cannot die by a signal itself.
+        self.exit_status = 128 + (signal.SIGPIPE if number == UNREAD else number)
 
 
 def install(wire: int) -> None:
@@ -34,4 +36,4 @@ def _watch(wire: int) -> None:
     watch = select.poll()
     watch.register(wire, 0)  # only what poll always reports: the reader has gone
     watch.poll()
-    os.kill(os.getpid(), signal.SIGPIPE)
+    os.kill(os.getpid(), UNREAD)

@@ -90,6 +90,14 @@ def test_a_closed_stdout_ends_a_session_that_has_nothing_to_say(session: Session
     assert nothing_is_left(mark)
 
 
+def test_a_broken_connection_of_ours_does_not_end_a_session(session: Session, tmp_path: Path) -> None:
+    """Whoever writes to a socket that its other side has closed gets this signal."""
+    session.connector.process.send_signal(signal.SIGPIPE)
+    session.transaction({"id": 2})
+    assert session.finish().status == 0
+    assert ids(tmp_path) == [1, 2]
+
+
 def test_a_killed_process_leaves_no_process_behind(session: Session, mark: dict[str, str]) -> None:
     session.flush()
     session.store({"id": 2})
