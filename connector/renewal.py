@@ -22,6 +22,11 @@ class Lease(Generic[T]):
     expires_at: float | None = None
     renew_at: float | None = None
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Until it is to be renewed."""
+        return None if self.renew_at is None else max(self.renew_at - time.time(), 0)
+
     @classmethod
     def until(cls, value: T, expires_at: float | None) -> "Lease[T]":
         """A value that was obtained just now."""
@@ -42,7 +47,7 @@ class Renewed(Generic[T]):
         """Raises what `fetch` raises, where there is nothing else that could still be used."""
         with self._lock:
             lease = self._lease
-            if lease is None or (lease.renew_at is not None and time.time() >= lease.renew_at):
+            if lease is None or lease.seconds_left == 0:
                 self._lease = lease = self._renewed(lease)
             return lease
 

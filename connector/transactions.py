@@ -17,15 +17,16 @@ import orjson
 from connector import state
 from connector.backlog import Limit
 from connector.committer import Committer
-from connector.config import parse
+from connector.config import Settings, parse
 from connector.errors import UserError
 from connector.iceberg import commit, fence
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.catalogs import data_file_properties, explained, open_catalog
+from connector.iceberg.catalogs import explained, open_catalog, renewed_access
 from connector.iceberg.fence import Tenure
 from connector.iceberg.file_names import file_prefix
 from connector.iceberg.orphans import collecting
 from connector.progress import TransactionProgress, TreatmentWarnings
+from connector.renewal import Renewed
 from connector.scratch import scratch
 from connector.spark.claims import ClaimServer
 from connector.spark.layout import TableLayout
@@ -152,15 +153,13 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
         resources.callback(spark.kill)
         claims = resources.enter_context(closing(ClaimServer(directories.sockets / "claims")))
         catalog = open_catalog(config)
-        io_properties = tuple(data_file_properties(config).items())
         spools = count(1)
 
         def writing(tables: Sequence[BoundTable]) -> StartWriting:
+            access = [renewed_access(catalog, config, table.binding.path, table.access) for table in tables]
+
             def start_writing(file_prefixes: Sequence[str]) -> Writing:
-                layouts = [
-                    TableLayout(table.binding, table.location, table.properties, prefix, io_properties)
-                    for table, prefix in zip(tables, file_prefixes, strict=True)
-                ]
+                layouts = [partial(_layout, *table) for table in zip(tables, file_prefixes, access, strict=True)]
                 return Writing(spark, claims, Spool(directories.files / f"spool-{next(spools)}"), layouts)
 
             return start_writing
@@ -174,6 +173,10 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             session = recover(staged, committer, bind, writing)
         resources.enter_context(collecting(catalog, session.tables, staged))
         yield session, config.upload_interval
+
+
+def _layout(table: BoundTable, file_prefix: str, access: Renewed[Settings]) -> TableLayout:
+    return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
 
 
 def recover(

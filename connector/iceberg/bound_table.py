@@ -11,6 +11,7 @@ from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.binding import Binding, Column
 from connector.errors import UserError
+from connector.iceberg.file_access import FileAccess, access_to
 from connector.iceberg.tables import load_table
 from connector.invalid_values import OnInvalid
 from connector.parallel import side_by_side
@@ -34,6 +35,7 @@ class BoundTable:
     schema_id: int
     location: str
     properties: tuple[tuple[str, str], ...]
+    access: FileAccess
 
 
 def bind_all(
@@ -68,6 +70,7 @@ def _bind(
         schema_id=table.metadata.current_schema_id,
         location=table.location(),
         properties=tuple(table.properties.items()),
+        access=access_to(table),
     )
 
 

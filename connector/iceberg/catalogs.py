@@ -11,8 +11,6 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import (
-    ARROW_FILE_IO,
-    PY_IO_IMPL,
     S3_ACCESS_KEY_ID,
     S3_CONNECT_TIMEOUT,
     S3_ENDPOINT,
@@ -23,8 +21,9 @@ from pyiceberg.io import (
     S3_SESSION_TOKEN,
 )
 
-from connector.catalog_properties import FILE_PROPERTIES
-from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog
+from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, Settings
+from connector.iceberg.file_access import FileAccess, access_to, file_properties
+from connector.renewal import Renewed
 
 logger = logging.getLogger(__name__)
 
@@ -70,11 +69,10 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
 
 
 def data_file_properties(config: EndpointConfig) -> dict[str, str]:
-    """The FileIO properties that reading and writing a table's files takes: workers get these and no more."""
-    properties = {PY_IO_IMPL: ARROW_FILE_IO}
+    """What the config says of reading and writing files."""
     if isinstance(config.catalog, LocalCatalog):
-        return properties
-    properties |= S3_TIME_LIMITS
+        return file_properties()
+    properties: dict[str, str] = dict(S3_TIME_LIMITS)
     if config.region:
         properties[S3_REGION] = config.region
     if config.s3_endpoint:
@@ -84,7 +82,19 @@ def data_file_properties(config: EndpointConfig) -> dict[str, str]:
         properties |= {S3_ACCESS_KEY_ID: keys.access_key_id, S3_SECRET_ACCESS_KEY: keys.secret_access_key.reveal()}
         if keys.session_token:
             properties[S3_SESSION_TOKEN] = keys.session_token.reveal()
-    return properties | {name: value for name, value in config.catalog.properties if name in FILE_PROPERTIES}
+    return file_properties(properties, dict(config.catalog.properties))
+
+
+def renewed_access(
+    catalog: Catalog, config: EndpointConfig, path: tuple[str, str], first: FileAccess
+) -> Renewed[Settings]:
+    """What opens a table's files, for as long as a session lasts."""
+
+    def load() -> FileAccess:
+        with explained(config):
+            return access_to(catalog.load_table(path))
+
+    return Renewed(f"the keys for the files of table {'.'.join(path)}", load, first)
 
 
 def table_location(config: EndpointConfig, path: tuple[str, str]) -> str | None:

@@ -8,6 +8,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError, NoCredentialsError
 from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 
@@ -16,6 +17,7 @@ from connector.catalog_properties import GLUE_PROPERTIES
 from connector.config import AwsCredentials
 from connector.errors import RetryableError, UserError
 from connector.iceberg.aws_errors import is_refusal
+from connector.iceberg.file_access import file_properties
 
 # PyIceberg's properties know no time limits, so the client is made here. A repeated UpdateTable may find its own first
 # try and look like a conflict; the fence tells the two apart, so that botocore may retry.
@@ -39,6 +41,9 @@ class _ExplainedGlueCatalog(GlueCatalog):
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
         with object_store.using(_metadata_of(table.name())):
             return super().commit_table(table, *args, **kwargs)
+
+    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
+        return load_file_io(file_properties(self.properties))  # a table's own properties have no say in it
 
 
 def _metadata_of(identifier: str | Identifier) -> str:

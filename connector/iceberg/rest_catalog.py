@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
+from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     CommitStateUnknownException,
@@ -18,6 +18,8 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
 from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
@@ -26,6 +28,7 @@ from requests.exceptions import ConnectionError, SSLError, Timeout
 from connector import config
 from connector.config import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
+from connector.iceberg.file_access import file_properties, with_end
 from connector.iceberg.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader, halves
 
 QUOTED_CHARACTERS: Final = 300
@@ -55,8 +58,8 @@ class _TimeLimitedAdapter(HTTPAdapter):
 
 
 class _RestCatalog(RestCatalog):
-    """PyIceberg's, but for what it has no setting for: it waits for ever on a server that does not answer, and renews no
-    token before it expires."""
+    """PyIceberg's, but for what it has no setting for: it waits for ever on a server that does not answer, renews no token
+    before it expires, and lets a table's properties say how its files are reached."""
 
     def __init__(self, sign_in: SignIn, limits: TimeLimits, properties: Mapping[str, str]) -> None:
         self._sign_in = sign_in
@@ -75,6 +78,13 @@ class _RestCatalog(RestCatalog):
 
     def _refresh_token(self) -> None:
         self._sign_in.renew()
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        location = str(table_response.metadata_location)
+        vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
+        properties = file_properties(self.properties, with_end({**table_response.config, **vended}))
+        io = load_file_io(properties, location)
+        return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
 
 def _time_limited(session: Session, limits: TimeLimits) -> Session:

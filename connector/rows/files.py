@@ -67,9 +67,13 @@ class DataFileWriter:
 
     def finish(self) -> list[DataFile]:
         """Every file, each of them complete and durable."""
-        self._write_row_group()
-        self._close_file()
+        self.close_file()
         return self._files
+
+    def close_file(self) -> None:
+        """Make durable what was written so far: further rows go to another file."""
+        self._write_row_group()
+        self._end_file()
 
     def abort(self) -> None:
         """Deletes what was written, as far as that is possible: nothing refers to it."""
@@ -91,9 +95,9 @@ class DataFileWriter:
             self._open_file = _OpenFile(self._io, self._new_location(), self._columns, rows, self._options)
         self._open_file.write(rows)
         if self._open_file.size >= self._options.target_size:
-            self._close_file()
+            self._end_file()
 
-    def _close_file(self) -> None:
+    def _end_file(self) -> None:
         if self._open_file:
             self._files.append(self._open_file.close())
             self._open_file = None

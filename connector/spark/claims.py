@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from connector.errors import ConnectorError, RetryableError
 from connector.invalid_values import Tally
-from connector.spark.layout import TableLayout
+from connector.spark.layout import Layout, TableLayout
 from connector.staging import Block, Spool
 from protocol.errors import ProtocolError
 
@@ -87,7 +87,7 @@ class ClaimServer:
         self._transaction: _Transaction | None = None
         threading.Thread(target=self._accept, name="claims", daemon=True).start()
 
-    def begin(self, spool: Spool, layouts: Sequence[TableLayout]) -> None:
+    def begin(self, spool: Spool, layouts: Sequence[Layout]) -> None:
         """Tasks that connect from now on claim from this spool."""
         self._transaction = _Transaction(spool, layouts)
 
@@ -117,7 +117,7 @@ class ClaimServer:
 
 
 class _Transaction:
-    def __init__(self, spool: Spool, layouts: Sequence[TableLayout]) -> None:
+    def __init__(self, spool: Spool, layouts: Sequence[Layout]) -> None:
         self.threads: list[threading.Thread] = []
         self.treated: dict[int, Tally] = {}
         self._counting = threading.Lock()
@@ -125,32 +125,35 @@ class _Transaction:
         self._layouts = layouts
 
     def serve(self, connection: "Connection[Any, Any]") -> None:
-        """Answer one task until it is told that there are no more blocks. Whatever ends it early is told to the spool
-        by `claimed`, and the task sees its connection close."""
+        """Answer one task to its end. Whatever ends it early is told to the spool by `claimed`, and the task sees its
+        connection close."""
         with connection, suppress(ConnectorError, ProtocolError):
             request = _receive(connection)
             while isinstance(request, Next):
                 with self._spool.claimed(request.binding) as block:
-                    if block is None:
-                        connection.send(None)
-                        return
-                    connection.send(Claim(block, self._layout_of(block)))
-                    request = self._until_done(connection)
+                    _send(connection, None if block is None else Claim(block, self._layout_of(block)))
+                    request = self._until_done(connection, block)
 
-    def _until_done(self, connection: "Connection[Any, Any]") -> Next:
+    def _until_done(self, connection: "Connection[Any, Any]", block: Block | None) -> Next | None:
+        """The task's next request; without a block it ends its last file, which may still fail, and then itself."""
         while True:
             match _receive(connection):
                 case Next() as request:
                     return request
+                case None if block is None:
+                    return None
+                case None:
+                    raise RetryableError(
+                        "A Spark task ended in the middle of a block; its worker may have been killed for want of "
+                        "memory."
+                    )
                 case Strays() as strays:
                     self._spool.add_strays(strays.binding, strays.lines, strays.numbers)
                 case TreatedValues(binding, tally):
                     with self._counting:
                         self.treated.setdefault(binding, Tally()).add_all(tally)
-                case Failed(error, traceback):
-                    if traceback:
-                        log.debug("the traceback of what follows:\n%s", traceback)
-                    raise error
+                case Failed() as failed:
+                    _raise(failed)
                 case message:
                     raise AssertionError(message)
 
@@ -160,13 +163,23 @@ class _Transaction:
                 f"line {block.line_of(0)}: store names binding {block.binding}, "
                 f"but the session has only {len(self._layouts)}"
             )
-        return self._layouts[block.binding]
+        return self._layouts[block.binding]()
 
 
-def _receive(connection: "Connection[Any, Any]") -> object:
+def _raise(failed: Failed) -> NoReturn:
+    if failed.traceback:
+        log.debug("the traceback of what follows:\n%s", failed.traceback)
+    raise failed.error
+
+
+def _send(connection: "Connection[Any, Any]", claim: Claim | None) -> None:
+    with suppress(ConnectionError):  # a task that has given up says why before it goes: to be heard next
+        connection.send(claim)
+
+
+def _receive(connection: "Connection[Any, Any]") -> object | None:
     try:
-        return connection.recv()
+        received: object = connection.recv()
+        return received
     except (EOFError, OSError):
-        raise RetryableError(
-            "A Spark task ended in the middle of a block; its worker may have been killed for want of memory."
-        ) from None
+        return None  # it has ended

@@ -1,31 +1,35 @@
 """Where and how one table's data files are written: everything that a task needs to know, and no more."""
 
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector import file_lists
 from connector.binding import Binding
+from connector.config import Settings
+from connector.renewal import Lease
 from connector.rows.files import FileOptions
 from connector.state import DataFile, FileList
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """One transaction's files of one table."""
+    """One transaction's files of one table, for as long as the keys hold."""
 
     binding: Binding
     location: str  # the table's
     properties: tuple[tuple[str, str], ...]  # the table's
     file_prefix: str
-    io_properties: tuple[tuple[str, str], ...] = field(repr=False)  # the object store's keys are among them
+    access: Lease[Settings]  # FileIO properties, the object store's keys among them
 
     @cached_property
     def io(self) -> FileIO:
-        return load_file_io(dict(self.io_properties), self.location)
+        return load_file_io(dict(self.access.value), self.location)
 
     @cached_property
     def options(self) -> FileOptions:
@@ -44,3 +48,7 @@ class TableLayout:
     @property
     def _locations(self) -> LocationProvider:
         return load_location_provider(self.location, dict(self.properties))
+
+
+# A layout whose keys are fresh whenever it is called for.
+Layout: TypeAlias = Callable[[], TableLayout]

@@ -46,18 +46,22 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[in
 
 
 def _write_claims(claims: "Connection[Any, Any]") -> Iterator[tuple[int, tuple[DataFile, ...]]]:
-    """Blocks of one binding in a row go to the same files. One writer is open at a time, which is what memory is
-    planned for."""
-    claim = _claim(claims, None)
+    """Blocks of one binding in a row go to the same files, while the keys are the same. One writer is open at a time, which
+    is what memory is planned for."""
+    claims.send(Next(None))
+    claim = _receive(claims)
     while claim:
         layout = claim.layout
         writer = DataFileWriter(
             layout.io, layout.new_location, layout.binding.columns, decoder(layout.binding).schema, layout.options
         )
         try:
-            while claim and claim.block.binding == layout.binding.index:
+            while claim and claim.block.binding == layout.binding.index and claim.layout.access == layout.access:
                 _write_block(claims, claim, writer)
-                claim = _claim(claims, layout.binding.index)
+                claims.send(Next(layout.binding.index))
+                if not claims.poll(layout.access.seconds_left):
+                    writer.close_file()  # the keys may end before the next block comes
+                claim = _receive(claims)
             files = tuple(writer.finish())
         except BaseException:
             writer.abort()
@@ -65,8 +69,7 @@ def _write_claims(claims: "Connection[Any, Any]") -> Iterator[tuple[int, tuple[D
         yield layout.binding.index, files
 
 
-def _claim(claims: "Connection[Any, Any]", preferred: int | None) -> Claim | None:
-    claims.send(Next(preferred))
+def _receive(claims: "Connection[Any, Any]") -> Claim | None:
     claim = claims.recv()
     assert claim is None or isinstance(claim, Claim)
     return claim

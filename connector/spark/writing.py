@@ -8,7 +8,7 @@ from functools import partial
 from connector.errors import ConnectorError
 from connector.invalid_values import Tally
 from connector.spark.claims import ClaimServer
-from connector.spark.layout import TableLayout
+from connector.spark.layout import Layout
 from connector.spark.session import Spark
 from connector.spark.tasks import write_files
 from connector.staging import Spool
@@ -27,7 +27,7 @@ class Written:
 class Writing:
     """A job of long-lived tasks that claim spooled blocks while more of them come."""
 
-    def __init__(self, spark: Spark, claims: ClaimServer, spool: Spool, layouts: Sequence[TableLayout]) -> None:
+    def __init__(self, spark: Spark, claims: ClaimServer, spool: Spool, layouts: Sequence[Layout]) -> None:
         self._spool = spool
         self._claims = claims
         self._layouts = layouts
@@ -53,7 +53,7 @@ class Writing:
         files: dict[int, tuple[DataFile, ...]] = {}
         for binding, written in results:
             files[binding] = files.get(binding, ()) + written
-        named = {binding: self._layouts[binding].for_state(written) for binding, written in files.items()}
+        named = {binding: self._layouts[binding]().for_state(written) for binding, written in files.items()}
         return Written(named, treated)
 
     def _report_failure(self, job: "Future[list[tuple[int, tuple[DataFile, ...]]]]") -> None:

@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.types import UUIDType
 
 from connector.errors import BrokenTaskError
+from connector.renewal import Lease
 from connector.spark.claims import ClaimServer
 from connector.spark.layout import TableLayout
 from connector.spark.tasks import write_files
@@ -24,7 +25,7 @@ def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_i
     spool.add(Store(0, 1, 1, (plain(1, "a"),)))
     spool.complete()
     with closing(ClaimServer(tmp_path / "claims")) as claims, caplog.at_level(logging.DEBUG):
-        claims.begin(spool, [TableLayout(of, f"file://{tmp_path}", (), "prefix", ())])
+        claims.begin(spool, [lambda: TableLayout(of, f"file://{tmp_path}", (), "prefix", Lease.until((), None))])
         assert list(write_files(claims.address, [0])) == []
         claims.finish()
         with pytest.raises(BrokenTaskError) as raised:

@@ -45,21 +45,7 @@ class S3Server:
 
     def new_reader(self, bucket: str) -> Keys:
         """The keys of a new user who may read the bucket, and nothing else."""
-        user = Keys.drawn()
-        command = [str(self.program), "admin", "create-user", "--role", "user"]
-        command += ["--access", user.access_key_id, "--secret", user.secret_access_key]
-        subprocess.run(
-            command,
-            env={
-                **os.environ,
-                "ADMIN_ENDPOINT_URL": self.endpoint,
-                "ADMIN_REGION": self.region,
-                "ADMIN_ACCESS_KEY_ID": self.root.access_key_id,
-                "ADMIN_SECRET_ACCESS_KEY": self.root.secret_access_key,
-            },
-            check=True,
-            capture_output=True,
-        )
+        user = self.new_user()
         may_read = {
             "Effect": "Allow",
             "Principal": {"AWS": [user.access_key_id]},
@@ -71,6 +57,30 @@ class S3Server:
                 Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [may_read]})
             )
         return user
+
+    def new_user(self, role: str = "user") -> Keys:
+        """The keys of a new user: an "admin" may use every bucket, a "user" what a bucket's policy allows."""
+        user = Keys.drawn()
+        names = ("--access", user.access_key_id, "--secret", user.secret_access_key)
+        self._administer("create-user", "--role", role, *names)
+        return user
+
+    def delete_user(self, user: Keys) -> None:
+        self._administer("delete-user", "--access", user.access_key_id)
+
+    def _administer(self, *command: str) -> None:
+        subprocess.run(
+            [str(self.program), "admin", *command],
+            env={
+                **os.environ,
+                "ADMIN_ENDPOINT_URL": self.endpoint,
+                "ADMIN_REGION": self.region,
+                "ADMIN_ACCESS_KEY_ID": self.root.access_key_id,
+                "ADMIN_SECRET_ACCESS_KEY": self.root.secret_access_key,
+            },
+            check=True,
+            capture_output=True,
+        )
 
     def client(self) -> "closing[Any]":
         return closing(

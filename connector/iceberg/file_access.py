@@ -1,0 +1,104 @@
+"""What opens a table's files: the object store's address and keys, as the config, the catalog's server and its answer
+about this very table have them; and until when the keys hold."""
+
+import time
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from pyiceberg.io import (
+    ARROW_FILE_IO,
+    AWS_ACCESS_KEY_ID,
+    AWS_REGION,
+    AWS_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN,
+    GCS_TOKEN,
+    GCS_TOKEN_EXPIRES_AT_MS,
+    PY_IO_IMPL,
+    S3_ACCESS_KEY_ID,
+    S3_ANONYMOUS,
+    S3_CONNECT_TIMEOUT,
+    S3_ENDPOINT,
+    S3_FORCE_VIRTUAL_ADDRESSING,
+    S3_PROXY_URI,
+    S3_REGION,
+    S3_REQUEST_TIMEOUT,
+    S3_SECRET_ACCESS_KEY,
+    S3_SESSION_TOKEN,
+)
+from pyiceberg.table import Table
+
+from connector.config import Settings
+from connector.errors import UserError
+from connector.renewal import Lease
+
+S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
+S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
+
+# What PyArrowFileIO reads, and until when it may. Nothing else that a server says has a say.
+FILE_PROPERTIES: Final = frozenset(
+    {
+        GCS_TOKEN,
+        GCS_TOKEN_EXPIRES_AT_MS,
+        S3_ACCESS_KEY_ID,
+        S3_ANONYMOUS,
+        S3_CONNECT_TIMEOUT,
+        S3_ENDPOINT,
+        S3_EXPIRES_AT_MS,
+        S3_FORCE_VIRTUAL_ADDRESSING,
+        S3_PROXY_URI,
+        S3_REGION,
+        S3_REQUEST_TIMEOUT,
+        S3_SECRET_ACCESS_KEY,
+        S3_SESSION_TOKEN,
+    }
+)
+SYNONYMS: Final = {
+    AWS_ACCESS_KEY_ID: S3_ACCESS_KEY_ID,
+    AWS_REGION: S3_REGION,
+    AWS_SECRET_ACCESS_KEY: S3_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN: S3_SESSION_TOKEN,
+}
+EXPIRES_AT_MS: Final = {S3_SESSION_TOKEN: S3_EXPIRES_AT_MS, GCS_TOKEN: GCS_TOKEN_EXPIRES_AT_MS}
+OF_ONE_KEY: Final = (S3_SESSION_TOKEN, S3_EXPIRES_AT_MS)
+
+# Of a token that comes without its end: AWS issues none for less than 15 minutes.
+SHORTEST_LIFE: Final = 900  # seconds
+DEFAULT_REGION: Final = "us-east-1"  # of a store that has none; PyIceberg would ask Amazon
+
+FileAccess: TypeAlias = Lease[Settings]
+
+
+def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
+    """The FileIO properties among these; a later source wins."""
+    found: dict[str, str] = {}
+    for source in sources:
+        own = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
+        own |= {name: value for name, value in source.items() if name in FILE_PROPERTIES}
+        if source.get(S3_PATH_STYLE) == "true":
+            own[S3_FORCE_VIRTUAL_ADDRESSING] = "false"
+        if S3_ACCESS_KEY_ID in own:  # what belongs to another key would spoil this one
+            found = {name: value for name, value in found.items() if name not in OF_ONE_KEY}
+        found |= own
+    if S3_ENDPOINT in found:
+        found.setdefault(S3_REGION, DEFAULT_REGION)
+    return {**found, PY_IO_IMPL: ARROW_FILE_IO}
+
+
+def with_end(vended: Mapping[str, str]) -> dict[str, str]:
+    """What a catalog has handed out just now; if it does not say how long that holds, as long as is certain."""
+    assumed = str(int((time.time() + SHORTEST_LIFE) * 1000))
+    ends = {end: assumed for token, end in EXPIRES_AT_MS.items() if token in vended and end not in vended}
+    return {**vended, **ends}
+
+
+def access_to(table: Table) -> FileAccess:
+    """What the writers of a table's files get. UserError if there are no keys: the machine's own are not ours to use."""
+    properties = file_properties(table.io.properties)
+    is_on_s3 = table.location().startswith(("s3://", "s3a://", "s3n://"))
+    if is_on_s3 and S3_ACCESS_KEY_ID not in properties and S3_ANONYMOUS not in properties:
+        raise UserError(
+            f"table {'.'.join(table.name())}: neither the config nor the catalog has keys for its files at "
+            f"{table.location()}. Set /credentials, or let the catalog vend them."
+        )
+    ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]
+    return Lease.until(tuple(properties.items()), min(ends, default=None))

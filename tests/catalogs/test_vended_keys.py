@@ -1,0 +1,94 @@
+"""A REST catalog that hands out keys for its tables' files: the config has none, and these live for seconds."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+
+from fixtures.collection import NAMESPACE
+from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
+from support.endpoint_configs import rest
+from support.key_vendor import KeyVendor, key_vendor
+from support.processes import wait_until
+from support.rest_catalog import RestCatalogOnS3
+from support.runtime import LEDGER, Runtime
+
+pytestmark = [pytest.mark.catalog, pytest.mark.spark]
+
+Json: TypeAlias = Any
+
+LIFETIME: Final = 4.0  # seconds, of a key; half of it must do for what a loaded machine uploads at once
+FULL_BLOCK: Final = 33  # documents of a MiB each: a task writes them before the transaction ends
+
+
+@pytest.fixture
+def vendor(rest_on_s3: RestCatalogOnS3) -> Iterator[KeyVendor]:
+    with key_vendor(rest_on_s3.s3, LIFETIME) as running:
+        yield running
+
+
+@pytest.fixture
+def gateway(rest_on_s3: RestCatalogOnS3, vendor: KeyVendor) -> Iterator[CatalogGateway]:
+    with catalog_gateway(rest_on_s3.uri, lifetime=3600, vend=vendor.vend) as running:
+        yield running
+
+
+def config(gateway: CatalogGateway) -> Mapping[str, Json]:
+    """Neither a bucket nor keys."""
+    signing_in = {"credential": gateway.credential, "scope": SCOPE, "oauth2_server_uri": gateway.token_uri}
+    return {"namespace": NAMESPACE, "upload_interval": "PT0S", "catalog": {**rest(gateway.uri), **signing_in}}
+
+
+def ids(server: RestCatalogOnS3, table: str) -> list[int]:
+    s3 = server.s3
+    files = {
+        "s3.endpoint": s3.endpoint,
+        "s3.region": s3.region,
+        "s3.access-key-id": s3.root.access_key_id,
+        "s3.secret-access-key": s3.root.secret_access_key,
+    }
+    with RestCatalog("rest", uri=server.uri, **files) as catalog:
+        rows = catalog.load_table((NAMESPACE, table)).scan(selected_fields=("id",)).to_arrow()
+    return sorted(rows["id"].to_pylist())
+
+
+def test_a_run_outlives_its_keys_again_and_again(
+    gateway: CatalogGateway, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
+) -> None:
+    collection = replace(LEDGER, table="on_vended_keys")
+    runtime = Runtime(tmp_path, [collection], config(gateway))
+    runtime.apply()
+    stored: list[int] = []
+    with runtime.open() as session:
+        of_open = set(vendor.vended)
+        while not of_open <= set(vendor.expired) or len(vendor.expired) < len(of_open) + 3:
+            stored.append(len(stored))
+            session.transaction({"id": stored[-1], "note": "still here"})
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    assert ids(rest_on_s3, collection.table) == stored
+    assert not [keys for keys in vendor.vended if keys.secret_access_key in outcome.log]
+
+
+def test_a_transaction_outlives_the_keys_that_its_first_file_was_opened_with(
+    gateway: CatalogGateway, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
+) -> None:
+    collection = replace(LEDGER, table="in_a_long_transaction")
+    runtime = Runtime(tmp_path, [collection], config(gateway))
+    runtime.apply()
+    numbers = count()
+    with runtime.open() as session:
+        session.flush()
+        for _ in range(3):
+            session.store(*({"id": next(numbers), "note": "x" * (1 << 20)} for _ in range(FULL_BLOCK)))
+            assert wait_until(partial(set(vendor.vended).issubset, vendor.expired))
+        session.start_commit()
+        session.acknowledge()
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    assert ids(rest_on_s3, collection.table) == list(range(3 * FULL_BLOCK))

@@ -1,0 +1,96 @@
+"""What a task says last is heard, whenever it says it."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.types import LongType
+
+from connector.errors import RetryableError
+from connector.renewal import Lease
+from connector.spark.claims import ClaimServer, Failed, Next
+from connector.spark.layout import TableLayout
+from connector.staging import Spool
+from protocol.request import Store
+from rows.store_lines import binding, plain
+
+GIVES_UP = Failed(RetryableError("its disk is full"))
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool", block_size=1)  # every row may be claimed at once
+
+
+@pytest.fixture
+def claims(tmp_path: Path, spool: Spool) -> Iterator[ClaimServer]:
+    layout = TableLayout(binding(LongType(), index=0), f"file://{tmp_path}", (), "prefix", Lease.until((), None))
+    with closing(ClaimServer(tmp_path / "claims")) as server:
+        server.begin(spool, [lambda: layout])
+        yield server
+
+
+@pytest.fixture
+def task(claims: ClaimServer) -> "Iterator[Connection[Any, Any]]":
+    with Client(claims.address.path, family="AF_UNIX", authkey=claims.address.secret) as connection:
+        yield connection
+
+
+def add_a_row(spool: Spool) -> None:
+    spool.add(Store(0, 1, 1, (plain(1, "1"),)))
+
+
+def test_a_task_that_gives_up_while_it_waits_for_a_block_fails_the_transaction(
+    claims: ClaimServer, task: "Connection[Any, Any]", spool: Spool
+) -> None:
+    add_a_row(spool)
+    task.send(Next(None))
+    task.recv()
+    task.send(Next(0))
+    task.send(GIVES_UP)
+    task.close()
+    add_a_row(spool)
+    spool.complete()
+    claims.finish()
+    with pytest.raises(RetryableError, match="its disk is full"):
+        spool.check()
+
+
+def test_a_task_that_gives_up_when_there_are_no_more_blocks_fails_the_transaction(
+    claims: ClaimServer, task: "Connection[Any, Any]", spool: Spool
+) -> None:
+    spool.complete()
+    task.send(Next(0))
+    assert task.recv() is None
+    task.send(GIVES_UP)
+    task.close()
+    claims.finish()
+    with pytest.raises(RetryableError, match="its disk is full"):
+        spool.check()
+
+
+def test_a_task_that_ends_in_the_middle_of_a_block_fails_the_transaction(
+    claims: ClaimServer, task: "Connection[Any, Any]", spool: Spool
+) -> None:
+    add_a_row(spool)
+    spool.complete()
+    task.send(Next(None))
+    task.recv()
+    task.close()
+    claims.finish()
+    with pytest.raises(RetryableError, match="ended in the middle of a block"):
+        spool.check()
+
+
+def test_a_task_that_ends_after_its_last_block_ends_well(
+    claims: ClaimServer, task: "Connection[Any, Any]", spool: Spool
+) -> None:
+    spool.complete()
+    task.send(Next(None))
+    assert task.recv() is None
+    task.close()
+    claims.finish()
+    spool.check()
