@@ -3,6 +3,8 @@
 The raiser gives facts; the error's text is the whole sentence that a user reads: what, where, what to change.
 """
 
+from collections.abc import Sequence
+
 
 class ConnectorError(Exception):
     """Anything that ends the process with one clear sentence."""
@@ -36,6 +38,12 @@ class BrokenTaskError(ConnectorError):
 
 class FencedError(ConnectorError):
     """Another process owns the lineage: this one has been replaced and must stop."""
+
+
+def all_of(errors: Sequence[ConnectorError]) -> ConnectorError:
+    """What says everything that each of them says; worth trying again only if each of them is."""
+    kind = RetryableError if all(isinstance(error, RetryableError) for error in errors) else UserError
+    return kind("\n".join(dict.fromkeys(map(str, errors))))
 
 
 class InvalidConfigError(UserError):

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 import tempfile
+import threading
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,8 @@ from connector.renewal import Renewed
 
 logger = logging.getLogger(__name__)
 
+_ONE_AT_A_TIME: Final = threading.Lock()
+
 READABLE_CHARACTERS: Final = 64
 S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
 
@@ -40,7 +43,7 @@ def open_catalog(config: EndpointConfig) -> Catalog:
             case LocalCatalog() as catalog:
                 from connector.iceberg.local_catalog import open_local
 
-                return open_local(_warehouse(catalog), file_properties)
+                return open_local(warehouse_of(catalog), file_properties)
             case RestCatalog() as catalog:
                 from connector.iceberg.rest_catalog import open_rest
 
@@ -57,7 +60,7 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
         case LocalCatalog() as catalog:
             from connector.iceberg import local_catalog
 
-            return local_catalog.explained(_warehouse(catalog))
+            return local_catalog.explained(warehouse_of(catalog))
         case RestCatalog() as catalog:
             from connector.iceberg import rest_catalog
 
@@ -101,7 +104,7 @@ def table_location(config: EndpointConfig, path: tuple[str, str]) -> str | None:
     """Where a new table's files go; None leaves it to the catalog."""
     match config.catalog:
         case LocalCatalog() as catalog:
-            root = f"file://{_warehouse(catalog)}"
+            root = f"file://{warehouse_of(catalog)}"
         case _ if config.bucket:
             root = f"s3://{config.bucket}"
         case _:
@@ -124,8 +127,10 @@ def _readable(name: str) -> str:
     return re.sub("[^-_0-9a-zA-Z]", "_", name)[:READABLE_CHARACTERS]
 
 
-def _warehouse(catalog: LocalCatalog) -> Path:
-    return catalog.warehouse or _temporary_warehouse()
+def warehouse_of(catalog: LocalCatalog) -> Path:
+    """Its directory, whether it exists or not."""
+    with _ONE_AT_A_TIME:  # several threads may be the first to ask
+        return catalog.warehouse or _temporary_warehouse()
 
 
 @cache

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import create_server
 from typing import Any
 
 import pytest
@@ -25,7 +23,9 @@ from connector.iceberg import catalogs
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog, table_location
 from connector.iceberg.rest_catalog import TimeLimits, open_rest
 from protocol.flow import Json
+from support.odd_servers import Server, answering, silent
 from support.rest_catalog import RestCatalogServer
+from support.server_process import free_address
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 KEYS = AwsCredentials("keyid", Secret("planted"), Secret("session"))
@@ -44,58 +44,16 @@ def rest(uri: str, **settings: Any) -> RestCatalog:
     return RestCatalog(uri, "wh", **settings)
 
 
-class Server:
-    """Gives one answer to whatever it is asked, and keeps what it was asked."""
-
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self.requests: list[tuple[str, str, str]] = []  # path, Authorization, body
-
-
-@contextmanager
-def answering(status: int, body: str) -> Iterator[Server]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-            server.requests.append((self.path, self.headers.get("Authorization", ""), sent))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: pytest's output is for pytest."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        server = Server(f"http://127.0.0.1:{http.server_port}")
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        http.shutdown()
-        thread.join()
-
-
 @pytest.fixture
 def silent_uri() -> Iterator[str]:
-    """A server that accepts connections and never answers."""
-    with create_server(("127.0.0.1", 0)) as listener:
-        # Who waits without a limit is cut off, and hears another reason than the one that the tests expect.
-        watchdog = threading.Timer(20, listener.close)
-        watchdog.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        watchdog.cancel()
+    with silent() as uri:
+        yield uri
 
 
 @pytest.fixture
 def refusing_uri() -> str:
     """An address where nobody listens."""
-    with create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return f"http://{free_address()}"
 
 
 # Local

@@ -29,7 +29,7 @@ class Bucket:
 @pytest.fixture(scope="module")
 def bucket(s3_server: S3Server) -> Bucket:
     name = s3_server.new_bucket()
-    return Bucket(s3_server, name, s3_server.new_reader(name))
+    return Bucket(s3_server, name, s3_server.new_user_of(name, "s3:GetObject", "s3:ListBucket"))
 
 
 @pytest.fixture(scope="module")

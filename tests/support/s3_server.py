@@ -43,18 +43,18 @@ class S3Server:
             client.create_bucket(Bucket=name)
         return name
 
-    def new_reader(self, bucket: str) -> Keys:
-        """The keys of a new user who may read the bucket, and nothing else."""
+    def new_user_of(self, bucket: str, *actions: str) -> Keys:
+        """The keys of a new user who may do this in the bucket, and nothing else; other users may do nothing there."""
         user = self.new_user()
-        may_read = {
+        allowed = {
             "Effect": "Allow",
             "Principal": {"AWS": [user.access_key_id]},
-            "Action": ["s3:GetObject", "s3:ListBucket"],
+            "Action": actions,
             "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
         }
         with self.client() as client:
             client.put_bucket_policy(
-                Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [may_read]})
+                Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
             )
         return user
 

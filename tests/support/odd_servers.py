@@ -1,0 +1,63 @@
+"""Servers that are none: one gives a single answer to whatever it is asked, one never answers."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import create_server
+from types import MappingProxyType
+from typing import Final
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Server:
+    """Gives one answer to whatever it is asked, and keeps what it was asked."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.requests: list[tuple[str, str, str]] = []  # path, Authorization, body
+
+
+@contextmanager
+def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -> Iterator[Server]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            server.requests.append((self.path, self.headers.get("Authorization", ""), sent))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def do_PUT(self) -> None:
+            self.do_GET()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing: pytest's output is for pytest."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        server = Server(f"http://127.0.0.1:{http.server_port}")
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        http.shutdown()
+        thread.join()
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """A server that accepts connections and never answers."""
+    with create_server(("127.0.0.1", 0)) as listener:
+        # Who waits without a limit is cut off, and hears another reason than the one that the tests expect.
+        watchdog = threading.Timer(20, listener.close)
+        watchdog.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        watchdog.cancel()
