@@ -6,7 +6,15 @@ from typing import Any, Final
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectionError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    InvalidRegionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+    SSLError,
+)
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import CommitTableResponse, Table
@@ -15,7 +23,7 @@ from pyiceberg.typedef import Identifier
 from connector import config, object_store
 from connector.catalog_properties import GLUE_PROPERTIES
 from connector.config import AwsCredentials
-from connector.errors import RetryableError, UserError
+from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.aws_errors import is_refusal
 from connector.iceberg.file_access import file_properties
 
@@ -33,6 +41,9 @@ class _ExplainedGlueCatalog(GlueCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         with object_store.using(_metadata_of(identifier)):
             return super().load_table(identifier)
+
+    def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
+        return False  # a view of Glue's is a table that is none of Iceberg's: load_table refuses it
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         with object_store.using(_metadata_of(identifier)):
@@ -80,15 +91,57 @@ def explained(region: str) -> Iterator[None]:
     place = f"AWS Glue in {region}"
     try:
         yield
-    except NoCredentialsError as error:
-        raise UserError(f"{place} needs credentials. Set /credentials.") from error
-    except (ConnectionError, HTTPClientError) as error:
-        raise RetryableError(f"{place} cannot be reached. Check /region, and that the network allows it.") from error
     except ClientError as error:
         answer = error.response["Error"]
-        reason = f"{answer['Code']}: {answer.get('Message', '')}"
+        reason = ": ".join(filter(None, (answer["Code"], answer.get("Message", "").rstrip("."))))
         if not is_refusal(error):
-            raise RetryableError(f"{place} is not able to answer now: {reason}") from error
-        raise UserError(
-            f"{place} refused the request: {reason}. Check /credentials, and what its policy allows in Glue."
-        ) from error
+            raise RetryableError(f"{place} is not able to answer now: {reason}.") from error
+        raise UserError(f"{place} {REFUSALS.get(answer['Code'], OTHER_REFUSAL).format(reason=reason)}") from error
+    except BotoCoreError as error:
+        kind, sentence = next((kind, sentence) for types, kind, sentence in FAILURES if isinstance(error, types))
+        raise kind(sentence.format(place=place)) from error
+
+
+_KEYS_REFUSED: Final = "does not accept the keys ({reason}). Check /credentials."
+OTHER_REFUSAL: Final = "refused the request ({reason}). Check /credentials, /region and /catalog/glue_id."
+
+# By the codes of Glue's errors.
+REFUSALS: Final[Mapping[str, str]] = {
+    "UnrecognizedClientException": _KEYS_REFUSED,
+    "InvalidClientTokenId": _KEYS_REFUSED,
+    "InvalidSignatureException": "says that the secret access key is not that of the access key id ({reason}). Check both "
+    "in /credentials.",
+    "IncompleteSignatureException": _KEYS_REFUSED,
+    "MissingAuthenticationTokenException": _KEYS_REFUSED,
+    "ExpiredTokenException": "says that the session token has expired ({reason}). Start the task again.",
+    "AccessDeniedException": "forbids this ({reason}). Allow it in the policy of the keys, or set others in /credentials.",
+}
+
+# The first entry that an error is an instance of explains it.
+FAILURES: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
+    (
+        (NoCredentialsError,),
+        UserError,
+        "{place} needs credentials. Set /credentials.",
+    ),
+    (
+        (InvalidRegionError,),
+        UserError,
+        "{place} has no address: that is not a region's name. Correct /region.",
+    ),
+    (
+        (ConnectTimeoutError, ReadTimeoutError),
+        RetryableError,
+        "{place} did not answer in time. Check that the network allows it.",
+    ),
+    (
+        (SSLError,),
+        UserError,
+        "{place} cannot be spoken to securely: it has no certificate that this machine trusts.",
+    ),
+    (
+        (Exception,),
+        RetryableError,
+        "{place} cannot be reached. Check /region, and that the network allows it.",
+    ),
+)

@@ -5,9 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.typedef import Identifier
+from sqlalchemy import select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.orm import Session
 
 from connector.errors import RetryableError, UserError
 
@@ -17,6 +20,21 @@ BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 
 
+class _LocalCatalog(SqlCatalog):
+    """PyIceberg's, which passes over the views that other engines keep in the same file."""
+
+    def view_exists(self, identifier: str | Identifier) -> bool:
+        """Whether the name is a view's: to be asked where it is no table's."""
+        namespace, name = self.identifier_to_tuple(identifier)
+        named = select(IcebergTables.table_name).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == name,
+        )
+        with Session(self.engine) as session:
+            return session.scalar(named) is not None
+
+
 def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
@@ -24,11 +42,11 @@ def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
     # Of two first opens the slower one finds that a table which was missing now exists: once for each table at most.
     for _ in range(CATALOG_TABLES):
         try:
-            return SqlCatalog(CATALOG_NAME, **properties)
+            return _LocalCatalog(CATALOG_NAME, **properties)
         except OperationalError as error:
             if "already exists" not in str(error.orig):
                 raise
-    return SqlCatalog(CATALOG_NAME, **properties)
+    return _LocalCatalog(CATALOG_NAME, **properties)
 
 
 @contextmanager
@@ -45,6 +63,8 @@ def explained(warehouse: Path) -> Iterator[None]:
         raise _unusable(warehouse, str(error.orig)) from error
     except DatabaseError as error:
         raise _unusable(warehouse, str(error.orig)) from error
+    except FileExistsError as error:
+        raise _unusable(warehouse, "it is no directory") from error
     except OSError as error:
         raise _unusable(warehouse, error.strerror or str(error)) from error
 

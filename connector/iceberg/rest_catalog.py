@@ -20,6 +20,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
@@ -86,6 +87,12 @@ class _RestCatalog(RestCatalog):
         io = load_file_io(properties, location)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
+    def view_exists(self, identifier: str | Identifier) -> bool:
+        try:
+            return bool(super().view_exists(identifier))
+        except RESTError:
+            return False  # whatever a server that knows no views answers: to create the table will tell
+
 
 def _time_limited(session: Session, limits: TimeLimits) -> Session:
     for scheme in ("http://", "https://"):
@@ -119,19 +126,29 @@ def explained(catalog: config.RestCatalog) -> Iterator[None]:
     except CommitStateUnknownException:
         # A RESTError too, but the commit may have landed: only who committed can tell what to do.
         raise
-    except (RequestException, RESTError, ValidationError) as error:
+    except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
         place = f"the REST catalog at {_address(catalog.uri)}"
-        answer = _without_secrets(str(error), catalog)[:QUOTED_CHARACTERS].rstrip(".")
+        # PyIceberg quotes a page that is no catalog's answer after its own words.
+        words, is_no_answer, _ = str(error).partition(": Received unexpected JSON Payload")
+        answer = _without_secrets(words, catalog)[:QUOTED_CHARACTERS].rstrip(".")
         kind, sentence = next((kind, sentence) for types, kind, sentence in EXPLANATIONS if isinstance(error, types))
+        if is_no_answer and sentence is REFUSAL:
+            sentence = NO_CATALOG
         raise kind(sentence.format(place=place, answer=answer)) from error
 
+
+NO_CATALOG: Final = (
+    "{place} answers, but not as an Iceberg REST catalog does. Check /catalog/uri, which ends before /v1."
+)
+REFUSAL: Final = "{place} refused the request: {answer}. Check /catalog/uri and /catalog/warehouse."
 
 # The first entry that an error is an instance of explains it.
 EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
     (
         (SSLError,),
         UserError,
-        "the certificate of {place} cannot be verified. Check /catalog/uri.",
+        "{place} cannot be spoken to securely: it has no certificate that this machine trusts, or does not speak https. "
+        "Check /catalog/uri.",
     ),
     (
         (Timeout,),
@@ -151,7 +168,12 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
     (
         (ValidationError,),
         UserError,
-        "{place} answers, but not as an Iceberg REST catalog does. Check /catalog/uri, which ends before /v1.",
+        NO_CATALOG,
+    ),
+    (
+        (NotImplementedError,),
+        UserError,
+        "{place} does not offer all that this needs: {answer}. Check /catalog/uri.",
     ),
     (
         (OAuthError, UnauthorizedError, AuthorizationExpiredError),
@@ -172,7 +194,7 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
     (
         (RESTError,),
         UserError,
-        "{place} refused the request: {answer}. Check /catalog/uri and /catalog/warehouse.",
+        REFUSAL,
     ),
 )
 

@@ -57,8 +57,11 @@ def load_table(catalog: Catalog, path: Path) -> Table | None:
 
 
 def find(catalog: Catalog, path: Path) -> Found:
-    """What a plan of changes starts from."""
-    return _found(catalog, path, load_table(catalog, path))
+    """What a plan of changes starts from; UserError if there is something that we could neither use nor replace."""
+    table = load_table(catalog, path)
+    if table is None and catalog.view_exists(path):
+        raise UserError(f"{'.'.join(path)} is a view. Choose another table name, or drop the view.")
+    return _found(catalog, path, table)
 
 
 def evolve(

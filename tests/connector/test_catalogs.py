@@ -167,7 +167,7 @@ def error_body(message: str) -> str:
         (400, error_body("no warehouse wh"), UserError, "refused the request: SomeException: no warehouse wh. Check"),
         (401, error_body("who?"), UserError, "does not accept the sign-in: SomeException: who?. Check"),
         (403, error_body("never."), UserError, "forbids this: SomeException: never. Give"),
-        (404, "<html>not found</html>", UserError, "refused the request"),
+        (404, "<html>not found</html>", UserError, "answers, but not as an Iceberg REST catalog does"),
         (419, error_body("late"), UserError, "does not accept the sign-in"),
         (429, error_body("slowly"), RetryableError, "is not able to answer now: SomeException: slowly"),
         (500, error_body("broken"), RetryableError, "is not able to answer now"),
@@ -237,7 +237,7 @@ def test_glue_is_asked_with_the_config_s_keys_for_its_account(
 
 def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = on_s3(GlueCatalog())
-    answer = {"__type": "AccessDeniedException", "Message": "not you"}
+    answer = {"__type": "AccessDeniedException", "Message": "not you."}
     with (
         glue_answering(monkeypatch, 400, answer),
         open_catalog(endpoint) as catalog,
@@ -246,8 +246,8 @@ def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
     ):
         catalog.list_namespaces()
     assert str(raised.value) == (
-        "AWS Glue in us-east-1 refused the request: AccessDeniedException: not you. "
-        "Check /credentials, and what its policy allows in Glue."
+        "AWS Glue in us-east-1 forbids this (AccessDeniedException: not you). "
+        "Allow it in the policy of the keys, or set others in /credentials."
     )
 
 

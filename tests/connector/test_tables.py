@@ -7,7 +7,6 @@ from threading import Barrier
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType
-from sqlalchemy import create_engine, text
 
 from connector.errors import RetryableError, UserError
 from connector.evolution import changes
@@ -25,7 +24,7 @@ from connector.table_change import (
     Target,
 )
 from support.bindings import MATERIALIZATION
-from support.tables import foreign_table, local_catalog, version_3_table
+from support.tables import foreign_table, local_catalog, turn_tables_into_views, version_3_table
 
 PATH = ("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
@@ -193,10 +192,7 @@ def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Pa
 
 def test_a_view_of_that_name_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     foreign_table(catalog, PATH)
-    engine = create_engine(f"sqlite:///{tmp_path}/catalog.db")
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE iceberg_tables SET iceberg_type = 'VIEW'"))
-    engine.dispose()
+    turn_tables_into_views(tmp_path)
     with pytest.raises(UserError, match="a view of that name"):
         fit(catalog, target())
 

@@ -8,9 +8,12 @@ from threading import Barrier
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.types import LongType, StringType
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
 from connector.config import RestCatalog
+from connector.errors import UserError
 from connector.evolution import changes
 from connector.iceberg.rest_catalog import open_rest
 from connector.iceberg.tables import evolve, find
@@ -96,3 +99,15 @@ def test_racing_creators_of_one_owner_agree_on_one_table(
     with ThreadPoolExecutor(3) as pool:
         uuids = {future.result() for future in [pool.submit(create) for _ in range(3)]}
     assert len(uuids) == 1
+
+
+def test_a_view_of_that_name_is_refused_before_anything_is_created(
+    rest_catalog: RestCatalogServer, path: tuple[str, str]
+) -> None:
+    catalog = connect(rest_catalog)
+    catalog.create_namespace(path[0])
+    query = ViewRepresentation(SQLViewRepresentation(sql="SELECT 1 AS id", dialect="spark", type="sql"))
+    version = ViewVersion(**{"schema-id": 0, "representations": [query], "default-namespace": path[:1]})
+    catalog.create_view(path, Schema(NestedField(1, "id", LongType())), version)
+    with pytest.raises(UserError, match=rf"{path[0]}\.orders is a view\. Choose another table name"):
+        find(catalog, path)

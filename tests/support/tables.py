@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
+from sqlalchemy import create_engine, text
 
 from connector.iceberg.local_catalog import open_local
 from connector.state import DataFile, Lineage, StagedCommit
@@ -38,6 +39,14 @@ def version_3_table(catalog: Catalog, path: tuple[str, str]) -> None:
     version_3.write_text(json.dumps(metadata))
     catalog.drop_table(path)
     catalog.register_table(path, str(version_3))
+
+
+def turn_tables_into_views(warehouse: Path) -> None:
+    """Other engines keep views in the catalog's file; PyIceberg cannot make one."""
+    engine = create_engine(f"sqlite:///{warehouse}/catalog.db")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE iceberg_tables SET iceberg_type = 'VIEW'"))
+    engine.dispose()
 
 
 def staged_ids(
