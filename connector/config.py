@@ -114,17 +114,31 @@ class ResourceConfig:
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
     """Check and parse an endpoint config and its bindings' resource configs: an error names all that is wrong."""
+    endpoint, parsed = parse_each(config, resources)
+    if wrong := [resource for resource in parsed if isinstance(resource, InvalidConfigError)]:
+        raise InvalidConfigError("\n".join(map(str, wrong)))
+    return endpoint, [resource for resource in parsed if isinstance(resource, ResourceConfig)]
+
+
+def parse_each(
+    config: Json, resources: Sequence[Json]
+) -> tuple[EndpointConfig, list[ResourceConfig | InvalidConfigError]]:
+    """Where the endpoint config is right, what is wrong with a resource config stays in its place. Else all is raised."""
     # Imported here: jsonschema takes longer to load than a spec request may take in all.
     from connector.config_check import endpoint_problems, resource_problems
 
     config, resources = _without_nulls(config), list(map(_without_nulls, resources))
-    lines = list(map(str, endpoint_problems(config)))
-    for index, resource in enumerate(resources):
-        lines += (f"bindings[{index}] {problem}" for problem in resource_problems(resource))
-    if lines:
-        raise InvalidConfigError("\n".join(lines))
+    wrong = [
+        "\n".join(f"bindings[{index}] {problem}" for problem in resource_problems(resource))
+        for index, resource in enumerate(resources)
+    ]
+    if found := endpoint_problems(config):
+        raise InvalidConfigError("\n".join(filter(None, [*map(str, found), *wrong])))
     default = config.get("advanced", {}).get("schema_evolution", DEFAULT_SCHEMA_EVOLUTION)
-    return _endpoint(config), [_resource(resource, default) for resource in resources]
+    return _endpoint(config), [
+        InvalidConfigError(lines) if lines else _resource(resource, default)
+        for lines, resource in zip(wrong, resources, strict=True)
+    ]
 
 
 def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> tuple[str, str]:

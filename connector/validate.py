@@ -1,18 +1,17 @@
 """Validate: is the config right, what may become of every field, and is each table ours to write to?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from connector.candidate import Candidate
 from connector.column_evolution import Evolution
-from connector.config import EndpointConfig, ResourceConfig, parse, resource_path
+from connector.config import EndpointConfig, ResourceConfig, parse_each, resource_path
 from connector.config_values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.constraints import constraints, most_severe, problems
-from connector.errors import UserError
+from connector.errors import InvalidConfigError, UserError, all_of
 from connector.evolution import former_names, last_bindings
-from connector.iceberg.catalogs import explained, open_catalog
-from connector.iceberg.tables import find
+from connector.iceberg.checks import survey
 from connector.table_change import Found, Path
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
@@ -25,6 +24,7 @@ RESERVED_PROPERTIES: Final = "flow."
 class Proposal:
     """A binding that somebody would like to have."""
 
+    index: int
     materialization: str
     binding: ValidateBinding
     collection: Collection
@@ -32,6 +32,11 @@ class Proposal:
     path: Path
     last: MaterializationBinding | None  # of the same path
     flags: frozenset[str]
+
+    @property
+    def place(self) -> str:
+        """Where in the request it is, for an error."""
+        return f"bindings[{self.index}] ({self.collection.name})"
 
     @property
     def table(self) -> str:
@@ -44,47 +49,50 @@ class Proposal:
 
 
 def validate(message: request.Validate) -> response.Validated:
-    """The answer for every binding, or one UserError with everything that is wrong with any of them."""
-    endpoint, resources = parse(message.config, [binding.resource_config for binding in message.bindings])
-    catalog = open_catalog(endpoint)
-    proposals = _proposals(message, endpoint, resources)
-    wrong, answers = list(_shared_tables(proposals)), []
-    for index, proposal in enumerate(proposals):
+    """The answer for every binding, or one error with everything that is wrong: with the places that the config names,
+    and with each binding."""
+    endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
+    proposals = list(_proposals(message, endpoint, resources))
+    tables, errors = survey(endpoint, [proposal.path for proposal in proposals])
+    errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
+    errors += map(UserError, _shared_tables(proposals))
+    answers = []
+    for proposal, found in zip(proposals, tables, strict=True):
         try:
-            with explained(endpoint):
-                found = find(catalog, proposal.path)
             answers.append(_answer(proposal, found))
         except UserError as error:
-            wrong += (f"bindings[{index}] ({proposal.collection.name}): {line}" for line in str(error).splitlines())
-    if wrong:
-        raise UserError("\n".join(wrong))
+            errors += (UserError(f"{proposal.place}: {line}") for line in str(error).splitlines())
+    if errors:
+        raise all_of(errors)
     return response.Validated(tuple(answers))
 
 
-def _proposals(message: request.Validate, endpoint: EndpointConfig, resources: list[ResourceConfig]) -> list[Proposal]:
+def _proposals(
+    message: request.Validate, endpoint: EndpointConfig, resources: Sequence[ResourceConfig | InvalidConfigError]
+) -> Iterator[Proposal]:
     last = last_bindings(message.last_materialization)
-    proposals = []
-    for binding, resource in zip(message.bindings, resources, strict=True):
-        path = resource_path(endpoint, resource)
-        collection = collection_of(binding, message.linked_collections)
-        proposals.append(
-            Proposal(message.name, binding, collection, resource, path, last.get(path), endpoint.feature_flags)
-        )
-    return proposals
+    for index, (binding, resource) in enumerate(zip(message.bindings, resources, strict=True)):
+        if isinstance(resource, ResourceConfig):
+            path = resource_path(endpoint, resource)
+            collection = collection_of(binding, message.linked_collections)
+            yield Proposal(
+                index, message.name, binding, collection, resource, path, last.get(path), endpoint.feature_flags
+            )
 
 
-def _shared_tables(proposals: list[Proposal]) -> Iterator[str]:
-    first: dict[Path, int] = {}
-    for index, proposal in enumerate(proposals):
-        if (other := first.setdefault(proposal.path, index)) != index:
+def _shared_tables(proposals: Iterable[Proposal]) -> Iterator[str]:
+    first: dict[Path, Proposal] = {}
+    for proposal in proposals:
+        if (other := first.setdefault(proposal.path, proposal)) is not proposal:
             yield (
-                f"bindings[{other}] ({proposals[other].collection.name}) and bindings[{index}] "
-                f"({proposal.collection.name}) have the same table {proposal.table}: give one of them another "
+                f"{other.place} and {proposal.place} have the same table {proposal.table}: give one of them another "
                 "table name or namespace (they are the same in upper and lower case)."
             )
 
 
-def _answer(proposal: Proposal, found: Found) -> response.ValidatedBinding:
+def _answer(proposal: Proposal, found: Found | UserError) -> response.ValidatedBinding:
+    if isinstance(found, UserError):
+        raise found
     candidate = Candidate(
         proposal.collection,
         proposal.binding.field_config,

@@ -5,13 +5,13 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from connector.errors import InvalidConfigError, UserError
+from connector.errors import UserError
 from connector.table_change import OWNER_PROPERTY, Owner
 from connector.validate import validate
 from protocol import request, response
 from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
-from support.tables import foreign_table, local_catalog, version_3_table
+from support.tables import foreign_table, local_catalog, turn_tables_into_views, version_3_table
 
 PATH = ("shop", "orders")
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
@@ -74,8 +74,12 @@ def test_nothing_is_created_by_validating(tmp_path: Path) -> None:
 
 def test_a_config_that_is_wrong_is_refused_before_a_catalog_is_opened(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
-    with pytest.raises(InvalidConfigError):
-        validated(warehouse, ValidateBinding({"tabel": "orders"}, ORDERS))
+    lines = refused(warehouse, ValidateBinding({"tabel": "orders"}, ORDERS), flags="no_such_flag")
+    assert [line.split(":")[0] for line in lines] == [
+        "/advanced/feature_flags",
+        "bindings[0] /table",
+        "bindings[0] /tabel",
+    ]
     assert not warehouse.exists()
 
 
@@ -166,6 +170,14 @@ def test_a_backfill_that_keeps_the_rows_is_constrained_by_their_table(tmp_path: 
     [answer] = validated(tmp_path, binding(backfill=1), last=last(), flags="retain_existing_data_on_backfill")
     assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
     assert answer.constraints["id"].type is ConstraintType.INCOMPATIBLE
+
+
+def test_a_view_of_that_name_is_refused(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH)
+    turn_tables_into_views(tmp_path)
+    assert refused(tmp_path, binding()) == [
+        "bindings[0] (acme/orders): shop.orders is a view. Choose another table name, or drop the view."
+    ]
 
 
 def test_a_version_3_table_is_refused_by_its_binding(tmp_path: Path) -> None:
