@@ -12,6 +12,8 @@ from support.readers import duckdb_connection
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
 from support.s3_server import S3Server, versitygw, versitygw_server
 
+pytest.register_assert_rewrite("support.snapshots")
+
 SLOW = pytest.StashKey[int]()
 
 

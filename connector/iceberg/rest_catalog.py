@@ -30,7 +30,7 @@ from connector import config
 from connector.config import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.file_access import file_properties, with_end
-from connector.iceberg.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader, halves
+from connector.iceberg.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader, TokenServerError, halves
 
 QUOTED_CHARACTERS: Final = 300
 
@@ -179,6 +179,11 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
         (OAuthError, UnauthorizedError, AuthorizationExpiredError),
         UserError,
         "{place} does not accept the sign-in: {answer}. Check /catalog/credential, /catalog/token and /catalog/scope.",
+    ),
+    (
+        (TokenServerError,),
+        UserError,
+        "{place} cannot be signed in to: {answer}. Check /catalog/uri and /catalog/oauth2_server_uri.",
     ),
     (
         (ForbiddenError,),

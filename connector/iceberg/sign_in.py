@@ -15,6 +15,10 @@ from connector.renewal import Lease, Renewed
 DEFAULT_SCOPE: Final = "catalog"
 
 
+class TokenServerError(RESTError):
+    """What should issue tokens does not answer as such a server does."""
+
+
 class SignIn(Protocol):
     """What `requests` calls with every request."""
 
@@ -85,7 +89,7 @@ class OAuth2Client(AuthBase):
                 return Lease.until(Secret(granted.access_token), expires_at)
             refused = msgspec.json.decode(response.content, type=_Refused)
         except msgspec.MsgspecError:
-            kind = ServerError if response.status_code >= 500 else RESTError
+            kind = ServerError if response.status_code >= 500 else TokenServerError
             raise kind(
                 f"the OAuth2 server answers with status {response.status_code}, but not as OAuth2 has it"
             ) from None

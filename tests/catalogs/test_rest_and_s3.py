@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 Json: TypeAlias = Any
 
 ORDERS: Final = (REPOSITORY / "fixtures" / "conversations" / "orders.jsonl").read_bytes().splitlines(keepends=True)
+VALIDATE: Final = 1
 OPEN: Final = 3  # spec, validate and apply go before it
 FIRST_START_COMMIT: Final = next(n for n, request in enumerate(ORDERS) if request.startswith(b'{"startCommit"'))
 TABLES: Final = [collection.table for collection in COLLECTIONS]
@@ -91,6 +92,8 @@ def held(rest_on_s3: RestCatalogOnS3, tmp_path_factory: pytest.TempPathFactory) 
         "no_catalog": config(rest_on_s3, "no_catalog", catalog=catalog_at(nobody)),
     }
     conversations = {name: orders(endpoint) for name, endpoint in endpoints.items()}
+    for name in endpoints.keys() - {"orders"}:
+        del conversations[name][VALIDATE]  # it would find all of that; what was right then may be wrong by now
     return hold_conversations(conversations, tmp_path_factory.mktemp("on-s3"), {"LOG_LEVEL": "debug"})
 
 

@@ -45,8 +45,12 @@ def binding(table: str = "orders") -> ValidateBinding:
     return ValidateBinding({"table": table}, ORDERS)
 
 
-def said(error: str, message: str) -> str:
-    return json.dumps({"error": {"type": error, "message": message, "code": 400}, "__type": error, "message": message})
+def rest_error(kind: str, message: str) -> str:
+    return json.dumps({"error": {"type": kind, "message": message, "code": 400}})
+
+
+def aws_error(kind: str, message: str) -> str:
+    return json.dumps({"__type": kind, "message": message})
 
 
 # Everything at once
@@ -89,7 +93,7 @@ def test_what_is_wrong_with_storage_catalog_and_bindings_is_one_error(
 def test_a_catalog_that_refuses_everything_says_so_once_however_many_bindings_there_are(
     s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with answering(400, said("AccessDeniedException", "not you")) as server:
+    with answering(400, aws_error("AccessDeniedException", "not you")) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri)
         config = on_s3(s3_server, bucket, "shop", glue())
         assert len(refused(config, *(binding(f"t{number}") for number in range(9))).splitlines()) == 1
@@ -107,20 +111,20 @@ def test_storage_is_tried_once_however_many_bindings_there_are(s3_server: S3Serv
 
 
 def rest_at(uri: str) -> Json:
-    return {**rest(uri), "credential": "robot:planted"}
+    return {**rest(uri), "token": "planted"}
 
 
 REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "a web server": (200, "<html>welcome</html>", UserError),
     "no catalog there": (404, "<html>not found</html>", UserError),
-    "no such warehouse": (404, said("NoSuchWarehouseException", "Warehouse lake does not exist"), UserError),
+    "no such warehouse": (404, rest_error("NoSuchWarehouseException", "Warehouse lake does not exist"), UserError),
     "sign-in refused": (
         401,
         json.dumps({"error": "invalid_client", "error_description": "planted is wrong"}),
         UserError,
     ),
-    "forbidden": (403, said("ForbiddenException", "robot:planted may not do this"), UserError),
-    "broken": (500, said("RuntimeException", "database is down"), RetryableError),
+    "forbidden": (403, rest_error("ForbiddenException", "planted may not do this"), UserError),
+    "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
 }
 
@@ -130,6 +134,22 @@ def test_what_a_rest_catalog_answers_is_explained_at_validate(s3_server: S3Serve
     status, body, kind = REST_ANSWERS[name]
     with answering(status, body) as server:
         text = refused(on_s3(s3_server, bucket, "shop", rest_at(server.uri)), binding(), kind=kind)
+    check_text(SNAPSHOTS, f"REST: {name}", text, {server.uri: "URI"})
+
+
+TOKEN_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
+    "credential refused": (401, '{"error": "invalid_client", "error_description": "planted is wrong"}', UserError),
+    "no token server": (404, "<html>not found</html>", UserError),
+    "token server broken": (500, "<html>broken</html>", RetryableError),
+}
+
+
+@pytest.mark.parametrize("name", TOKEN_ANSWERS)
+def test_what_a_token_server_answers_is_explained_at_validate(s3_server: S3Server, bucket: str, name: str) -> None:
+    status, body, kind = TOKEN_ANSWERS[name]
+    with answering(status, body) as server:
+        catalog = {**rest(server.uri), "credential": "robot:planted"}
+        text = refused(on_s3(s3_server, bucket, "shop", catalog), binding(), kind=kind)
     check_text(SNAPSHOTS, f"REST: {name}", text, {server.uri: "URI"})
 
 
@@ -160,12 +180,12 @@ def test_a_rest_catalog_without_the_https_that_is_asked_of_it_is_named_at_valida
 
 
 GLUE_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
-    "unknown key": (400, said("UnrecognizedClientException", "The security token is invalid."), UserError),
-    "wrong secret": (400, said("InvalidSignatureException", "The request signature does not match."), UserError),
-    "late session": (400, said("ExpiredTokenException", "The security token has expired"), UserError),
-    "forbidden": (400, said("AccessDeniedException", "Not authorized to perform: glue:GetDatabase"), UserError),
-    "any other refusal": (400, said("InvalidInputException", "Catalog id is not an account"), UserError),
-    "busy": (400, said("ThrottlingException", "Rate exceeded"), RetryableError),
+    "unknown key": (400, aws_error("UnrecognizedClientException", "The security token is invalid."), UserError),
+    "wrong secret": (400, aws_error("InvalidSignatureException", "The request signature does not match."), UserError),
+    "late session": (400, aws_error("ExpiredTokenException", "The security token has expired"), UserError),
+    "forbidden": (400, aws_error("AccessDeniedException", "Not authorized to perform: glue:GetDatabase"), UserError),
+    "any other refusal": (400, aws_error("InvalidInputException", "Catalog id is not an account"), UserError),
+    "busy": (400, aws_error("ThrottlingException", "Rate exceeded"), RetryableError),
 }
 
 
