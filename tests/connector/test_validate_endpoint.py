@@ -118,11 +118,7 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "a web server": (200, "<html>welcome</html>", UserError),
     "no catalog there": (404, "<html>not found</html>", UserError),
     "no such warehouse": (404, rest_error("NoSuchWarehouseException", "Warehouse lake does not exist"), UserError),
-    "sign-in refused": (
-        401,
-        json.dumps({"error": "invalid_client", "error_description": "planted is wrong"}),
-        UserError,
-    ),
+    "token refused": (401, rest_error("NotAuthorizedException", "planted is no token"), UserError),
     "forbidden": (403, rest_error("ForbiddenException", "planted may not do this"), UserError),
     "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
