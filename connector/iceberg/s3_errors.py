@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from botocore.exceptions import (
@@ -16,7 +17,6 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from connector.config import EndpointConfig
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.aws_errors import is_refusal
 
@@ -26,26 +26,42 @@ OTHER_REGION: Final = frozenset(
 QUOTED_CHARACTERS: Final = 300
 
 
+@dataclass(frozen=True)
+class Bucket:
+    """What errors say of a bucket."""
+
+    name: str
+    prefix: str
+    endpoint: str
+    region: str
+
+    @property
+    def path(self) -> str:
+        return "/".join(filter(None, (self.name, self.prefix)))
+
+    @property
+    def server(self) -> str:
+        return f"the object store at {self.endpoint}" if self.endpoint else "Amazon S3"
+
+
 @contextmanager
-def explained(config: EndpointConfig, permission: str) -> Iterator[None]:
+def explained(bucket: Bucket, permission: str) -> Iterator[None]:
     """For calls that need this permission, such as s3:GetObject."""
-    place = "/".join(filter(None, (f"s3://{config.bucket}", config.prefix)))
-    server = f"the object store at {config.s3_endpoint}" if config.s3_endpoint else "Amazon S3"
     try:
         yield
     except ClientError as error:
         kind, sentence = _refusal(error)
         facts = {
-            "server": server,
+            "server": bucket.server,
             "region": _region_of_bucket(error),
             "permission": permission,
-            "objects": f"arn:aws:s3:::{place.removeprefix('s3://')}/*",
+            "objects": f"arn:aws:s3:::{bucket.path}/*",
             "answer": _answer(error),
         }
-        raise kind(f"{place}: {sentence.format(**facts)}") from error
+        raise kind(f"s3://{bucket.path}: {sentence.format(**facts)}") from error
     except (BotoCoreError, ResponseParserError, ValueError) as error:
         kind, sentence = next((kind, sentence) for types, kind, sentence in FAILURES if isinstance(error, types))
-        raise kind(f"{place}: {sentence.format(server=server, region=config.region)}") from error
+        raise kind(f"s3://{bucket.path}: {sentence.format(server=bucket.server, region=bucket.region)}") from error
 
 
 def _refusal(error: ClientError) -> tuple[type[ConnectorError], str]:

@@ -1,24 +1,35 @@
 """Whether the place for data files can be used: tried with a file that means nothing."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ANONYMOUS
+
 from connector.config import EndpointConfig, LocalCatalog
 from connector.iceberg.catalogs import explained, warehouse_of
+from connector.iceberg.file_access import file_properties
 from connector.iceberg.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
 
 
-def probe(config: EndpointConfig) -> None:
-    """Write, read and delete a file there; an error says which of it fails, why, and what to do."""
-    match config.catalog:
-        case LocalCatalog() as catalog:
-            with explained(config):
-                _probe_directory(warehouse_of(catalog))
-        case _:
-            from connector.iceberg.s3_probe import probe_bucket  # boto3 is imported where it is wanted
+def probe(config: EndpointConfig, properties: Mapping[str, str]) -> bool:
+    """Write, read and delete a file there; an error says which of it fails, why, and what to do. False where that cannot
+    be tried, because the catalog decides on each table's place or keys.
 
-            probe_bucket(config)
+    `properties` are those of the catalog, which may have got some from its server.
+    """
+    if isinstance(config.catalog, LocalCatalog):
+        with explained(config):
+            _probe_directory(warehouse_of(config.catalog))
+        return True
+    file_access = file_properties(properties)
+    if not config.bucket or not {S3_ACCESS_KEY_ID, S3_ANONYMOUS} & file_access.keys():
+        return False
+    from connector.iceberg.s3_probe import probe_bucket  # boto3 is imported where it is wanted
+
+    probe_bucket(config.bucket, config.prefix, file_access)
+    return True
 
 
 def _probe_directory(directory: Path) -> None:

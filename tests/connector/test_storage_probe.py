@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, Secret
+from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, Secret
 from connector.errors import RetryableError, UserError
-from connector.iceberg import probe_object, s3_probe
-from connector.iceberg.storage import probe
+from connector.iceberg import probe_object, s3_probe, storage
+from connector.iceberg.catalogs import data_file_properties
 from support.jars import REPOSITORY
 from support.odd_servers import answering, silent
 from support.s3_server import Keys, S3Server
@@ -49,6 +49,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_probe, "TIME_LIMITS", {"connect_timeout": 0.2, "read_timeout": 0.2})
 
 
+def probe(config: EndpointConfig) -> bool:
+    return storage.probe(config, data_file_properties(config))
+
+
 def credentials(keys: Keys, token: str = "") -> AwsCredentials:
     return AwsCredentials(keys.access_key_id, Secret(keys.secret_access_key), Secret(token) if token else None)
 
@@ -64,6 +68,7 @@ def put(server: S3Server, bucket: str, *keys: str) -> None:
             client.put_object(Bucket=bucket, Key=key, Body=b"")
 
 
+REST: Final = RestCatalog("http://catalog", "lake")
 ALL: Final = ("s3:PutObject", "s3:GetObject", "s3:DeleteObject")
 Change: TypeAlias = Callable[[S3Server, str], Mapping[str, Any]]
 
@@ -171,6 +176,44 @@ def test_a_store_that_never_answers_is_not_waited_for(bucket: str, right: Endpoi
     check_text(SNAPSHOTS, "silence", str(raised.value), {bucket: "BUCKET", uri: "ENDPOINT"})
 
 
+# What the catalog decides
+
+
+@pytest.mark.parametrize("absent", [{"credentials": None}, {"bucket": ""}])
+def test_where_the_catalog_gives_each_table_its_place_or_keys_nothing_is_tried(
+    right: EndpointConfig, absent: Mapping[str, Any]
+) -> None:
+    with answering(400, "") as server:
+        assert not probe(replace(right, catalog=REST, s3_endpoint=server.uri, **absent))
+    assert server.requests == []
+
+
+def test_what_the_catalogs_server_says_of_the_object_store_has_a_say(right: EndpointConfig) -> None:
+    with answering(400, error("InvalidRequest", "No.")) as server:
+        overridden = {**data_file_properties(right), "s3.endpoint": server.uri}
+        with pytest.raises(UserError, match=f"the object store at {server.uri} refuses this"):
+            storage.probe(replace(right, catalog=REST), overridden)
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "is_signed"),
+    [
+        ({}, "store.test/lake", True),
+        ({"s3.force-virtual-addressing": "true"}, "lake.store.test", True),
+        ({"s3.anonymous": "true"}, "store.test/lake", False),
+    ],
+)
+def test_the_store_is_addressed_as_the_tasks_do(settings: Mapping[str, str], host: str, is_signed: bool) -> None:
+    with answering(400, error("InvalidRequest", "No.")) as proxy:
+        keys = {"s3.access-key-id": "id", "s3.secret-access-key": "secret", "s3.region": "eu-west-1"}
+        properties = {**keys, "s3.endpoint": "http://store.test", "s3.proxy-uri": proxy.uri, **settings}
+        with pytest.raises(UserError, match="refuses this"):
+            s3_probe.probe_bucket("lake", "flow", properties)
+    path, authorization, _ = proxy.requests[0]
+    assert path.startswith(f"http://{host}/flow/materialize-iceberg-probe-")
+    assert bool(authorization) == is_signed
+
+
 # A directory
 
 
@@ -200,7 +243,7 @@ from datetime import timedelta
 from pathlib import Path
 from connector.config import EndpointConfig, LocalCatalog
 from connector.iceberg.storage import probe
-probe(EndpointConfig("ns", LocalCatalog(Path(sys.argv[1])), timedelta()))
+probe(EndpointConfig("ns", LocalCatalog(Path(sys.argv[1])), timedelta()), {})
 print([name for name in sys.modules if name.startswith("boto")])
 """
 
