@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import boto3
@@ -15,7 +16,9 @@ from botocore.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
@@ -25,6 +28,7 @@ from connector.catalog_properties import GLUE_PROPERTIES
 from connector.config import AwsCredentials
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.aws_errors import is_refusal
+from connector.iceberg.commit_base import CommitBase
 from connector.iceberg.file_access import file_properties
 
 # PyIceberg's properties know no time limits, so the client is made here. A repeated UpdateTable may find its own first
@@ -37,6 +41,8 @@ CLIENT_CONFIG: Final = Config(
 class _ExplainedGlueCatalog(GlueCatalog):
     """Glue knows where a table's metadata is, and the client reads and writes it: what the object store refuses of that
     is an error that says so."""
+
+    _base = CommitBase()
 
     def load_table(self, identifier: str | Identifier) -> Table:
         with object_store.using(_metadata_of(identifier)):
@@ -51,7 +57,16 @@ class _ExplainedGlueCatalog(GlueCatalog):
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
         with object_store.using(_metadata_of(table.name())):
-            return super().commit_table(table, *args, **kwargs)
+            return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
+
+    def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
+        base = self._base.table
+        if base is None:
+            return super()._convert_glue_to_iceberg(glue_table)
+        # Glue compares the version with that of now, which was not the base's if the table has changed since.
+        if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
+            raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
+        return base
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         return load_file_io(file_properties(self.properties))  # a table's own properties have no say in it

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 from sqlalchemy.engine import URL
@@ -13,6 +15,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.orm import Session
 
 from connector.errors import RetryableError, UserError
+from connector.iceberg.commit_base import CommitBase
 
 CATALOG_NAME: Final = "local"
 CATALOG_FILE: Final = "catalog.db"
@@ -21,7 +24,16 @@ CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 
 
 class _LocalCatalog(SqlCatalog):
-    """PyIceberg's, which passes over the views that other engines keep in the same file."""
+    """PyIceberg's, which passes over the views that other engines keep in the same file. A commit writes the new address
+    only where it finds the one that its table was loaded from."""
+
+    _base = CommitBase()
+
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        return self._base.table or super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         """Whether the name is a view's: to be asked where it is no table's."""

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, StringType
 
 from connector.config import EndpointConfig, parse
@@ -177,6 +179,16 @@ def test_another_writer_is_met_by_looking_again(
     finish(catalog, *stage_chain(catalog, path))
     assert ids_of(catalog, path) == [1, 2, 3, 100]
     assert len(catalog.load_table(path).snapshots()) == 2
+
+
+def test_a_commit_replaces_what_its_table_was_loaded_with_or_nothing(
+    catalog: Catalog, table: Table, path: tuple[str, str]
+) -> None:
+    """Glue itself compares versions, and the commit learns the table's only when it is sent."""
+    catalog.load_table(path).append(pa.table({"id": [100]}, schema=table.schema().as_arrow()))
+    with pytest.raises(CommitFailedException):
+        catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+    assert ids_of(catalog, path) == [100]
 
 
 def test_the_fence_survives_what_another_engine_does_to_the_table(
