@@ -5,33 +5,20 @@ import uuid
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
-from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile as ManifestDataFile
-from pyiceberg.manifest import (
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    read_manifest_list,
-    write_manifest,
-    write_manifest_list,
-)
+from pyiceberg.manifest import ManifestFile, read_manifest_list, write_manifest_list
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
-from pyiceberg.typedef import Record
 
 from connector.file_lists import files_of
 from connector.iceberg import fence
 from connector.iceberg.file_names import file_prefix
-from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
-
-AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
+from connector.iceberg.folding import Folder
+from connector.iceberg.manifests import AVRO_COMPRESSION, ManifestFactory, metadata_location
+from connector.state import Lineage, StagedCommit
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
@@ -45,25 +32,30 @@ class SnapshotWriter:
 
     def __init__(self) -> None:
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
+        self._factory = ManifestFactory(self._id)
+        self._folder = Folder(self._factory)
         self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
 
     def append(self, table: Table, staged: Sequence[StagedCommit]) -> Snapshot:
         """A snapshot on top of the table's current one."""
         prefix = _file_prefix(table, staged[0].lineage)
-        return self._snapshot(table, prefix, self._manifests_of(table, prefix, staged), _appended(staged))
+        added = self._manifests_of(table, prefix, staged)
+        held = self._folder.folded(table, prefix, _manifests(table.io, table.current_snapshot()), added)
+        return self._snapshot(table, prefix, [*added, *held], _appended(staged))
 
     def mark(self, table: Table, lineage: Lineage, summary: Mapping[str, str]) -> Snapshot:
         """A snapshot of what the table holds already: it moves main, and its summary says why."""
-        return self._snapshot(table, _file_prefix(table, lineage), [], summary)
+        held = _manifests(table.io, table.current_snapshot())
+        return self._snapshot(table, _file_prefix(table, lineage), held, summary)
 
     def _snapshot(
-        self, table: Table, prefix: str, added: Sequence[ManifestFile], summary: Mapping[str, str]
+        self, table: Table, prefix: str, manifests: Sequence[ManifestFile], summary: Mapping[str, str]
     ) -> Snapshot:
         metadata = table.metadata
         assert not isinstance(metadata, TableMetadataV1), "only tables of version 2 are bound"
         parent = metadata.current_snapshot()
         sequence_number = metadata.last_sequence_number + 1
-        location = _metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
+        location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
         with write_manifest_list(
             format_version=metadata.format_version,
             output_file=table.io.new_output(location),
@@ -72,7 +64,7 @@ class SnapshotWriter:
             sequence_number=sequence_number,
             avro_compression=AVRO_COMPRESSION,
         ) as manifest_list:
-            manifest_list.add_manifests([*added, *_manifests(table.io, parent)])
+            manifest_list.add_manifests(list(manifests))
         return Snapshot(
             snapshot_id=self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
@@ -98,18 +90,8 @@ class SnapshotWriter:
         return deepcopy(self._manifests[key])
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
-        with write_manifest(
-            format_version=table.metadata.format_version,
-            spec=table.specs()[spec_id],
-            schema=table.schemas().get(staged[-1].schema_id, table.schema()),
-            output_file=table.io.new_output(_metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro")),
-            snapshot_id=self._id,
-            avro_compression=AVRO_COMPRESSION,
-        ) as manifest:
-            for commit in staged:
-                for file in files_of(table.io, commit.files):
-                    manifest.add_entry(_entry(file, spec_id))
-        return manifest.to_manifest_file()
+        files = (file for commit in staged for file in files_of(table.io, commit.files))
+        return self._factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
 
 
 def _file_prefix(table: Table, lineage: Lineage) -> str:
@@ -118,49 +100,9 @@ def _file_prefix(table: Table, lineage: Lineage) -> str:
     return file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))
 
 
-def _metadata_location(table: Table, name: str) -> str:
-    return load_location_provider(table.location(), table.properties).new_metadata_location(name)
-
-
 def _manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     """A snapshot's manifests, freshly read: PyIceberg's cache shares objects that writing a manifest list changes."""
     return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
-
-
-def _entry(file: DataFile, spec_id: int) -> ManifestEntry:
-    """An ADDED entry that inherits snapshot and sequence number from its manifest's place in the manifest list."""
-    data_file = ManifestDataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=file.path,
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=file.rows,
-        file_size_in_bytes=file.size,
-        split_offsets=list(file.splits),
-        sort_order_id=None,
-        equality_ids=None,
-        key_metadata=None,
-        **_statistics(file.columns),
-    )
-    data_file.spec_id = spec_id
-    return ManifestEntry.from_args(
-        status=ManifestEntryStatus.ADDED,
-        snapshot_id=None,
-        sequence_number=None,
-        file_sequence_number=None,
-        data_file=data_file,
-    )
-
-
-def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
-    return {
-        "column_sizes": {column.field_id: column.size for column in columns},
-        "value_counts": {column.field_id: column.values for column in columns},
-        "null_value_counts": {column.field_id: column.nulls for column in columns if column.nulls is not None},
-        "nan_value_counts": {},
-        "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
-        "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
-    }
 
 
 def _appended(staged: Sequence[StagedCommit]) -> dict[str, str]:

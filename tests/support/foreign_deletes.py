@@ -1,0 +1,128 @@
+"""Other engines' row-level deletes: what PyIceberg does not write, made by hand."""
+
+import uuid
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    write_manifest_list,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV1
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
+from pyiceberg.typedef import Record, TableVersion
+from pyiceberg.types import IntegerType, ListType, StructType
+
+# The unpartitioned spec: an equality delete of it applies to every file of the table.
+GLOBAL_SPEC = 0
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        """PyIceberg would write the field ids as longs, which Java does not read."""
+        schema = super()._with_partition(format_version)
+        *fields, data_file = schema.fields
+        assert isinstance(data_file.field_type, StructType)
+        columns = [
+            column.model_copy(update={"field_type": ListType(136, IntegerType(), element_required=True)})
+            if column.name == "equality_ids"
+            else column
+            for column in data_file.field_type.fields
+        ]
+        return Schema(*fields, data_file.model_copy(update={"field_type": StructType(*columns)}))
+
+
+def delete_equal(table: Table, id_: int) -> None:
+    """Commit an equality delete, as Flink does: it hides the rows of all files with a lower sequence number."""
+    column = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})
+    rows = pa.table({"id": [id_]}, schema=pa.schema([column]))
+    _commit(table, rows, content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
+
+
+def delete_position(table: Table, file: str, position: int) -> None:
+    """Commit a position delete, as Spark does: it hides a row of a file with the same sequence number or a lower one."""
+    columns = [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
+    ]
+    rows = pa.table({"file_path": [file], "pos": [position]}, schema=pa.schema(columns))
+    _commit(table, rows, content=DataFileContent.POSITION_DELETES, equality_ids=None)
+
+
+def _commit(table: Table, rows: pa.Table, content: DataFileContent, equality_ids: list[int] | None) -> None:
+    metadata, snapshot_id = table.metadata, uuid.uuid4().int >> 65
+    location = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
+    with table.io.new_output(location).create() as stream:
+        pq.write_table(rows, stream)
+    file = DataFile.from_args(
+        content=content,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=len(rows),
+        file_size_in_bytes=len(table.io.new_input(location)),
+        equality_ids=equality_ids,
+    )
+    file.spec_id = GLOBAL_SPEC
+    parent = table.current_snapshot()
+    assert parent is not None
+    assert not isinstance(metadata, TableMetadataV1)
+    manifest_list = f"{table.location()}/metadata/snap-{uuid.uuid4()}.avro"
+    sequence_number = metadata.last_sequence_number + 1
+    with write_manifest_list(
+        2, table.io.new_output(manifest_list), snapshot_id, parent.snapshot_id, sequence_number, "deflate"
+    ) as manifests:
+        manifests.add_manifests([_manifest(table, snapshot_id, file), *parent.manifests(table.io)])
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=parent.snapshot_id,
+        sequence_number=sequence_number,
+        timestamp_ms=metadata.last_updated_ms + 1,
+        manifest_list=manifest_list,
+        summary=Summary(Operation.DELETE),
+        schema_id=metadata.current_schema_id,
+    )
+    main = SetSnapshotRefUpdate(
+        ref_name=MAIN_BRANCH,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    asserted = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent.snapshot_id)
+    table.catalog.commit_table(table, (asserted,), (AddSnapshotUpdate(snapshot=snapshot), main))
+
+
+def _manifest(table: Table, snapshot_id: int, file: DataFile) -> ManifestFile:
+    output = table.io.new_output(f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro")
+    spec = table.specs()[GLOBAL_SPEC]
+    with _DeleteManifestWriter(spec, table.schema(), output, snapshot_id, "deflate") as manifest:
+        manifest.add_entry(
+            ManifestEntry.from_args(
+                status=ManifestEntryStatus.ADDED,
+                snapshot_id=None,
+                sequence_number=None,
+                file_sequence_number=None,
+                data_file=file,
+            )
+        )
+    return manifest.to_manifest_file()
