@@ -4,11 +4,12 @@ from typing import Final
 
 from connector import catalog_properties
 from connector.catalog_properties import FILE_PROPERTIES, GLUE_PROPERTIES, REST_PROPERTIES
-from connector.config_patterns import HTTP_ADDRESS
+from connector.config_patterns import HTTP_ADDRESS, TABLE_BUCKET_ARN
 from protocol.flow import Json
 
 REST: Final = "Iceberg REST Server"
 GLUE: Final = "AWS Glue"
+S3_TABLES: Final = "Amazon S3 Tables"
 LOCAL: Final = "Local"
 
 CATALOG: Final[Json] = {
@@ -84,6 +85,22 @@ CATALOG: Final[Json] = {
                 "properties": catalog_properties.schema(2, GLUE_PROPERTIES, FILE_PROPERTIES),
             },
             "required": ["catalog_type"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "Amazon S3 Tables",
+            "properties": {
+                "catalog_type": {"type": "string", "const": S3_TABLES, "default": S3_TABLES, "order": 0},
+                "table_bucket_arn": {
+                    "type": "string",
+                    "title": "Table Bucket ARN",
+                    "description": "The table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake.",
+                    "pattern": TABLE_BUCKET_ARN,
+                    "order": 1,
+                },
+            },
+            "required": ["catalog_type", "table_bucket_arn"],
             "additionalProperties": False,
         },
         {

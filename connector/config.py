@@ -1,18 +1,20 @@
 """The endpoint's and the resources' configs, parsed once: what the rest of the connector knows of them."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from connector import catalog_schemas, config_values
+from connector import catalog_schemas, config_values, credential_schemas
 from connector.config_schema import (
     DEFAULT_MAX_WAITING_BYTES,
     DEFAULT_MAX_WAITING_COMMITS,
     DEFAULT_SCHEMA_EVOLUTION,
     DEFAULT_UPLOAD_INTERVAL,
 )
+from connector.credential_schemas import DEFAULT_SESSION_NAME
 from connector.errors import InvalidConfigError
 from connector.invalid_values import OnInvalid
 from connector.schema_evolution import SchemaEvolution
@@ -52,6 +54,21 @@ class AwsCredentials:
 
 
 @dataclass(frozen=True)
+class MachineCredentials:
+    """What AWS's own tools find on this machine: environment, profile, container, instance."""
+
+
+@dataclass(frozen=True)
+class AwsRole:
+    """A role that is assumed with the connector's own keys."""
+
+    arn: str
+    own: AwsCredentials | MachineCredentials
+    external_id: str = ""
+    session_name: str = DEFAULT_SESSION_NAME
+
+
+@dataclass(frozen=True)
 class RestCatalog:
     """An Iceberg REST catalog."""
 
@@ -74,10 +91,30 @@ class GlueCatalog:
 
 
 @dataclass(frozen=True)
+class S3TablesCatalog:
+    """A table bucket of Amazon S3 Tables."""
+
+    arn: str
+
+    @property
+    def region(self) -> str:
+        return self.arn.split(":")[3]
+
+    @property
+    def uri(self) -> str:
+        # Named as AWS's own tools have it: another address than Amazon's.
+        address = os.environ.get("AWS_ENDPOINT_URL_S3TABLES") or f"https://s3tables.{self.region}.amazonaws.com"
+        return f"{address}/iceberg"
+
+
+@dataclass(frozen=True)
 class LocalCatalog:
     """A catalog and its tables in one directory; without one, in a temporary directory."""
 
     warehouse: Path | None = None
+
+
+Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | LocalCatalog
 
 
 @dataclass(frozen=True)
@@ -85,9 +122,9 @@ class EndpointConfig:
     """Where the tables are and how to get there."""
 
     namespace: str
-    catalog: RestCatalog | GlueCatalog | LocalCatalog
+    catalog: Catalog
     upload_interval: timedelta
-    credentials: AwsCredentials | None = None
+    credentials: AwsCredentials | AwsRole | MachineCredentials | None = None
     bucket: str = ""
     prefix: str = ""
     region: str = ""
@@ -154,23 +191,33 @@ def _without_nulls(value: Json) -> Json:
 
 def _endpoint(config: Json) -> EndpointConfig:
     advanced = config.get("advanced", {})
+    flags = config_values.feature_flags(advanced.get("feature_flags", ""))
     return EndpointConfig(
         namespace=config["namespace"],
         catalog=_catalog(config.get("catalog", {"catalog_type": catalog_schemas.GLUE})),
         upload_interval=config_values.upload_interval(config.get("upload_interval") or DEFAULT_UPLOAD_INTERVAL),
-        credentials=_credentials(config.get("credentials", config)),
+        credentials=_credentials(config.get("credentials", config), flags),
         bucket=config.get("bucket", ""),
         prefix=config.get("prefix", "").strip("/"),
         region=config.get("region", ""),
         s3_endpoint=config.get("s3_endpoint", ""),
-        feature_flags=config_values.feature_flags(advanced.get("feature_flags", "")),
+        feature_flags=flags,
         spark=_settings(advanced, "spark"),
         max_waiting_commits=advanced.get("max_waiting_commits", DEFAULT_MAX_WAITING_COMMITS),
         max_waiting_bytes=advanced.get("max_waiting_bytes", DEFAULT_MAX_WAITING_BYTES),
     )
 
 
-def _credentials(keys: Json) -> AwsCredentials | None:
+def _credentials(keys: Json, flags: frozenset[str]) -> AwsCredentials | AwsRole | MachineCredentials | None:
+    machine_s = MachineCredentials() if config_values.MACHINE_CREDENTIALS in flags else None
+    own = _keys(keys) or machine_s
+    if own and keys.get("auth_type") == credential_schemas.AWS_ROLE:
+        name = keys.get("role_session_name") or DEFAULT_SESSION_NAME
+        return AwsRole(keys["aws_role_arn"], own, keys.get("external_id", ""), name)
+    return own
+
+
+def _keys(keys: Json) -> AwsCredentials | None:
     # An access key has names of its own; a role's and the older form's are the same.
     access_key_id = keys.get("awsAccessKeyId") or keys.get("aws_access_key_id")
     secret_access_key = _secret(keys, "awsSecretAccessKey") or _secret(keys, "aws_secret_access_key")
@@ -179,7 +226,7 @@ def _credentials(keys: Json) -> AwsCredentials | None:
     return AwsCredentials(access_key_id, secret_access_key, _secret(keys, "aws_session_token"))
 
 
-def _catalog(catalog: Json) -> RestCatalog | GlueCatalog | LocalCatalog:
+def _catalog(catalog: Json) -> Catalog:
     match catalog["catalog_type"]:
         case catalog_schemas.REST:
             return RestCatalog(
@@ -191,6 +238,8 @@ def _catalog(catalog: Json) -> RestCatalog | GlueCatalog | LocalCatalog:
                 oauth2_server_uri=catalog.get("oauth2_server_uri", ""),
                 properties=_settings(catalog, "properties"),
             )
+        case catalog_schemas.S3_TABLES:
+            return S3TablesCatalog(catalog["table_bucket_arn"])
         case catalog_schemas.LOCAL:
             directory = catalog.get("warehouse")
             return LocalCatalog(config_values.warehouse_directory(directory) if directory else None)

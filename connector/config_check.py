@@ -1,14 +1,14 @@
 """Every problem of a config at once, by path, and without any value that may be secret."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from connector import config_values
-from connector.catalog_schemas import GLUE, LOCAL
+from connector import config_values, credential_schemas
+from connector.catalog_schemas import GLUE, LOCAL, S3_TABLES
 from connector.config_keywords import ConfigValidator
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
-from connector.credential_schemas import AWS_IAM
+from connector.config_values import MACHINE_CREDENTIALS
 from protocol.flow import Json
 
 Place: TypeAlias = tuple[str, ...]
@@ -70,24 +70,37 @@ def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
 # What one property demands of others: the schemas could say it only in a form that Flow's UI does not show.
 
 
+NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {GLUE: ("credentials", "bucket", "region"), S3_TABLES: ("credentials",)}
+
+
 def _store_problems(config: Json) -> Iterator[Problem]:
-    if _catalog_type(config) != GLUE:
-        return
-    if not any(_at(config, name) for name in ("credentials", *KEY_PAIR)):
-        yield Problem(("credentials",), "is required by AWS Glue")
-    for name in ("bucket", "region"):
-        if not _at(config, name):
-            yield Problem((name,), "is required by AWS Glue")
+    catalog_type = _catalog_type(config)
+    has_keys = _may_use_the_machine_s(config) or any(_at(config, name) for name in KEY_PAIR)
+    for name in NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ():
+        if not _at(config, name) and not (name == "credentials" and has_keys):
+            yield Problem((name,), f"is required by {catalog_type}")
 
 
 def _key_problems(config: Json) -> Iterator[Problem]:
-    if _at(config, "credentials", "auth_type") == AWS_IAM:
-        if not all(_at(config, "credentials", name) for name in KEY_PAIR):
-            yield Problem(("credentials",), "lacks the keys that the runtime adds when it has assumed the role")
-    elif not _at(config, "credentials"):
-        for name, other in (KEY_PAIR, KEY_PAIR[::-1]):
-            if _at(config, other) and not _at(config, name):
-                yield Problem((name,), f"is required beside {other}")
+    match _at(config, "credentials", "auth_type"):
+        case credential_schemas.AWS_IAM:
+            if not all(_at(config, "credentials", name) for name in KEY_PAIR):
+                yield Problem(("credentials",), "lacks the keys that the runtime adds when it has assumed the role")
+        case credential_schemas.AWS_ROLE:
+            for name in ("awsAccessKeyId", "awsSecretAccessKey"):
+                if not _at(config, "credentials", name) and not _may_use_the_machine_s(config):
+                    yield Problem(("credentials", name), f"is required without the feature flag {MACHINE_CREDENTIALS}")
+        case None:
+            for name, other in (KEY_PAIR, KEY_PAIR[::-1]):
+                if _at(config, other) and not _at(config, name):
+                    yield Problem((name,), f"is required beside {other}")
+
+
+def _may_use_the_machine_s(config: Json) -> bool:
+    try:
+        return MACHINE_CREDENTIALS in config_values.feature_flags(_at(config, "advanced", "feature_flags") or "")
+    except (ValueError, AttributeError):  # a problem of its own
+        return False
 
 
 KEY_PAIR: Final = ("aws_access_key_id", "aws_secret_access_key")

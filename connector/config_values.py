@@ -11,7 +11,8 @@ MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 
 ALLOW_EXISTING_TABLES: Final = "allow_existing_tables_for_new_bindings"
 RETAIN_EXISTING_DATA: Final = "retain_existing_data_on_backfill"
-FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA)
+MACHINE_CREDENTIALS: Final = "use_machine_credentials"
+FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
 
 
 def upload_interval(text: str) -> timedelta:

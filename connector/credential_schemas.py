@@ -2,10 +2,14 @@
 
 from typing import Final
 
+from connector.config_patterns import ROLE_ARN
 from protocol.flow import Json
 
 AWS_ACCESS_KEY: Final = "AWSAccessKey"
 AWS_IAM: Final = "AWSIAM"
+AWS_ROLE: Final = "AWSRole"
+
+DEFAULT_SESSION_NAME: Final = "materialize-iceberg"
 
 CREDENTIALS: Final[Json] = {
     "type": "object",
@@ -64,6 +68,48 @@ CREDENTIALS: Final[Json] = {
                 "aws_session_token": {"type": "string", "secret": True, "x-hidden-field": True},
             },
             "required": ["auth_type", "aws_role_arn", "aws_region"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "AWS Role",
+            "properties": {
+                "auth_type": {"type": "string", "const": AWS_ROLE, "default": AWS_ROLE, "order": 0},
+                "aws_role_arn": {
+                    "type": "string",
+                    "title": "AWS Role ARN",
+                    "description": "The role that the connector assumes. It may read and write the bucket and the catalog.",
+                    "pattern": ROLE_ARN,
+                    "order": 1,
+                },
+                "external_id": {
+                    "type": "string",
+                    "title": "External ID",
+                    "description": "The external id that the role's trust policy asks for.",
+                    "order": 2,
+                },
+                "role_session_name": {
+                    "type": "string",
+                    "title": "Role Session Name",
+                    "description": "The name under which AWS's logs show what is done with the role.",
+                    "default": DEFAULT_SESSION_NAME,
+                    "order": 3,
+                },
+                "awsAccessKeyId": {
+                    "type": "string",
+                    "title": "AWS Access Key ID",
+                    "description": "The id of an access key that may assume the role.",
+                    "order": 4,
+                },
+                "awsSecretAccessKey": {
+                    "type": "string",
+                    "title": "AWS Secret Access Key",
+                    "description": "The secret of the access key.",
+                    "order": 5,
+                    "secret": True,
+                },
+            },
+            "required": ["auth_type", "aws_role_arn"],
             "additionalProperties": False,
         },
     ],

@@ -6,52 +6,61 @@ import re
 import tempfile
 import threading
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import (
-    S3_ACCESS_KEY_ID,
     S3_CONNECT_TIMEOUT,
     S3_ENDPOINT,
     S3_FORCE_VIRTUAL_ADDRESSING,
     S3_REGION,
     S3_REQUEST_TIMEOUT,
-    S3_SECRET_ACCESS_KEY,
-    S3_SESSION_TOKEN,
 )
 
-from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, Settings
-from connector.iceberg.file_access import FileAccess, access_to, file_properties
+from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, Settings
+from connector.iceberg.file_access import DEFAULT_REGION, FileAccess, FileKeys, access_to, file_properties
 from connector.renewal import Renewed
+
+if TYPE_CHECKING:
+    from connector.iceberg.aws_keys import AwsKeys
 
 logger = logging.getLogger(__name__)
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 
 READABLE_CHARACTERS: Final = 64
+S3_TABLES_SERVICE: Final = "s3tables"
 S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
 
 
 def open_catalog(config: EndpointConfig) -> Catalog:
     """The catalog, made from the config: PyIceberg's own environment variables and files have no say."""
     # Each catalog's client is imported when it is wanted: together they take a second and many megabytes.
-    file_properties = data_file_properties(config)
+    addresses, keys = file_addresses(config), _aws_keys(config)
     with explained(config):
         match config.catalog:
             case LocalCatalog() as catalog:
                 from connector.iceberg.local_catalog import open_local
 
-                return open_local(warehouse_of(catalog), file_properties)
+                return open_local(warehouse_of(catalog), addresses)
             case RestCatalog() as catalog:
                 from connector.iceberg.rest_catalog import open_rest
 
-                return open_rest(catalog, file_properties)
+                return open_rest(catalog, addresses, keys=_file_keys(keys))
+            case S3TablesCatalog() as catalog:
+                from connector.iceberg.aws_signature import AwsSignature
+                from connector.iceberg.rest_catalog import open_signed
+
+                assert keys, "the config's check demands them"
+                sign_in = AwsSignature(keys, catalog.region, S3_TABLES_SERVICE)
+                return open_signed(catalog.uri, catalog.arn, sign_in, addresses, _file_keys(keys))
             case GlueCatalog() as catalog:
                 from connector.iceberg.glue_catalog import open_glue
 
-                return open_glue(catalog, config.region, config.credentials, file_properties)
+                assert keys, "the config's check demands them"
+                return open_glue(catalog, config.region, keys, addresses)
 
 
 def explained(config: EndpointConfig) -> AbstractContextManager[None]:
@@ -64,7 +73,11 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
         case RestCatalog() as catalog:
             from connector.iceberg import rest_catalog
 
-            return rest_catalog.explained(catalog)
+            return rest_catalog.explained(catalog.uri, rest_catalog.secrets_of(catalog))
+        case S3TablesCatalog() as catalog:
+            from connector.iceberg import rest_catalog
+
+            return rest_catalog.explained(catalog.uri, ())
         case GlueCatalog():
             from connector.iceberg import glue_catalog
 
@@ -72,20 +85,43 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
 
 
 def data_file_properties(config: EndpointConfig) -> dict[str, str]:
-    """What the config says of reading and writing files."""
-    if isinstance(config.catalog, LocalCatalog):
-        return file_properties()
+    """What the config says of reading and writing files, with keys that hold now."""
+    return file_properties(file_addresses(config), _file_keys(_aws_keys(config))())
+
+
+def file_addresses(config: EndpointConfig) -> dict[str, str]:
+    """The same without keys."""
+    match config.catalog:
+        case LocalCatalog():
+            return file_properties()
+        case S3TablesCatalog() as catalog:
+            region, further = catalog.region, {}
+        case RestCatalog() | GlueCatalog() as catalog:
+            region, further = config.region, dict(catalog.properties)
     properties: dict[str, str] = dict(S3_TIME_LIMITS)
-    if config.region:
-        properties[S3_REGION] = config.region
+    if region:
+        properties[S3_REGION] = region
     if config.s3_endpoint:
         # Stores other than Amazon's rarely have a host name for each bucket.
         properties |= {S3_ENDPOINT: config.s3_endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
-    if keys := config.credentials:
-        properties |= {S3_ACCESS_KEY_ID: keys.access_key_id, S3_SECRET_ACCESS_KEY: keys.secret_access_key.reveal()}
-        if keys.session_token:
-            properties[S3_SESSION_TOKEN] = keys.session_token.reveal()
-    return file_properties(properties, dict(config.catalog.properties))
+    return file_properties(properties, further)
+
+
+def _file_keys(keys: "AwsKeys | None") -> FileKeys:
+    if keys is None:
+        return dict
+    from connector.iceberg.aws_keys import file_keys
+
+    return partial(file_keys, keys)
+
+
+def _aws_keys(config: EndpointConfig) -> "AwsKeys | None":
+    if config.credentials is None or isinstance(config.catalog, LocalCatalog):
+        return None
+    from connector.iceberg.aws_keys import aws_keys
+
+    region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
+    return aws_keys(config.credentials, region or DEFAULT_REGION)
 
 
 def renewed_access(
@@ -105,6 +141,8 @@ def table_location(config: EndpointConfig, path: tuple[str, str]) -> str | None:
     match config.catalog:
         case LocalCatalog() as catalog:
             root = f"file://{warehouse_of(catalog)}"
+        case S3TablesCatalog():
+            return None
         case _ if config.bucket:
             root = f"s3://{config.bucket}"
         case _:

@@ -11,6 +11,7 @@ from connector.config import EndpointConfig
 from connector.errors import ConnectorError, UserError
 from connector.iceberg import storage
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog
+from connector.iceberg.file_access import file_properties
 from connector.iceberg.lookups import find_all
 from connector.parallel import side_by_side
 from connector.steps import Step, attempt
@@ -37,8 +38,8 @@ def catalog_step(endpoint: EndpointConfig) -> Step[Catalog]:
 
 def storage_step(endpoint: EndpointConfig, opened: Step[Catalog]) -> Step[bool]:
     """Needs no catalog, but is done with what its server may have added to the config."""
-    properties = opened.outcome.properties if isinstance(opened.outcome, Catalog) else data_file_properties(endpoint)
-    return attempt("storage", partial(storage.probe, endpoint, properties))
+    added = opened.outcome.properties if isinstance(opened.outcome, Catalog) else {}
+    return attempt("storage", lambda: storage.probe(endpoint, file_properties(data_file_properties(endpoint), added)))
 
 
 def namespace_step(endpoint: EndpointConfig, opened: Step[Catalog], name: str) -> Step[Namespace]:

@@ -2,7 +2,7 @@
 about this very table have them; and until when the keys hold."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from pyiceberg.io import (
@@ -66,6 +66,7 @@ SHORTEST_LIFE: Final = 900  # seconds
 DEFAULT_REGION: Final = "us-east-1"  # of a store that has none; PyIceberg would ask Amazon
 
 FileAccess: TypeAlias = Lease[Settings]
+FileKeys: TypeAlias = Callable[[], Mapping[str, str]]  # the config's, as they hold now
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:

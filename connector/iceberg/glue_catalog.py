@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -25,24 +23,22 @@ from pyiceberg.typedef import Identifier
 
 from connector import config, object_store
 from connector.catalog_properties import GLUE_PROPERTIES
-from connector.config import AwsCredentials
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.aws_errors import is_refusal
+from connector.iceberg.aws_keys import CLIENT_CONFIG, AwsKeys, file_keys, session
 from connector.iceberg.commit_base import CommitBase
 from connector.iceberg.file_access import file_properties
 
-# PyIceberg's properties know no time limits, so the client is made here. A repeated UpdateTable may find its own first
-# try and look like a conflict; the fence tells the two apart, so that botocore may retry.
-CLIENT_CONFIG: Final = Config(
-    connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
-)
 
-
-class _ExplainedGlueCatalog(GlueCatalog):
-    """Glue knows where a table's metadata is, and the client reads and writes it: what the object store refuses of that
-    is an error that says so."""
+class _GlueCatalog(GlueCatalog):
+    """Glue knows where a table's metadata is, and the client reads and writes it: with keys that hold now, and what the
+    object store refuses of that is an error that says so."""
 
     _base = CommitBase()
+
+    def __init__(self, keys: AwsKeys, client: Any, properties: Mapping[str, str]) -> None:
+        super().__init__("glue", client=client, **properties)
+        self._keys = keys
 
     def load_table(self, identifier: str | Identifier) -> Table:
         with object_store.using(_metadata_of(identifier)):
@@ -69,7 +65,8 @@ class _ExplainedGlueCatalog(GlueCatalog):
         return base
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return load_file_io(file_properties(self.properties))  # a table's own properties have no say in it
+        # A table's own properties have no say in it.
+        return load_file_io(file_properties(self.properties, file_keys(self._keys)))
 
 
 def _metadata_of(identifier: str | Identifier) -> str:
@@ -77,23 +74,16 @@ def _metadata_of(identifier: str | Identifier) -> str:
 
 
 def open_glue(
-    catalog: config.GlueCatalog, region: str, credentials: AwsCredentials | None, file_properties: Mapping[str, str]
+    catalog: config.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
 ) -> GlueCatalog:
-    keys = {}
-    if credentials:
-        keys = {
-            "aws_access_key_id": credentials.access_key_id,
-            "aws_secret_access_key": credentials.secret_access_key.reveal(),
-            "aws_session_token": credentials.session_token and credentials.session_token.reveal(),
-        }
-    client = boto3.Session(region_name=region, **keys).client("glue", config=CLIENT_CONFIG)
+    client = session(keys, region).client("glue", config=CLIENT_CONFIG)
     if catalog.glue_id:
         # PyIceberg reads glue.id only for a client of its own making.
         def add_catalog_id(params: dict[str, object], **_: object) -> None:
             params.setdefault("CatalogId", catalog.glue_id)
 
         client.meta.events.register("provide-client-params.glue", add_catalog_id)
-    return _ExplainedGlueCatalog("glue", client=client, **file_properties, **_own(catalog))
+    return _GlueCatalog(keys, client, {**file_properties, **_own(catalog)})
 
 
 def _own(catalog: config.GlueCatalog) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The REST catalog: PyIceberg's, with a time limit on every call and an error that says what to do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -29,7 +29,7 @@ from requests.exceptions import ConnectionError, SSLError, Timeout
 from connector import config
 from connector.config import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
-from connector.iceberg.file_access import file_properties, with_end
+from connector.iceberg.file_access import FileKeys, file_properties, with_end
 from connector.iceberg.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader, TokenServerError, halves
 
 QUOTED_CHARACTERS: Final = 300
@@ -62,8 +62,9 @@ class _RestCatalog(RestCatalog):
     """PyIceberg's, but for what it has no setting for: it waits for ever on a server that does not answer, renews no token
     before it expires, and lets a table's properties say how its files are reached."""
 
-    def __init__(self, sign_in: SignIn, limits: TimeLimits, properties: Mapping[str, str]) -> None:
+    def __init__(self, sign_in: SignIn, keys: FileKeys, limits: TimeLimits, properties: Mapping[str, str]) -> None:
         self._sign_in = sign_in
+        self._keys = keys
         self._limits = limits
         super().__init__("rest", **properties)
 
@@ -83,7 +84,7 @@ class _RestCatalog(RestCatalog):
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         location = str(table_response.metadata_location)
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
-        properties = file_properties(self.properties, with_end({**table_response.config, **vended}))
+        properties = file_properties(self._keys(), self.properties, with_end({**table_response.config, **vended}))
         io = load_file_io(properties, location)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
@@ -101,10 +102,25 @@ def _time_limited(session: Session, limits: TimeLimits) -> Session:
 
 
 def open_rest(
-    catalog: config.RestCatalog, file_properties: Mapping[str, str], limits: TimeLimits = TIME_LIMITS
+    catalog: config.RestCatalog,
+    file_properties: Mapping[str, str],
+    limits: TimeLimits = TIME_LIMITS,
+    keys: FileKeys = dict,
 ) -> RestCatalog:
     properties = {**file_properties, **dict(catalog.properties), "uri": catalog.uri, "warehouse": catalog.warehouse}
-    return _RestCatalog(_sign_in(catalog, limits), limits, properties)
+    return _RestCatalog(_sign_in(catalog, limits), keys, limits, properties)
+
+
+def open_signed(
+    uri: str,
+    warehouse: str,
+    sign_in: SignIn,
+    file_properties: Mapping[str, str],
+    keys: FileKeys,
+    limits: TimeLimits = TIME_LIMITS,
+) -> RestCatalog:
+    """A REST catalog to which every request is signed."""
+    return _RestCatalog(sign_in, keys, limits, {**file_properties, "uri": uri, "warehouse": warehouse})
 
 
 def _sign_in(catalog: config.RestCatalog, limits: TimeLimits) -> SignIn:
@@ -119,7 +135,7 @@ def _sign_in(catalog: config.RestCatalog, limits: TimeLimits) -> SignIn:
 
 
 @contextmanager
-def explained(catalog: config.RestCatalog) -> Iterator[None]:
+def explained(uri: str, secrets: Collection[str]) -> Iterator[None]:
     """Turn a server that cannot be reached or that refuses us into an error that says what to do."""
     try:
         yield
@@ -127,10 +143,10 @@ def explained(catalog: config.RestCatalog) -> Iterator[None]:
         # A RESTError too, but the commit may have landed: only who committed can tell what to do.
         raise
     except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
-        place = f"the REST catalog at {_address(catalog.uri)}"
+        place = f"the REST catalog at {_address(uri)}"
         # PyIceberg quotes a page that is no catalog's answer after its own words.
         words, is_no_answer, _ = str(error).partition(": Received unexpected JSON Payload")
-        answer = _without_secrets(words, catalog)[:QUOTED_CHARACTERS].rstrip(".")
+        answer = _without(secrets, words)[:QUOTED_CHARACTERS].rstrip(".")
         kind, sentence = next((kind, sentence) for types, kind, sentence in EXPLANATIONS if isinstance(error, types))
         if is_no_answer and sentence is REFUSAL:
             sentence = NO_CATALOG
@@ -210,9 +226,14 @@ def _address(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _without_secrets(text: str, catalog: config.RestCatalog) -> str:
+def secrets_of(catalog: config.RestCatalog) -> list[str]:
+    """What must not be quoted of the server's answers."""
     credential, token = catalog.credential or Secret(""), catalog.token or Secret("")
     headers = [value for name, value in catalog.properties if name.startswith(HEADER_PREFIX)]
-    for secret in filter(None, (credential.reveal(), halves(credential)[1], token.reveal(), *headers)):
+    return [*filter(None, (credential.reveal(), halves(credential)[1], token.reveal(), *headers))]
+
+
+def _without(secrets: Collection[str], text: str) -> str:
+    for secret in secrets:
         text = text.replace(secret, "***")
     return text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ANONYMOUS
 
-from connector.config import EndpointConfig, LocalCatalog
+from connector.config import EndpointConfig, LocalCatalog, S3TablesCatalog
 from connector.iceberg.catalogs import explained, warehouse_of
 from connector.iceberg.file_access import file_properties
 from connector.iceberg.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
@@ -24,7 +24,8 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> bool:
             _probe_directory(warehouse_of(config.catalog))
         return True
     file_access = file_properties(properties)
-    if not config.bucket or not {S3_ACCESS_KEY_ID, S3_ANONYMOUS} & file_access.keys():
+    is_placed_by_catalog = not config.bucket or isinstance(config.catalog, S3TablesCatalog)
+    if is_placed_by_catalog or not {S3_ACCESS_KEY_ID, S3_ANONYMOUS} & file_access.keys():
         return False
     from connector.iceberg.s3_probe import probe_bucket  # boto3 is imported where it is wanted
 

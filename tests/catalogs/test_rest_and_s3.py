@@ -12,7 +12,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
 
 from fixtures.collection import encode
 from fixtures.conversation import CONFIG, line
@@ -99,14 +98,7 @@ def held(rest_on_s3: RestCatalogOnS3, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def catalog(rest_on_s3: RestCatalogOnS3) -> Iterator[Catalog]:
-    s3 = rest_on_s3.s3
-    files = {
-        "s3.endpoint": s3.endpoint,
-        "s3.region": s3.region,
-        "s3.access-key-id": s3.root.access_key_id,
-        "s3.secret-access-key": s3.root.secret_access_key,
-    }
-    with RestCatalog("rest", uri=rest_on_s3.uri, **files) as opened:
+    with rest_on_s3.client() as opened:
         yield opened
 
 

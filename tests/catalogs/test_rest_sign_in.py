@@ -84,7 +84,7 @@ def test_a_token_that_is_refused_before_its_time_is_replaced(gateway: CatalogGat
     [
         ({"credential": "robot:planted-and-wrong"}, "invalid_client: who is that?"),
         ({"scope": "too much"}, "invalid_scope"),
-        ({"credential": None, "token": "planted-and-old"}, "NotAuthorizedException: the token has expired"),
+        ({"credential": None, "token": "planted-and-old"}, "UnauthorizedException: the token has expired"),
     ],
 )
 def test_a_sign_in_that_is_refused_says_what_to_check(gateway: CatalogGateway, changed: Json, answer: str) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
 
 from fixtures.collection import NAMESPACE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
@@ -45,14 +44,7 @@ def config(gateway: CatalogGateway) -> Mapping[str, Json]:
 
 
 def ids(server: RestCatalogOnS3, table: str) -> list[int]:
-    s3 = server.s3
-    files = {
-        "s3.endpoint": s3.endpoint,
-        "s3.region": s3.region,
-        "s3.access-key-id": s3.root.access_key_id,
-        "s3.secret-access-key": s3.root.secret_access_key,
-    }
-    with RestCatalog("rest", uri=server.uri, **files) as catalog:
+    with server.client() as catalog:
         rows = catalog.load_table((NAMESPACE, table)).scan(selected_fields=("id",)).to_arrow()
     return sorted(rows["id"].to_pylist())
 

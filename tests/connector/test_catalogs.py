@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,15 @@ from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, Secret
+from connector.config import (
+    AwsCredentials,
+    EndpointConfig,
+    GlueCatalog,
+    LocalCatalog,
+    MachineCredentials,
+    RestCatalog,
+    Secret,
+)
 from connector.errors import RetryableError, UserError
 from connector.iceberg import catalogs
 from connector.iceberg.catalogs import data_file_properties, explained, open_catalog, table_location
@@ -220,6 +229,27 @@ def test_glue_is_opened_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     with glue_answering(monkeypatch, 500, {}) as server, open_catalog(on_s3(GlueCatalog())) as catalog:
         assert catalog.name == "glue"
     assert server.requests == []
+
+
+def test_the_machine_s_keys_are_used_where_they_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-machine")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    endpoint = replace(on_s3(GlueCatalog()), credentials=MachineCredentials())
+    with glue_answering(monkeypatch, 200, {"DatabaseList": []}) as server, open_catalog(endpoint) as catalog:
+        assert catalog.list_namespaces() == []
+    ((_, authorization, _),) = server.requests
+    assert "Credential=of-the-machine/" in authorization
+    assert data_file_properties(endpoint)["s3.access-key-id"] == "of-the-machine"
+
+
+def test_a_machine_without_keys_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(UserError, match="this machine has none in its environment"):
+        data_file_properties(replace(on_s3(GlueCatalog()), credentials=MachineCredentials()))
 
 
 @pytest.mark.parametrize(("glue_id", "sent"), [("", {}), ("123", {"CatalogId": "123"})])

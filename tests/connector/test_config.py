@@ -10,7 +10,18 @@ import orjson
 import pytest
 
 from connector import config
-from connector.config import AwsCredentials, GlueCatalog, LocalCatalog, RestCatalog, Secret, parse, resource_path
+from connector.config import (
+    AwsCredentials,
+    AwsRole,
+    GlueCatalog,
+    LocalCatalog,
+    MachineCredentials,
+    RestCatalog,
+    S3TablesCatalog,
+    Secret,
+    parse,
+    resource_path,
+)
 from connector.config_keywords import KEYWORDS
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config_values import FEATURE_FLAGS
@@ -58,6 +69,23 @@ IAM: Json = {
         "aws_session_token": "token",
     },
 }
+
+ROLE: Json = {
+    **GLUE,
+    "credentials": {
+        "auth_type": "AWSRole",
+        "aws_role_arn": "arn:aws:iam::1:role/flow",
+        "external_id": "ours",
+        "awsAccessKeyId": "id",
+        "awsSecretAccessKey": "secret",
+    },
+}
+S3_TABLES: Json = {
+    "namespace": "ns",
+    "credentials": ACCESS_KEY,
+    "catalog": {"catalog_type": "Amazon S3 Tables", "table_bucket_arn": "arn:aws:s3tables:eu-west-1:1:bucket/lake"},
+}
+MACHINE_S: Json = {"advanced": {"feature_flags": "use_machine_credentials"}}
 
 
 def complaints(endpoint: Json, *resources: Json) -> list[str]:
@@ -157,7 +185,31 @@ def test_the_keys_of_an_assumed_role_are_used() -> None:
     assert parse(IAM, [])[0].credentials == AwsCredentials("id", Secret("secret"), Secret("token"))
 
 
-@pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST, EVERYTHING, IAM])
+def test_a_role_is_assumed_with_keys_of_its_own_config() -> None:
+    role = AwsRole("arn:aws:iam::1:role/flow", AwsCredentials("id", Secret("secret")), "ours", "materialize-iceberg")
+    assert parse(ROLE, [])[0].credentials == role
+
+
+def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_nothing_is_given() -> None:
+    without_keys = without(GLUE, "credentials")
+    assert parse({**without_keys, **MACHINE_S}, [])[0].credentials == MachineCredentials()
+    assert parse({**GLUE, **MACHINE_S}, [])[0].credentials == AwsCredentials("id", Secret("secret"))
+    role = {"auth_type": "AWSRole", "aws_role_arn": "arn:aws:iam::1:role/flow", "role_session_name": "lake"}
+    expected = AwsRole(role["aws_role_arn"], MachineCredentials(), session_name="lake")
+    assert parse({**without_keys, "credentials": role, **MACHINE_S}, [])[0].credentials == expected
+    assert complaints({**without_keys, "credentials": role}) == [
+        f"/credentials/{name}: is required without the feature flag use_machine_credentials"
+        for name in ("awsAccessKeyId", "awsSecretAccessKey")
+    ]
+
+
+def test_a_table_bucket_says_its_region() -> None:
+    catalog = parse(S3_TABLES, [])[0].catalog
+    assert isinstance(catalog, S3TablesCatalog)
+    assert (catalog.region, catalog.uri) == ("eu-west-1", "https://s3tables.eu-west-1.amazonaws.com/iceberg")
+
+
+@pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST, EVERYTHING, IAM, ROLE, S3_TABLES])
 def test_an_accepted_config_fits_the_printed_schema_for_any_validator(endpoint: Json) -> None:
     parse(endpoint, [])
     jsonschema.Draft202012Validator(ENDPOINT_SCHEMA).validate(endpoint)
@@ -191,7 +243,7 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
     resources = [{"table": "t"}, {"table": "a.b", "namespace": "n.m"}, {"delta_updates": "yes"}, "t"]
     assert sorted(complaints(endpoint, *resources)) == [
         "/advanced/feature_flags: 'fast' is not a feature flag; the known ones are "
-        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill",
+        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials",
         "/advanced/spark/master: must be a setting whose name begins with spark.",
         "/advanced/spark/spark.a: must be a string",
         "/advanced/variant_columns: must be false: tables of format version 3 are not yet available",
@@ -217,6 +269,12 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required beside aws_access_key_id"),
         ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required beside aws_secret_access_key"),
         (without(GLUE, "bucket"), "/bucket: is required by AWS Glue"),
+        (without(S3_TABLES, "credentials"), "/credentials: is required by Amazon S3 Tables"),
+        (
+            {**S3_TABLES, "catalog": {**S3_TABLES["catalog"], "table_bucket_arn": "lake"}},
+            "/catalog/table_bucket_arn: must be the ARN of a table bucket, such as "
+            "arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
+        ),
         ({**REST, "bucket": "s3://b"}, "/bucket: must be a name, without a slash"),
         ({**LOCAL, "prefix": "a#b"}, "/prefix: must not contain # or ?"),
         ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
@@ -249,7 +307,7 @@ def test_one_mistake_is_one_complaint(endpoint: Json, complaint: str) -> None:
 @pytest.mark.parametrize("choice", [{}, {"catalog_type": "local"}, {"catalog_type": ["Local"]}])
 def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> None:
     assert complaints({**LOCAL, "catalog": choice}) == [
-        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Local'"
+        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Amazon S3 Tables', 'Local'"
     ]
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from support.server_process import free_address
@@ -28,9 +28,28 @@ TOKEN_PATH: Final = "/idp/token"
 OF_THE_CONNECTION: Final = {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Gateway(Protocol):
+    """What stands before a server: it answers itself, or says under which path the server is to be asked."""
+
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | str: ...
+
+    def amended(self, sent: Sent, answer: Json) -> Json:
+        """The server's answer as the client is to see it."""
+
+
 @dataclass
 class CatalogGateway:
-    """A running gateway, and what has passed through it."""
+    """Demands tokens, and counts what has passed through it."""
 
     uri: str
     lifetime: float  # seconds, of a token
@@ -51,7 +70,24 @@ class CatalogGateway:
     def revoke_tokens(self) -> None:
         self._tokens.clear()
 
-    def issue(self, form: Mapping[str, str]) -> tuple[HTTPStatus, Json]:
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | str:
+        if sent.path == TOKEN_PATH:
+            return self._issue({name: values[0] for name, values in parse_qs(sent.body.decode()).items()})
+        token = sent.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._tokens.get(token, 0) < time.monotonic():
+            self.refusals += 1
+            return HTTPStatus.UNAUTHORIZED, refusal(HTTPStatus.UNAUTHORIZED, "the token has expired")
+        if sent.path.startswith("/v1/config"):
+            return HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": PREFIX}}
+        return sent.path.replace(f"/v1/{PREFIX}/", "/v1/", 1)
+
+    def amended(self, sent: Sent, answer: Json) -> Json:
+        is_asked = sent.headers.get("X-Iceberg-Access-Delegation") == "vended-credentials"
+        if self.vend and is_asked and "metadata" in (answer or {}):
+            return {**answer, "config": {**answer.get("config", {}), **self.vend()}}
+        return answer
+
+    def _issue(self, form: Mapping[str, str]) -> tuple[HTTPStatus, Json]:
         self.token_requests.append(form)
         if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, self.secret):
             return HTTPStatus.UNAUTHORIZED, {"error": "invalid_client", "error_description": "who is that?"}
@@ -61,23 +97,30 @@ class CatalogGateway:
         self._tokens[token] = time.monotonic() + self.lifetime
         return HTTPStatus.OK, {"access_token": token, "token_type": "bearer", "expires_in": self.lifetime}
 
-    def admits(self, authorization: str) -> bool:
-        is_valid = self._tokens.get(authorization.removeprefix("Bearer "), 0) > time.monotonic()
-        self.refusals += not is_valid
-        return is_valid
+
+def refusal(status: HTTPStatus, message: str) -> Json:
+    """As the REST catalog's specification has it."""
+    return {"error": {"message": message, "type": f"{status.phrase.title().replace(' ', '')}Exception", "code": status}}
 
 
 @contextmanager
 def catalog_gateway(upstream: str, lifetime: float, vend: Vend | None = None) -> Iterator[CatalogGateway]:
     """A gateway on a free loopback port in front of the server at this address."""
-    host, port = free_address().split(":")
-    gateway = CatalogGateway(f"http://{host}:{port}", lifetime, vend)
+    address = free_address()
+    gateway = CatalogGateway(f"http://{address}", lifetime, vend)
+    with serving(gateway, address, upstream):
+        yield gateway
+
+
+@contextmanager
+def serving(gateway: Gateway, address: str, upstream: str) -> Iterator[None]:
+    host, port = address.split(":")
     handler = partial(_Handler, urlsplit(upstream).netloc, gateway)
     with ThreadingHTTPServer((host, int(port)), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
         thread.start()
         try:
-            yield gateway
+            yield
         finally:
             server.shutdown()
             thread.join()
@@ -88,22 +131,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, upstream: str, gateway: CatalogGateway, *connection: Any) -> None:
+    def __init__(self, upstream: str, gateway: Gateway, *connection: Any) -> None:
         self._upstream, self._gateway = upstream, gateway
         super().__init__(*connection)
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path == TOKEN_PATH:
-            form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
-            self._answer(*self._gateway.issue(form))
-        elif not self._gateway.admits(self.headers.get("Authorization", "")):
-            error = {"message": "the token has expired", "type": "NotAuthorizedException", "code": 401}
-            self._answer(HTTPStatus.UNAUTHORIZED, {"error": error})
-        elif self.path.startswith("/v1/config"):
-            self._answer(HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": PREFIX}})
-        else:
-            self._answer(*self._forward(body))
+        sent = Sent(self.command, self.path, dict(self.headers.items()), body)
+        answer = self._gateway.answer(sent)
+        self._answer(*(self._forward(sent, answer) if isinstance(answer, str) else answer))
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -117,18 +153,14 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def _forward(self, body: bytes) -> tuple[HTTPStatus, Json]:
-        path = self.path.replace(f"/v1/{PREFIX}/", "/v1/", 1)
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in OF_THE_CONNECTION}
+    def _forward(self, sent: Sent, path: str) -> tuple[HTTPStatus, Json]:
+        headers = {name: value for name, value in sent.headers.items() if name.lower() not in OF_THE_CONNECTION}
         with closing(HTTPConnection(self._upstream)) as connection:
-            connection.request(self.command, path, body, headers)
+            connection.request(sent.method, path, sent.body, headers)
             response = connection.getresponse()
             text = response.read()
         answer: Json = json.loads(text) if text else None
-        is_asked = self.headers.get("X-Iceberg-Access-Delegation") == "vended-credentials"
-        if self._gateway.vend and is_asked and "metadata" in (answer or {}):
-            answer["config"] = {**answer.get("config", {}), **self._gateway.vend()}
-        return HTTPStatus(response.status), answer
+        return HTTPStatus(response.status), self._gateway.amended(sent, answer)
 
     def _answer(self, status: HTTPStatus, answer: Json) -> None:
         body = b"" if answer is None else json.dumps(answer).encode()

@@ -5,8 +5,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from support.s3_server import Keys, S3Server
+
+EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"
 
 
 @dataclass
@@ -29,11 +32,16 @@ class KeyVendor:
         return {
             "s3.access-key-id": keys.access_key_id,
             "s3.secret-access-key": keys.secret_access_key,
-            "s3.session-token-expires-at-ms": str(int(ends * 1000)),
+            EXPIRES_AT_MS: str(int(ends * 1000)),
             "s3.endpoint": self.s3.endpoint,
             "s3.path-style-access": "true",
             "client.region": self.s3.region,
         }
+
+    def secret_of(self, access_key_id: str) -> str | None:
+        """Of keys that are still good."""
+        good = [keys for keys in self.vended if keys not in self.expired]
+        return {keys.access_key_id: keys.secret_access_key for keys in good}.get(access_key_id)
 
     def _expire(self, keys: Keys) -> None:
         self.s3.delete_user(keys)

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyiceberg.catalog.rest import RestCatalog
+
 from connector.spark import jvm
 from support.s3_server import S3Server
 from support.server_process import free_address, running
@@ -25,6 +27,16 @@ class RestCatalogOnS3:
     uri: str
     s3: S3Server
     bucket: str
+
+    def client(self) -> RestCatalog:
+        """PyIceberg's, with keys that may do anything."""
+        files = {
+            "s3.endpoint": self.s3.endpoint,
+            "s3.region": self.s3.region,
+            "s3.access-key-id": self.s3.root.access_key_id,
+            "s3.secret-access-key": self.s3.root.secret_access_key,
+        }
+        return RestCatalog("rest", uri=self.uri, **files)
 
 
 @contextmanager

@@ -1,0 +1,109 @@
+"""A role that is assumed again and again, in front of Amazon S3 Tables and of Glue: its keys live for seconds."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from connector.config import parse
+from connector.errors import UserError
+from connector.iceberg.catalogs import explained, open_catalog
+from fixtures.collection import NAMESPACE
+from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, s3_tables, sts
+from support.key_vendor import KeyVendor, key_vendor
+from support.rest_catalog import RestCatalogOnS3
+from support.runtime import LEDGER, Runtime
+from support.s3_server import Keys, S3Server
+
+pytestmark = pytest.mark.catalog
+
+Json: TypeAlias = Any
+
+LIFETIME: Final = 4.0  # seconds
+
+
+@pytest.fixture
+def vendor(s3_server: S3Server) -> Iterator[KeyVendor]:
+    with key_vendor(s3_server, LIFETIME) as running:
+        yield running
+
+
+@pytest.fixture
+def role(vendor: KeyVendor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
+    with sts(Keys.drawn(), vendor) as running:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", running.uri)
+        yield running
+
+
+@pytest.fixture
+def tables(rest_on_s3: RestCatalogOnS3, vendor: KeyVendor, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Tables]:
+    with s3_tables(rest_on_s3.uri, vendor.secret_of) as running:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", running.uri)
+        yield running
+
+
+def config(role: Sts, **credentials: Json) -> Mapping[str, Json]:
+    return {
+        "namespace": NAMESPACE,
+        "upload_interval": "PT0S",
+        "credentials": {
+            "auth_type": "AWSRole",
+            "aws_role_arn": ROLE,
+            "external_id": EXTERNAL_ID,
+            "role_session_name": "lake",
+            "awsAccessKeyId": role.user.access_key_id,
+            "awsSecretAccessKey": role.user.secret_access_key,
+            **credentials,
+        },
+        "s3_endpoint": role.vendor.s3.endpoint,
+        "catalog": {"catalog_type": "Amazon S3 Tables", "table_bucket_arn": TABLE_BUCKET},
+    }
+
+
+@pytest.mark.spark
+def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
+    tables: S3Tables, role: Sts, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
+) -> None:
+    collection = replace(LEDGER, table="on_s3_tables")
+    runtime = Runtime(tmp_path, [collection], config(role))
+    runtime.apply()
+    stored: list[int] = []
+    with runtime.open() as session:
+        enough = len(vendor.expired) + 3
+        while len(vendor.expired) < enough:
+            stored.append(len(stored))
+            session.transaction({"id": stored[-1], "note": "still here"})
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    assert tables.signed > len(stored)
+    assert set(role.sessions) == {"lake"}
+    assert not [keys for keys in (role.user, *vendor.vended) if keys.secret_access_key in outcome.log]
+    with rest_on_s3.client() as catalog:
+        rows = catalog.load_table((NAMESPACE, collection.table)).scan().to_arrow()
+    assert sorted(rows["id"].to_pylist()) == stored
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    ("changed", "answer"),
+    [
+        ({"external_id": "of somebody else"}, "AccessDenied: not authorized to perform: sts:AssumeRole"),
+        ({"awsSecretAccessKey": "planted-and-wrong"}, "SignatureDoesNotMatch: Check your AWS Secret Access Key"),
+    ],
+)
+def test_a_role_that_cannot_be_assumed_is_named(role: Sts, changed: Json, answer: str) -> None:
+    endpoint = parse(config(role, **changed), [])[0]
+    with pytest.raises(UserError) as raised, explained(endpoint):
+        open_catalog(endpoint)
+    assert str(raised.value).startswith(f"AWS does not let the connector assume the role {ROLE}: {answer}")
+    assert "planted" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_signature_that_is_not_accepted_is_an_error_that_names_the_catalog(role: Sts) -> None:
+    keys = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "nobody", "awsSecretAccessKey": "planted"}
+    endpoint = parse({**config(role), "credentials": keys}, [])[0]
+    with pytest.raises(UserError, match=r"the REST catalog at .*/iceberg forbids this: .*signature does not match"):
+        open_catalog(endpoint)

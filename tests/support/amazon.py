@@ -1,0 +1,147 @@
+"""Stand-ins for two of Amazon's services that verify every signature: S3 Tables' REST catalog, in front of a REST
+catalog server, and the STS that lets a role be assumed."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from support.catalog_gateway import Json, Sent, refusal, serving
+from support.key_vendor import EXPIRES_AT_MS, KeyVendor
+from support.s3_server import Keys
+from support.server_process import free_address
+
+REGION: Final = "us-east-1"
+TABLE_BUCKET: Final = f"arn:aws:s3tables:{REGION}:123456789012:bucket/lake"
+ROLE: Final = "arn:aws:iam::123456789012:role/flow"
+EXTERNAL_ID: Final = "agreed-upon"
+POLL_SECONDS: Final = 0.01
+
+SecretOf: TypeAlias = Callable[[str], str | None]
+
+
+def is_signed(sent: Sent, service: str, secret_of: SecretOf) -> bool:
+    """Whether the request carries the signature that AWS would compute for it."""
+    scheme, _, rest = sent.headers.get("Authorization", "").partition(" ")
+    parts = dict(part.strip().split("=", 1) for part in rest.split(",")) if scheme == "AWS4-HMAC-SHA256" else {}
+    key_id, *scope = parts.get("Credential", "").split("/")
+    secret = secret_of(key_id)
+    if secret is None or scope[1:3] != [REGION, service]:
+        return False
+    url = urlsplit(sent.path)
+    names = parts["SignedHeaders"].split(";")
+    received = {name.lower(): value for name, value in sent.headers.items()}
+    request = AWSRequest(
+        method=sent.method,
+        url=f"http://{received['host']}{url.path}",
+        params=dict(parse_qsl(url.query, keep_blank_values=True)),
+        data=sent.body,
+        headers={name: received[name] for name in names},
+    )
+    request.context["timestamp"] = received["x-amz-date"]
+    auth = SigV4Auth(Credentials(key_id, secret), service, REGION)
+    signature = auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
+    return bool(parts["Signature"] == signature)
+
+
+@dataclass
+class S3Tables:
+    """Places tables itself, as S3 Tables does: who says where is refused."""
+
+    uri: str
+    secret_of: SecretOf
+    signed: int = 0
+
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | str:
+        if not is_signed(sent, "s3tables", self.secret_of):
+            return HTTPStatus.FORBIDDEN, refusal(HTTPStatus.FORBIDDEN, "The request signature does not match.")
+        self.signed += 1
+        prefix = quote(TABLE_BUCKET, safe="")
+        url = urlsplit(sent.path)
+        if url.path == "/iceberg/v1/config":
+            if dict(parse_qsl(url.query)) != {"warehouse": TABLE_BUCKET}:
+                return HTTPStatus.NOT_FOUND, refusal(HTTPStatus.NOT_FOUND, "no such table bucket")
+            return HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": prefix}}
+        if sent.method == "POST" and url.path.endswith("/tables") and b'"location":"' in sent.body:
+            return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "a location cannot be chosen")
+        return sent.path.replace(f"/iceberg/v1/{prefix}/", "/v1/", 1)
+
+    def amended(self, _: Sent, answer: Json) -> Json:
+        return answer
+
+
+@contextmanager
+def s3_tables(upstream: str, secret_of: SecretOf) -> Iterator[S3Tables]:
+    address = free_address()
+    gateway = S3Tables(f"http://{address}", secret_of)
+    with serving(gateway, address, upstream):
+        yield gateway
+
+
+@dataclass
+class Sts:
+    """Lets the role be assumed by one user who knows the external id, for as long as the vendor's keys live."""
+
+    uri: str
+    user: Keys
+    vendor: KeyVendor
+    sessions: list[str] = field(default_factory=list)  # their names
+
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, str]:
+        form = {name: values[0] for name, values in parse_qs(sent.body.decode()).items()}
+        if not is_signed(sent, "sts", {self.user.access_key_id: self.user.secret_access_key}.get):
+            return HTTPStatus.FORBIDDEN, _error("SignatureDoesNotMatch", "Check your AWS Secret Access Key.")
+        asked = (form.get("Action"), form.get("RoleArn"), form.get("ExternalId"))
+        if asked != ("AssumeRole", ROLE, EXTERNAL_ID):
+            return HTTPStatus.FORBIDDEN, _error("AccessDenied", "not authorized to perform: sts:AssumeRole")
+        self.sessions.append(form["RoleSessionName"])
+        return HTTPStatus.OK, _assumed(self.vendor.vend())
+
+
+def _error(code: str, message: str) -> str:
+    return f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
+
+
+def _assumed(keys: Mapping[str, str]) -> str:
+    ends = datetime.fromtimestamp(int(keys[EXPIRES_AT_MS]) / 1000, UTC).isoformat()
+    return (
+        "<AssumeRoleResponse><AssumeRoleResult><Credentials>"
+        f"<AccessKeyId>{keys['s3.access-key-id']}</AccessKeyId>"
+        f"<SecretAccessKey>{keys['s3.secret-access-key']}</SecretAccessKey>"
+        f"<SessionToken></SessionToken><Expiration>{ends}</Expiration>"  # the S3 server takes none
+        "</Credentials></AssumeRoleResult></AssumeRoleResponse>"
+    )
+
+
+@contextmanager
+def sts(user: Keys, vendor: KeyVendor) -> Iterator[Sts]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, answer = running.answer(Sent(self.command, self.path, dict(self.headers.items()), body))
+            self.send_response(status)
+            self.send_header("Content-Type", "text/xml")
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        running = Sts(f"http://127.0.0.1:{server.server_port}", user, vendor)
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
+        thread.start()
+        try:
+            yield running
+        finally:
+            server.shutdown()
+            thread.join()
