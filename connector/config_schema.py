@@ -190,7 +190,8 @@ RESOURCE_SCHEMA: Final[Json] = {
         "on_invalid": {
             "type": "string",
             "title": "Invalid Values",
-            "description": "What becomes of a value that its column cannot hold: it stops the task, or it is null.",
+            "description": "What becomes of a value that its column cannot hold: it stops the task, it becomes null, or its row "
+            "goes to a table of its own.",
             "enum": [policy.value for policy in OnInvalid],
             "default": OnInvalid.STOP.value,
             "order": 4,

@@ -69,6 +69,9 @@ class InvalidValueError(UserError):
 
     @property
     def _other_policy(self) -> str:
+        quarantine = (
+            'Or set `on_invalid` in the binding\'s config to "quarantine", and such rows go to a table of their own'
+        )
         if self.never_null:
-            return f'`"on_invalid": "null"` does not help here: the column is {self.never_null}.'
-        return 'Or have such values become null: `"on_invalid": "null"` in the binding\'s config.'
+            return f'{quarantine}; "null" does not help here: the column is {self.never_null}.'
+        return f'{quarantine}, or to "null", and such values become null.'

@@ -11,6 +11,7 @@ class OnInvalid(StrEnum):
 
     STOP = "stop"
     NULL = "null"
+    QUARANTINE = "quarantine"
 
 
 class Treatment(StrEnum):
@@ -18,6 +19,7 @@ class Treatment(StrEnum):
 
     CLAMPED = "clamped"  # it is the nearest that its column can hold
     NULLED = "nulled"
+    REJECTED = "rejected"  # with its whole row, into a table of its own
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """What an apply will do for every table: known, as values, before anything is done."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from connector import rejected_table
 from connector.config import ResourceConfig
 from connector.config_values import RETAIN_EXISTING_DATA
 from connector.errors import UserError
 from connector.evolution import changes, columns, last_bindings
+from connector.invalid_values import OnInvalid
+from connector.rejected_table import rejected_path
 from connector.state import StagedCommit, entries
 from connector.table_change import DropTable, Found, Owner, Path, TableChange, Target
 from protocol import request
@@ -66,13 +69,14 @@ def actions(planned: Sequence[Plan]) -> list[str]:
 
 
 def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Target]:
+    """The bindings' tables, and those of rejected rows."""
     last_by_path = last_bindings(message.last_materialization)
     materialization = message.materialization
     for binding, resource in zip(materialization.bindings, resources, strict=True):
         namespace, table = binding.resource_path
         last = last_by_path.get(binding.resource_path)
         is_backfill = last is not None and last.backfill != binding.backfill
-        yield Target(
+        target = Target(
             path=(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
             columns=columns(
@@ -84,6 +88,9 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
             replaces=is_backfill and RETAIN_EXISTING_DATA not in flags,
             schema_evolution=resource.schema_evolution,
         )
+        yield target
+        if resource.on_invalid is OnInvalid.QUARANTINE:
+            yield replace(target, path=rejected_path(target.path), columns=rejected_table.COLUMNS)
 
 
 def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:

@@ -19,6 +19,7 @@ REDRAW_EVERY: Final = 0.2  # seconds, on a terminal
 WARNINGS: Final = {
     Treatment.CLAMPED: "{0.count} date(s) outside the years 1 to 9999 were clamped to the nearest of them",
     Treatment.NULLED: "{0.count} value(s) that do not fit the column became null, such as that of {0.example}",
+    Treatment.REJECTED: "{0.count} row(s) go to the table of rejected rows, such as that of {0.example}",
 }
 
 

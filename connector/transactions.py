@@ -7,6 +7,7 @@ commits, which are values: the same acknowledge finishes them now, again, or in 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -29,7 +30,7 @@ from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.renewal import Renewed
 from connector.scratch import scratch
 from connector.spark.claims import ClaimServer
-from connector.spark.layout import TableLayout
+from connector.spark.layout import Layout, TableLayout
 from connector.spark.session import Spark
 from connector.spark.writing import Writing, Written
 from connector.staging import Spool
@@ -37,7 +38,7 @@ from connector.state import DataFile, FileList, LandedTransaction, StagedCommit,
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
 
-StartWriting: TypeAlias = Callable[[Sequence[str]], Writing]  # given the data files' prefixes, by binding
+StartWriting: TypeAlias = Callable[[Sequence[str]], Writing]  # given the data files' prefixes, by table
 
 V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
 
@@ -159,8 +160,10 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             access = [renewed_access(catalog, config, table.binding.path, table.access) for table in tables]
 
             def start_writing(file_prefixes: Sequence[str]) -> Writing:
-                layouts = [partial(_layout, *table) for table in zip(tables, file_prefixes, access, strict=True)]
-                return Writing(spark, claims, Spool(directories.files / f"spool-{next(spools)}"), layouts)
+                layouts = _layouts(tables, file_prefixes, access)
+                bindings = len(task.bindings)
+                spool = Spool(directories.files / f"spool-{next(spools)}")
+                return Writing(spark, claims, spool, layouts[:bindings], layouts[bindings:])
 
             return start_writing
 
@@ -175,8 +178,23 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
         yield session, config.upload_interval
 
 
+def _layouts(
+    tables: Sequence[BoundTable], file_prefixes: Sequence[str], access: Sequence[Renewed[Settings]]
+) -> list[Layout]:
+    """Every table's, the bindings' with those of their rejected rows."""
+    layouts: list[Layout] = [partial(_layout, *table) for table in zip(tables, file_prefixes, access, strict=True)]
+    return [
+        layout if table.rejected is None else partial(_layout_with_rejected, layout, layouts[table.rejected])
+        for table, layout in zip(tables, layouts, strict=True)
+    ]
+
+
 def _layout(table: BoundTable, file_prefix: str, access: Renewed[Settings]) -> TableLayout:
     return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
+
+
+def _layout_with_rejected(layout: Layout, rejected: Layout) -> TableLayout:
+    return replace(layout(), rejected=rejected())
 
 
 def recover(

@@ -1,9 +1,10 @@
 """Validate: is the config right, what may become of every field, and is each table ours to write to?"""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from connector import rejected_table
 from connector.candidate import Candidate
 from connector.column_evolution import Evolution
 from connector.config import EndpointConfig, ResourceConfig, parse_each, resource_path
@@ -12,6 +13,7 @@ from connector.constraints import constraints, most_severe, problems
 from connector.errors import InvalidConfigError, UserError, all_of
 from connector.evolution import former_names, last_bindings
 from connector.iceberg.checks import survey
+from connector.invalid_values import OnInvalid
 from connector.table_change import Found, Path
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
@@ -43,6 +45,12 @@ class Proposal:
         return ".".join(self.path)
 
     @property
+    def rejected_path(self) -> Path | None:
+        """Of the table that it needs for its rejected rows."""
+        is_quarantined = self.resource.on_invalid is OnInvalid.QUARANTINE
+        return rejected_table.rejected_path(self.path) if is_quarantined else None
+
+    @property
     def replaces_table(self) -> bool:
         is_backfill = self.last is not None and self.last.backfill != self.binding.backfill
         return is_backfill and RETAIN_EXISTING_DATA not in self.flags
@@ -53,11 +61,14 @@ def validate(message: request.Validate) -> response.Validated:
     and with each binding."""
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
     proposals = list(_proposals(message, endpoint, resources))
-    tables, errors = survey(endpoint, [proposal.path for proposal in proposals])
+    paths = [proposal.path for proposal in proposals]
+    paths += (path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.is_possible(path))
+    tables, errors = survey(endpoint, paths)
+    found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
     errors += map(UserError, _shared_tables(proposals))
     answers = []
-    for proposal, found in zip(proposals, tables, strict=True):
+    for proposal in proposals:
         try:
             answers.append(_answer(proposal, found))
         except UserError as error:
@@ -80,17 +91,20 @@ def _proposals(
             )
 
 
-def _shared_tables(proposals: Iterable[Proposal]) -> Iterator[str]:
+def _shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
+    rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
     first: dict[Path, Proposal] = {}
-    for proposal in proposals:
-        if (other := first.setdefault(proposal.path, proposal)) is not proposal:
+    for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
+        if (other := first.setdefault(path, proposal)) is not proposal:
             yield (
-                f"{other.place} and {proposal.place} have the same table {proposal.table}: give one of them another "
+                f"{other.place} and {proposal.place} have the same table {'.'.join(path)}: give one of them another "
                 "table name or namespace (they are the same in upper and lower case)."
+                f"{rejected_table.HINT if (path, proposal) in rejected else ''}"
             )
 
 
-def _answer(proposal: Proposal, found: Found | UserError) -> response.ValidatedBinding:
+def _answer(proposal: Proposal, all_found: Mapping[Path, Found | UserError]) -> response.ValidatedBinding:
+    found = all_found[proposal.path]
     if isinstance(found, UserError):
         raise found
     candidate = Candidate(
@@ -101,7 +115,7 @@ def _answer(proposal: Proposal, found: Found | UserError) -> response.ValidatedB
         proposal.binding.group_by,
         former_names(proposal.last.field_selection if proposal.last else None),
     )
-    if wrong := [*_refusals(proposal, found), *problems(candidate)]:
+    if wrong := [*_refusals(proposal, found), *_rejected_table_refusals(proposal, all_found), *problems(candidate)]:
         raise UserError("\n".join(wrong))
     projection_constraints = constraints(candidate)
     return response.ValidatedBinding(
@@ -118,6 +132,11 @@ def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
     if found.table is None or proposal.replaces_table:
         return None
     return Evolution(found.table, proposal.path, proposal.materialization, proposal.resource.schema_evolution)
+
+
+def _rejected_table_refusals(proposal: Proposal, all_found: Mapping[Path, Found | UserError]) -> Iterator[str]:
+    if path := proposal.rejected_path:
+        yield from rejected_table.problems(path, proposal.materialization, all_found.get(path))
 
 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:

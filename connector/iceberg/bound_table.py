@@ -1,7 +1,7 @@
 """A bound table as a session finds it when it opens: everything that its transactions need to know of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -9,24 +9,27 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField, PrimitiveType
 
+from connector import rejected_table
 from connector.binding import Binding, Column
 from connector.errors import UserError
 from connector.iceberg.file_access import FileAccess, access_to
 from connector.iceberg.tables import load_table
 from connector.invalid_values import OnInvalid
 from connector.parallel import side_by_side
+from connector.rejected_table import rejected_path
 from connector.rows.schema import ARROW_TYPES
 from connector.state import Lineage
 from connector.table_change import matching_columns
 from connector.type_mapping import column_name, selected
-from protocol.flow import Materialization, MaterializationBinding
+from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 
 TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 
 @dataclass(frozen=True)
 class BoundTable:
-    """A bound table, read once: its properties hold the fence values that the session begins with."""
+    """A bound table, read once: its properties hold the fence values that the session begins with. Its place among the
+    session's tables is its binding's index; `rejected` is that of the table of its rejected rows."""
 
     binding: Binding
     lineage: Lineage
@@ -36,19 +39,36 @@ class BoundTable:
     location: str
     properties: tuple[tuple[str, str], ...]
     access: FileAccess
+    rejected: int | None = None
 
 
 def bind_all(
     catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[OnInvalid]
 ) -> list[BoundTable]:
-    """Load every binding's table, in the bindings' order; UserError where one cannot take its binding's rows."""
+    """Load every binding's table, in the bindings' order, and behind them the tables of rejected rows; UserError where
+    one cannot take its rows."""
+    quarantined = [index for index, policy in enumerate(policies) if policy is OnInvalid.QUARANTINE]
+    requested = [*task.bindings, *(_of_rejected_rows(task.bindings[index]) for index in quarantined)]
+    all_policies = [*policies, *(OnInvalid.STOP for _ in quarantined)]
 
     def bind_one(index: int) -> BoundTable:
-        binding = task.bindings[index]
-        lineage = Lineage(task.name, binding.state_key, key_range)
-        return _bind(catalog, index, binding, lineage, policies[index])
+        lineage = Lineage(task.name, requested[index].state_key, key_range)
+        return _bind(catalog, index, requested[index], lineage, all_policies[index])
 
-    return side_by_side(bind_one, range(len(task.bindings)), TABLES_AT_ONCE, "open")
+    tables = side_by_side(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
+    for rejected, index in enumerate(quarantined, start=len(task.bindings)):
+        tables[index] = replace(tables[index], rejected=rejected)
+    return tables
+
+
+def _of_rejected_rows(binding: MaterializationBinding) -> MaterializationBinding:
+    """A binding of its own, of the same state key: fences and staged commits are told apart by their tables."""
+    namespace, name = binding.resource_path
+    return MaterializationBinding(
+        resource_path=rejected_path((namespace, name)),
+        field_selection=FieldSelection(values=tuple(column.name for column in rejected_table.COLUMNS)),
+        state_key=binding.state_key,
+    )
 
 
 def _bind(

@@ -15,6 +15,7 @@ from connector.rows.invalid_cells import InvalidCells
 from connector.rows.lines import Lines, LooseRow, Row, binding_of, loose_row, rows_decoder
 from connector.rows.packed import PackedTupleError
 from connector.rows.plain import CELL_TYPES, PlainCells, is_usual
+from connector.rows.rejected_rows import RejectedRow
 from connector.rows.schema import arrow_schema
 from protocol.errors import ProtocolError
 
@@ -53,6 +54,7 @@ class Decoded:
     batch: pa.RecordBatch
     treated: Tally
     strays: Sequence[Stray] = ()
+    rejected: Sequence[RejectedRow] = ()
 
 
 class RowDecoder:
@@ -110,9 +112,14 @@ class RowDecoder:
             except PackedTupleError as error:
                 error.row = group[error.row]
                 raise
-            invalid.treat(columns, places if len(group) == len(rows) else [places[row] for row in group])
-            batches.append(pa.RecordBatch.from_arrays([column.array for column in columns], schema=self.schema))
-        return Decoded(batches[0] if len(batches) == 1 else pa.concat_batches(batches), invalid.tally)
+            lines_places = places if len(group) == len(rows) else [places[row] for row in group]
+            rejected = invalid.treat(columns, lines_places)
+            batch = pa.RecordBatch.from_arrays([column.array for column in columns], schema=self.schema)
+            if rejected:
+                batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
+            batches.append(batch)
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        return Decoded(batch, invalid.tally, rejected=invalid.rejected)
 
     def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[Fitted]:
         return [

@@ -17,7 +17,7 @@ from connector.rows.statistics import column_statistics, split_offsets
 from connector.state import DataFile
 
 # A row group is held in memory until it is written, beside its encoded pages. Larger ones compress no better.
-_ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
+ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
 _SAMPLE: Final = 10_000  # rows
 _CODECS: Final = {"uncompressed": "none"}  # Iceberg's names of codecs, where Parquet's writer has another
 
@@ -51,8 +51,10 @@ class DataFileWriter:
         columns: Sequence[Column],
         schema: pa.Schema,
         options: FileOptions,
+        row_group_size: int = ROW_GROUP_SIZE,
     ) -> None:
         self._io, self._new_location = io, new_location
+        self._row_group_size = row_group_size
         self._columns, self._schema, self._options = columns, schema, options
         self._pending: list[pa.RecordBatch] = []
         self._pending_size = 0
@@ -62,7 +64,7 @@ class DataFileWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
         self._pending_size += batch.nbytes
-        if self._pending_size >= _ROW_GROUP_SIZE:
+        if self._pending_size >= self._row_group_size:
             self._write_row_group()
 
     def finish(self) -> list[DataFile]:

@@ -38,12 +38,14 @@ class Half:
         elif len(elements) != len(self.columns):
             raise ValueError(f"has {len(elements)} elements in {self.name}, expected {len(self.columns)}")
 
-    def json_texts(self, row: LooseRow) -> list[str]:
-        """For people: each element as JSON."""
-        elements = self.tuple_of(row)
-        if elements is not None:
-            return [bytes(element).decode(errors="replace") for element in elements]
-        return [element.json_text(0) for element in self._packed_rows([row]).elements(len(self.columns))]
+    def json_texts(self, rows: Sequence[LooseRow]) -> Iterator[list[str]]:
+        """For people: column by column, each value as JSON. All rows have the form of the first one."""
+        if self.tuple_of(rows[0]) is None:
+            for elements in self._packed_rows(rows).elements(len(self.columns)):
+                yield [elements.json_text(row) for row in range(len(rows))]
+        else:
+            for values in zip(*map(self.tuple_of, rows), strict=True):
+                yield [bytes(value).decode(errors="replace") for value in values]
 
     @property
     def _packed_of(self) -> Callable[[Row[Any, Any]], bytes | None]:

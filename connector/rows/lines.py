@@ -63,7 +63,7 @@ class Lines:
         self.content = content
         self.number = number_of
 
-    @property
+    @cached_property
     def count(self) -> int:
         return int(np.count_nonzero(np.frombuffer(self.content, np.uint8) == ord(_NEWLINE)))
 

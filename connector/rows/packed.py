@@ -133,7 +133,8 @@ class Elements:
         if code == NULL:
             return "null"
         if code > STRING:
-            return self._scalar_text(row).decode()
+            text = self._scalar_text(row).decode()
+            return f'"{text}"' if text in _NOT_FINITE.values() else text
         content = self._content(row).replace(b"\0\xff", b"\0").decode(errors="replace")
         return content if code == JSON else orjson.dumps(content).decode()
 

@@ -26,6 +26,17 @@ class TableLayout:
     properties: tuple[tuple[str, str], ...]  # the table's
     file_prefix: str
     access: Lease[Settings]  # FileIO properties, the object store's keys among them
+    rejected: "TableLayout | None" = None  # where rows go that the table cannot hold
+
+    @property
+    def leases(self) -> tuple[Lease[Settings], ...]:
+        """For the files of all tables that are written to."""
+        return (self.access, *(self.rejected.leases if self.rejected else ()))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until one of them is to be renewed."""
+        return min((left for lease in self.leases if (left := lease.seconds_left) is not None), default=None)
 
     @cached_property
     def io(self) -> FileIO:

@@ -13,9 +13,9 @@ from typing import Any, Final
 from connector.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.invalid_values import Tally
 from connector.rows.decoder import RowDecoder, Stray
-from connector.rows.files import DataFileWriter
 from connector.rows.lines import Lines
 from connector.spark.claims import Address, Claim, Failed, Next, Strays, TreatedValues
+from connector.spark.table_files import TableFiles
 from connector.staging import Block
 from connector.state import DataFile
 from protocol.errors import ProtocolError
@@ -26,7 +26,7 @@ decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's tr
 
 
 def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[int, tuple[DataFile, ...]]]:
-    """One task of a transaction's job: yields a binding's index and the files that it wrote for it, any number of
+    """One task of a transaction's job: yields a table's index and the files that it wrote for it, any number of
     times. Where it cannot go on it says why on its connection, and the transaction fails."""
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
@@ -46,27 +46,25 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[in
 
 
 def _write_claims(claims: "Connection[Any, Any]") -> Iterator[tuple[int, tuple[DataFile, ...]]]:
-    """Blocks of one binding in a row go to the same files, while the keys are the same. One writer is open at a time, which
-    is what memory is planned for."""
+    """Blocks of one binding in a row go to the same files, while the keys are the same. One table is written to at a time,
+    which is what memory is planned for."""
     claims.send(Next(None))
     claim = _receive(claims)
     while claim:
         layout = claim.layout
-        writer = DataFileWriter(
-            layout.io, layout.new_location, layout.binding.columns, decoder(layout.binding).schema, layout.options
-        )
+        files = TableFiles(layout)
         try:
-            while claim and claim.block.binding == layout.binding.index and claim.layout.access == layout.access:
-                _write_block(claims, claim, writer)
+            while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
+                _write_block(claims, claim, files)
                 claims.send(Next(layout.binding.index))
-                if not claims.poll(layout.access.seconds_left):
-                    writer.close_file()  # the keys may end before the next block comes
+                if not claims.poll(layout.seconds_left):
+                    files.close()  # the keys may end before the next block comes
                 claim = _receive(claims)
-            files = tuple(writer.finish())
+            written = files.finish()
         except BaseException:
-            writer.abort()
+            files.abort()
             raise
-        yield layout.binding.index, files
+        yield from written
 
 
 def _receive(claims: "Connection[Any, Any]") -> Claim | None:
@@ -75,15 +73,16 @@ def _receive(claims: "Connection[Any, Any]") -> Claim | None:
     return claim
 
 
-def _write_block(claims: "Connection[Any, Any]", claim: Claim, writer: DataFileWriter) -> None:
+def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles) -> None:
     tally = Tally()
     row = 0
     for content in _batches(claim.block.path):
-        decoded = decoder(claim.layout.binding).decode(Lines(content, _numbers_from(claim.block, row)))
-        row += decoded.batch.num_rows + len(decoded.strays)
+        lines = Lines(content, _numbers_from(claim.block, row))
+        row += lines.count
+        decoded = decoder(claim.layout.binding).decode(lines)
         tally.add_all(decoded.treated)
         _return_strays(claims, decoded.strays)
-        writer.write(decoded.batch)
+        files.write(decoded)
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
 

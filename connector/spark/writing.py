@@ -20,17 +20,20 @@ from protocol.request import Store
 class Written:
     """What a transaction's rows have become."""
 
-    files: Mapping[int, tuple[DataFile, ...] | FileList]  # by binding
+    files: Mapping[int, tuple[DataFile, ...] | FileList]  # by table: its binding's index
     treated: Mapping[int, Tally]  # values that did not land as they were sent, by binding
 
 
 class Writing:
-    """A job of long-lived tasks that claim spooled blocks while more of them come."""
+    """A job of long-lived tasks that claim spooled blocks while more of them come. The layouts are those of the bindings'
+    tables; behind them come, as tables are counted, the tables of rejected rows."""
 
-    def __init__(self, spark: Spark, claims: ClaimServer, spool: Spool, layouts: Sequence[Layout]) -> None:
+    def __init__(
+        self, spark: Spark, claims: ClaimServer, spool: Spool, layouts: Sequence[Layout], rejected: Sequence[Layout]
+    ) -> None:
         self._spool = spool
         self._claims = claims
-        self._layouts = layouts
+        self._layouts = (*layouts, *rejected)
         claims.begin(spool, layouts)
         self._job = spark.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
@@ -51,9 +54,9 @@ class Writing:
         self._spool.check()  # the first cause, where Spark knows only that a task failed
         self._spool.remove()
         files: dict[int, tuple[DataFile, ...]] = {}
-        for binding, written in results:
-            files[binding] = files.get(binding, ()) + written
-        named = {binding: self._layouts[binding]().for_state(written) for binding, written in files.items()}
+        for table, written in results:
+            files[table] = files.get(table, ()) + written
+        named = {table: self._layouts[table]().for_state(written) for table, written in files.items()}
         return Written(named, treated)
 
     def _report_failure(self, job: "Future[list[tuple[int, tuple[DataFile, ...]]]]") -> None:

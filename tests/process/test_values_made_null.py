@@ -60,4 +60,4 @@ def test_a_key_is_never_null(tmp_path: Path) -> None:
         session.send_start_commit()
         outcome = session.connector.wait()
     assert outcome.status == 1
-    assert '`"on_invalid": "null"` does not help here: the column is part of the key.' in outcome.last_log_line
+    assert '"null" does not help here: the column is part of the key.' in outcome.last_log_line

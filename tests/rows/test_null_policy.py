@@ -75,7 +75,7 @@ def test_text_that_is_not_utf8_becomes_null() -> None:
 @pytest.mark.parametrize("form", [plain, packed])
 def test_in_a_required_column_it_still_stops_and_says_why(form: Any) -> None:
     for value in (None, "x"):
-        with pytest.raises(InvalidValueError, match="does not help here: the column is required") as raised:
+        with pytest.raises(InvalidValueError, match='"null" does not help here: the column is required') as raised:
             decode(nulling(LongType(), required=True), [form(1, 5), form(77, value)])
         assert (raised.value.line, raised.value.key, raised.value.field) == (2, "[77]", "value0")
 
@@ -86,7 +86,7 @@ def test_in_a_key_it_still_stops_and_says_why(form: Any, required: bool) -> None
     """The key of a table that was there before may be optional."""
     of = replace(nulling(LongType()), keys=(Column("id", "id", 1, LongType(), required),))
 
-    with pytest.raises(InvalidValueError, match="does not help here: the column is part of the key") as raised:
+    with pytest.raises(InvalidValueError, match='"null" does not help here: the column is part of the key') as raised:
         decode(of, [form(1, 5), form("x", 5)])
 
     assert (raised.value.line, raised.value.key, raised.value.field) == (2, '["x"]', "id")

@@ -1,0 +1,57 @@
+"""The data files that one task writes for a table, and for the rows that the table cannot hold."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from connector.rows.decoder import Decoded
+from connector.rows.files import ROW_GROUP_SIZE, DataFileWriter
+from connector.rows.rejected_rows import batch_of
+from connector.rows.schema import arrow_schema
+from connector.spark.layout import TableLayout
+from connector.state import DataFile
+
+# Both writers may be open at once: what is planned for one is not to be doubled.
+_REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
+
+
+class TableFiles:
+    """What a task makes of consecutive blocks of one binding."""
+
+    def __init__(self, layout: TableLayout) -> None:
+        self._layout = layout
+        self._rows = _writer(layout, ROW_GROUP_SIZE)
+        self._rejected: DataFileWriter | None = None
+
+    def write(self, decoded: Decoded) -> None:
+        self._rows.write(decoded.batch)
+        if decoded.rejected:
+            rejected = self._layout.rejected
+            assert rejected, "rows are rejected only where there is a table for them"
+            self._rejected = self._rejected or _writer(rejected, _REJECTED_ROW_GROUP_SIZE)
+            self._rejected.write(batch_of(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
+
+    def close(self) -> None:
+        """End the open files; what is written further goes to others."""
+        self._rows.close_file()
+        if self._rejected:
+            self._rejected.close_file()
+
+    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
+        """The files by table, each of them complete and durable."""
+        written = [(self._layout.binding.index, tuple(self._rows.finish()))]
+        if self._rejected and self._layout.rejected:
+            written.append((self._layout.rejected.binding.index, tuple(self._rejected.finish())))
+        return [(table, files) for table, files in written if files]
+
+    def abort(self) -> None:
+        """Deletes what was written, as far as that is possible: nothing refers to it."""
+        self._rows.abort()
+        if self._rejected:
+            self._rejected.abort()
+
+
+def _writer(layout: TableLayout, row_group_size: int) -> DataFileWriter:
+    binding = layout.binding
+    return DataFileWriter(
+        layout.io, layout.new_location, binding.columns, arrow_schema(binding), layout.options, row_group_size
+    )

@@ -1,0 +1,167 @@
+"""A task without Spark around it: the files that it makes of spooled blocks, and what it says when it cannot go on."""
+
+import logging
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
+
+from connector.binding import Binding, Column
+from connector.errors import BrokenTaskError
+from connector.invalid_values import OnInvalid, Tally, Treatment
+from connector.renewal import Lease
+from connector.spark.claims import ClaimServer
+from connector.spark.layout import TableLayout
+from connector.spark.tasks import write_files
+from connector.staging import Spool
+from connector.state import DataFile
+from protocol.errors import ProtocolError
+from protocol.request import Store
+from rows.store_lines import binding, plain
+
+ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
+REJECTED = Binding(
+    index=1,
+    state_key="state key",
+    path=("shop", "orders__rejected"),
+    keys=(),
+    values=tuple(
+        Column(name, name, number, TimestamptzType() if name == "rejected_at" else StringType(), True)
+        for number, name in enumerate(("reason", "field", "key", "document", "rejected_at"), start=1)
+    ),
+    document=None,
+)
+
+
+def text_of(key: int) -> str:
+    """A kilobyte that a dictionary does not make smaller."""
+    return f"{key:010}" * 100
+
+
+class Job:
+    """One transaction of one task."""
+
+    def __init__(self, directory: Path, layout: TableLayout) -> None:
+        self.files: list[tuple[int, tuple[DataFile, ...]]] = []
+        self.treated: dict[int, Tally] = {}
+        self._spool = Spool(directory / "spool", block_size=8 << 20)
+        self._directory, self._layout = directory, layout
+        self._lines = count(1)
+
+    def add(self, *lines: bytes) -> None:
+        self._spool.add(Store(0, next(self._lines), len(lines), lines))
+
+    def run(self) -> None:
+        """Raises what has stopped the task."""
+        self._spool.complete()
+        with closing(ClaimServer(self._directory / "claims")) as claims:
+            claims.begin(self._spool, [lambda: self._layout])
+            self.files = list(write_files(claims.address, [0]))
+            self.treated = claims.finish()
+        self._spool.check()
+
+    def rows(self, table: int) -> list[Any]:
+        return [
+            found
+            for index, files in self.files
+            if index == table
+            for file in files
+            for found in pq.read_table(file.path.removeprefix("file://")).to_pylist()
+        ]
+
+
+def layout(directory: Path, of: Binding, rejected: TableLayout | None = None) -> TableLayout:
+    """Of a table with small files."""
+    properties = {"write.target-file-size-bytes": "1000000", "write.parquet.compression-codec": "uncompressed"}
+    location = f"file://{directory}/{of.path[1]}"
+    return TableLayout(of, location, tuple(properties.items()), "prefix", Lease.until((), None), rejected)
+
+
+def row(key: int, value: Any, text: str = "") -> bytes:
+    return plain(key, value, text, binding=0)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path, layout(tmp_path, ORDERS, layout(tmp_path, REJECTED)))
+
+
+def parquet_files(directory: Path) -> list[Path]:
+    return list(directory.rglob("*.parquet"))
+
+
+def test_every_row_is_in_one_of_the_two_tables_however_many_files_they_have(job: Job) -> None:
+    for begin in range(0, 20_000, 1000):
+        numbers = range(begin, begin + 1000)
+        job.add(*(row(n, "bad" if n % 2 else n, text_of(n)) for n in numbers))
+    job.run()
+
+    assert sorted(row["id"] for row in job.rows(0)) == list(range(0, 20_000, 2))
+    rejected = job.rows(1)
+    assert sorted(orjson.loads(found["key"])[0] for found in rejected) == list(range(1, 20_000, 2))
+    documents = map(orjson.loads, (found["document"] for found in rejected))
+    assert all(document["value1"] == text_of(document["id"]) for document in documents)
+    files = dict(job.files)
+    assert len(files[1]) > 1
+    assert [sum(file.rows for file in files[table]) for table in (0, 1)] == [10_000, 10_000]
+    assert job.treated[0].total(Treatment.REJECTED) == 10_000
+
+
+def test_where_every_row_is_rejected_the_table_gets_no_files(job: Job) -> None:
+    job.add(*(row(n, "bad") for n in range(10)))
+    job.run()
+
+    assert [table for table, _ in job.files] == [1]
+    assert len(job.rows(1)) == 10
+
+
+def test_where_no_row_is_rejected_their_table_gets_no_files(job: Job) -> None:
+    job.add(*(row(n, n) for n in range(10)))
+    job.run()
+
+    assert [table for table, _ in job.files] == [0]
+    assert job.treated == {}
+
+
+def test_lines_keep_their_numbers_behind_rejected_rows(job: Job) -> None:
+    """The second batch of a block goes on counting where the first ended."""
+    for n in range(60):
+        job.add(row(n, "bad", "x" * 100_000))
+    job.add(b'{"store":{"key":[1],"values":[]}}\n')
+
+    with pytest.raises(ProtocolError, match=r"^line 61: "):
+        job.run()
+
+
+def test_a_task_that_fails_leaves_no_file_of_either_table(job: Job, tmp_path: Path) -> None:
+    job.add(*(row(n, "bad" if n % 2 else n, text_of(n)) for n in range(20_000)))
+    job.add(b'{"store":{"key":[1],"values":[]}}\n')
+
+    with pytest.raises(ProtocolError):
+        job.run()
+
+    assert parquet_files(tmp_path) == []
+
+
+def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_is_for_debugging(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(tmp_path, layout(tmp_path, binding(UUIDType(), index=0)))  # open refuses it: no task can write it
+    job.add(plain(1, "a", binding=0))
+
+    with caplog.at_level(logging.DEBUG), pytest.raises(BrokenTaskError) as raised:
+        job.run()
+
+    assert str(raised.value) == (
+        "Internal error in a Spark task: KeyError: UUIDType(). Nothing of this transaction has become visible. "
+        "Run with LOG_LEVEL=debug for a traceback."
+    )
+    [record] = caplog.records
+    assert record.levelno == logging.DEBUG
+    assert "Traceback (most recent call last)" in record.getMessage()

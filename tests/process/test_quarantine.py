@@ -1,0 +1,140 @@
+"""Rejected rows are in their table exactly once, whatever becomes of the process that rejected them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.collection import Field
+from support.readers import local_catalog
+from support.runtime import LEDGER, Runtime
+
+pytestmark = pytest.mark.spark
+
+LEFT = {"keyEnd": 0x7FFFFFFF, "rClockEnd": 0xFFFFFFFF}
+RIGHT = {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF}
+AMOUNTS = replace(
+    LEDGER,
+    fields=(*LEDGER.fields, Field("amount", "/amount", ("integer",))),
+    settings={"on_invalid": "quarantine"},
+)
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Runtime:
+    runtime = Runtime(tmp_path, [AMOUNTS], environment={"LOG_FORMAT": "json"})
+    runtime.apply()
+    return runtime
+
+
+def good(key: int) -> Any:
+    return {"id": key, "amount": key}
+
+
+def bad(key: int) -> Any:
+    return {"id": key, "amount": f"{key} pounds"}
+
+
+def rows(directory: Path, table: str) -> list[Any]:
+    return list(local_catalog(directory / "warehouse").load_table(("shop", table)).scan().to_arrow().to_pylist())
+
+
+def keys(directory: Path) -> tuple[list[int], list[int]]:
+    """Of the rows that landed, and of those that were rejected."""
+    landed = [row["id"] for row in rows(directory, "ledger")]
+    rejected = [json.loads(row["key"])[0] for row in rows(directory, "ledger__rejected")]
+    return sorted(landed), sorted(rejected)
+
+
+def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_path: Path) -> None:
+    with runtime.open() as session:
+        session.flush()
+        session.store(good(1), bad(2), good(3), bad(4))
+        session.start_commit()
+        assert keys(tmp_path) == ([], [])
+        session.acknowledge()
+        session.transaction(good(5))
+        session.transaction(bad(6))
+        assert session.finish().status == 0
+
+    assert keys(tmp_path) == ([1, 3, 5], [2, 4, 6])
+    [row] = [row for row in rows(tmp_path, "ledger__rejected") if row["key"] == "[4]"]
+    assert (row["reason"], row["field"]) == ("is not an integer of 64 bits", "amount")
+    assert json.loads(row["document"]) == {**bad(4), "note": None, "flow_document": bad(4)}
+    told = list(map(json.loads, (tmp_path / "connector.log").read_text().splitlines()))
+    assert [record["rejected"] for record in told if "rejected" in record] == [2, 0, 1]
+    assert [record["msg"] for record in told if record["level"] == "warn"] == [
+        "table shop.ledger, field 'amount': 2 row(s) go to the table of rejected rows, such as that of "
+        'key [2]: "2 pounds" is not an integer of 64 bits; this is said once a session'
+    ]
+    assert runtime.log == {"bindingStates": {"shop%2Fledger.v0": {"00000000-ffffffff": {}}}}
+
+
+def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runtime, tmp_path: Path) -> None:
+    with runtime.open() as session:
+        session.flush()
+        session.store(good(1), bad(2))
+        session.start_commit()
+        session.connector.kill()
+    log = runtime.log
+    with runtime.open() as session:
+        assert keys(tmp_path) == ([1], [2])
+        session.connector.kill()
+    runtime.log = log  # the acknowledgement was lost: the same is found staged again
+    with runtime.open() as session:
+        session.transaction(good(3), bad(4))
+    assert keys(tmp_path) == ([1, 3], [2, 4])
+
+
+def test_what_the_log_never_committed_shows_in_neither_table(runtime: Runtime, tmp_path: Path) -> None:
+    with runtime.open() as session:
+        session.flush()
+        session.store(good(1), bad(2))
+        session.start_commit(commits=False)
+        session.connector.kill()
+    with runtime.open() as session:
+        session.transaction(good(1), bad(2))
+    assert keys(tmp_path) == ([1], [2])
+
+
+def test_an_older_process_adds_no_rejected_rows_once_its_successor_has(runtime: Runtime, tmp_path: Path) -> None:
+    with runtime.open() as older, runtime.open() as successor:
+        older.flush()
+        older.store(bad(1))
+        older.start_commit(commits=False)
+        successor.transaction(bad(2))
+        older.send_acknowledge()
+        outcome = older.connector.wait()
+    assert outcome.status == 1
+    assert "table shop.ledger__rejected: another process has taken over acmeCo/task" in outcome.last_log_line
+    assert keys(tmp_path) == ([], [2])
+
+
+def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejected(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, [AMOUNTS], shards_share_state=True)
+    runtime.apply()
+    with runtime.open() as parent:
+        parent.flush()
+        parent.store(good(1), bad(2))
+        parent.start_commit()
+        parent.connector.kill()
+    with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
+        left.transaction(good(3), bad(4))
+        right.transaction(bad(5))
+    assert keys(tmp_path) == ([1, 3], [2, 4, 5])
+
+
+def test_what_was_staged_lands_though_quarantine_has_been_turned_off(runtime: Runtime, tmp_path: Path) -> None:
+    with runtime.open() as session:
+        session.flush()
+        session.store(good(1), bad(2))
+        session.start_commit()
+        session.connector.kill()
+    stopping = Runtime(tmp_path, [replace(AMOUNTS, settings={})])
+    stopping.log = runtime.log
+    stopping.apply()
+    with stopping.open() as session:
+        session.transaction(good(3))
+    assert keys(tmp_path) == ([1, 3], [2])
