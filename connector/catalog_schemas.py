@@ -4,13 +4,16 @@ from typing import Final
 
 from connector import catalog_properties
 from connector.catalog_properties import FILE_PROPERTIES, GLUE_PROPERTIES, REST_PROPERTIES
-from connector.config_patterns import HTTP_ADDRESS, TABLE_BUCKET_ARN
+from connector.config_patterns import HTTP_ADDRESS, POSTGRESQL, TABLE_BUCKET_ARN
 from protocol.flow import Json
 
 REST: Final = "Iceberg REST Server"
 GLUE: Final = "AWS Glue"
 S3_TABLES: Final = "Amazon S3 Tables"
+SQL: Final = "SQL"
 LOCAL: Final = "Local"
+
+DEFAULT_CATALOG_NAME: Final = "iceberg"
 
 CATALOG: Final[Json] = {
     "type": "object",
@@ -101,6 +104,37 @@ CATALOG: Final[Json] = {
                 },
             },
             "required": ["catalog_type", "table_bucket_arn"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "SQL",
+            "description": "A catalog in the tables of a PostgreSQL database, as PyIceberg's SqlCatalog keeps it.",
+            "properties": {
+                "catalog_type": {"type": "string", "const": SQL, "default": SQL, "order": 0},
+                "uri": {
+                    "type": "string",
+                    "title": "URI",
+                    "description": "The database, such as postgresql://user@host:5432/lake.",
+                    "pattern": POSTGRESQL,
+                    "order": 1,
+                },
+                "password": {
+                    "type": "string",
+                    "title": "Password",
+                    "description": "The user's password.",
+                    "order": 2,
+                    "secret": True,
+                },
+                "name": {
+                    "type": "string",
+                    "title": "Catalog Name",
+                    "description": "The catalog's name, by which a database may hold several.",
+                    "default": DEFAULT_CATALOG_NAME,
+                    "order": 3,
+                },
+            },
+            "required": ["catalog_type", "uri"],
             "additionalProperties": False,
         },
         {

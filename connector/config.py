@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from connector import catalog_schemas, config_values, credential_schemas
+from connector.catalog_schemas import DEFAULT_CATALOG_NAME
 from connector.config_schema import (
     DEFAULT_MAX_WAITING_BYTES,
     DEFAULT_MAX_WAITING_COMMITS,
@@ -114,7 +115,16 @@ class LocalCatalog:
     warehouse: Path | None = None
 
 
-Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | LocalCatalog
+@dataclass(frozen=True)
+class SqlCatalog:
+    """A catalog in a PostgreSQL database; its name is what its rows are told by from other catalogs' there."""
+
+    uri: str  # without a password
+    password: Secret | None = None
+    name: str = DEFAULT_CATALOG_NAME
+
+
+Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | LocalCatalog
 
 
 @dataclass(frozen=True)
@@ -240,6 +250,9 @@ def _catalog(catalog: Json) -> Catalog:
             )
         case catalog_schemas.S3_TABLES:
             return S3TablesCatalog(catalog["table_bucket_arn"])
+        case catalog_schemas.SQL:
+            name = catalog.get("name") or DEFAULT_CATALOG_NAME
+            return SqlCatalog(catalog["uri"], _secret(catalog, "password"), name)
         case catalog_schemas.LOCAL:
             directory = catalog.get("warehouse")
             return LocalCatalog(config_values.warehouse_directory(directory) if directory else None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from connector import config_values, credential_schemas
-from connector.catalog_schemas import GLUE, LOCAL, S3_TABLES
+from connector.catalog_schemas import GLUE, LOCAL, S3_TABLES, SQL
 from connector.config_keywords import ConfigValidator
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config_values import MACHINE_CREDENTIALS
@@ -70,7 +70,11 @@ def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
 # What one property demands of others: the schemas could say it only in a form that Flow's UI does not show.
 
 
-NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {GLUE: ("credentials", "bucket", "region"), S3_TABLES: ("credentials",)}
+NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
+    GLUE: ("credentials", "bucket", "region"),
+    S3_TABLES: ("credentials",),
+    SQL: ("credentials", "bucket", "region"),
+}
 
 
 def _store_problems(config: Json) -> Iterator[Problem]:

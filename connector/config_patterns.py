@@ -7,6 +7,7 @@ WITHOUT_DOTS: Final = "^[^.]*$"
 WITHOUT_SLASHES: Final = "^[^/]*$"
 WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
 HTTP_ADDRESS: Final = "^https?://"
+POSTGRESQL: Final = "^postgresql://([^:@/]*@)?[^@/]+/[^/]+$"
 TABLE_BUCKET_ARN: Final = "^arn:aws[-a-z]*:s3tables:[-a-z0-9]+:[0-9]+:bucket/.+$"
 ROLE_ARN: Final = "^arn:aws[-a-z]*:iam::[0-9]+:role/.+$"
 SPARK_SETTING: Final = r"^spark\."
@@ -18,6 +19,7 @@ PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     # PyIceberg takes a location for a URI: it would write to the part before the sign.
     WITHOUT_URI_SIGNS: "must not contain # or ?",
     HTTP_ADDRESS: "must begin with http:// or https://",
+    POSTGRESQL: "must be postgresql://user@host/database, without the password: that is a property of its own",
     TABLE_BUCKET_ARN: "must be the ARN of a table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
     ROLE_ARN: "must be the ARN of a role, such as arn:aws:iam::123456789012:role/flow",
     SPARK_SETTING: "must be a setting whose name begins with spark.",

@@ -82,3 +82,14 @@ def duckdb_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.D
     """DuckDB with its Iceberg extension."""
     with duckdb_connection(tmp_path_factory.mktemp("duckdb-extensions")) as connection:
         yield connection
+
+
+@pytest.fixture
+def duckdb_on_s3(s3_server: S3Server, duckdb_reader: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """The same, with keys for the S3 server."""
+    duckdb_reader.execute(
+        f"CREATE OR REPLACE SECRET (TYPE s3, KEY_ID '{s3_server.root.access_key_id}', "
+        f"SECRET '{s3_server.root.secret_access_key}', REGION '{s3_server.region}', "
+        f"ENDPOINT '{s3_server.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
+    )
+    return duckdb_reader

@@ -19,7 +19,15 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
 )
 
-from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, Settings
+from connector.config import (
+    EndpointConfig,
+    GlueCatalog,
+    LocalCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+    Settings,
+    SqlCatalog,
+)
 from connector.iceberg.file_access import DEFAULT_REGION, FileAccess, FileKeys, access_to, file_properties
 from connector.renewal import Renewed
 
@@ -56,6 +64,10 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 assert keys, "the config's check demands them"
                 sign_in = AwsSignature(keys, catalog.region, S3_TABLES_SERVICE)
                 return open_signed(catalog.uri, catalog.arn, sign_in, addresses, _file_keys(keys))
+            case SqlCatalog() as catalog:
+                from connector.iceberg.sql_catalog import open_sql
+
+                return open_sql(catalog, addresses, _file_keys(keys))
             case GlueCatalog() as catalog:
                 from connector.iceberg.glue_catalog import open_glue
 
@@ -78,6 +90,10 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
             from connector.iceberg import rest_catalog
 
             return rest_catalog.explained(catalog.uri, ())
+        case SqlCatalog() as catalog:
+            from connector.iceberg import sql_catalog
+
+            return sql_catalog.explained(catalog.uri)
         case GlueCatalog():
             from connector.iceberg import glue_catalog
 
@@ -91,13 +107,15 @@ def data_file_properties(config: EndpointConfig) -> dict[str, str]:
 
 def file_addresses(config: EndpointConfig) -> dict[str, str]:
     """The same without keys."""
+    region = config.region
+    further: dict[str, str] = {}
     match config.catalog:
         case LocalCatalog():
             return file_properties()
         case S3TablesCatalog() as catalog:
-            region, further = catalog.region, {}
+            region = catalog.region
         case RestCatalog() | GlueCatalog() as catalog:
-            region, further = config.region, dict(catalog.properties)
+            further = dict(catalog.properties)
     properties: dict[str, str] = dict(S3_TIME_LIMITS)
     if region:
         properties[S3_REGION] = region

@@ -102,16 +102,6 @@ def catalog(rest_on_s3: RestCatalogOnS3) -> Iterator[Catalog]:
         yield opened
 
 
-@pytest.fixture
-def duckdb_on_s3(rest_on_s3: RestCatalogOnS3, duckdb_reader: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    s3 = rest_on_s3.s3
-    duckdb_reader.execute(
-        f"CREATE OR REPLACE SECRET (TYPE s3, KEY_ID '{s3.root.access_key_id}', SECRET '{s3.root.secret_access_key}', "
-        f"REGION '{s3.region}', ENDPOINT '{s3.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
-    )
-    return duckdb_reader
-
-
 def test_a_conversation_ends_well(held: Mapping[str, Conversation]) -> None:
     outcome = held["orders"].outcome
     assert (outcome.status, outcome.kinds.count("acknowledged")) == (0, 6), outcome.log

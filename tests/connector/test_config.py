@@ -19,6 +19,7 @@ from connector.config import (
     RestCatalog,
     S3TablesCatalog,
     Secret,
+    SqlCatalog,
     parse,
     resource_path,
 )
@@ -203,6 +204,12 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
     ]
 
 
+@pytest.mark.parametrize("uri", ["postgresql://user@host:5432/lake", "postgresql://host/lake?sslmode=require"])
+def test_an_sql_catalog_has_its_password_beside_its_address(uri: str) -> None:
+    catalog = {"catalog_type": "SQL", "uri": uri, "password": "secret"}
+    assert parse({**GLUE, "catalog": catalog}, [])[0].catalog == SqlCatalog(uri, Secret("secret"), "iceberg")
+
+
 def test_a_table_bucket_says_its_region() -> None:
     catalog = parse(S3_TABLES, [])[0].catalog
     assert isinstance(catalog, S3TablesCatalog)
@@ -275,6 +282,14 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
             "/catalog/table_bucket_arn: must be the ARN of a table bucket, such as "
             "arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
         ),
+        *(
+            (
+                {**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}},
+                "/catalog/uri: must be postgresql://user@host/database, without the password: that is a property of its "
+                "own",
+            )
+            for uri in ("mysql://host/lake", "postgresql://user:secret@host/lake", "postgresql://host", "lake")
+        ),
         ({**REST, "bucket": "s3://b"}, "/bucket: must be a name, without a slash"),
         ({**LOCAL, "prefix": "a#b"}, "/prefix: must not contain # or ?"),
         ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
@@ -307,7 +322,7 @@ def test_one_mistake_is_one_complaint(endpoint: Json, complaint: str) -> None:
 @pytest.mark.parametrize("choice", [{}, {"catalog_type": "local"}, {"catalog_type": ["Local"]}])
 def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> None:
     assert complaints({**LOCAL, "catalog": choice}) == [
-        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Amazon S3 Tables', 'Local'"
+        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Amazon S3 Tables', 'SQL', 'Local'"
     ]
 
 

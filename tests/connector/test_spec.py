@@ -85,6 +85,7 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
             {
                 "/aws_secret_access_key",
                 "/catalog/credential",
+                "/catalog/password",
                 "/catalog/token",
                 "/credentials/awsSecretAccessKey",
                 "/credentials/aws_secret_access_key",

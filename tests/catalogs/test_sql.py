@@ -1,0 +1,157 @@
+"""A catalog in a real PostgreSQL database, with its tables on a real S3 server."""
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import duckdb
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, StringType
+
+from connector import config as config_of
+from connector.config import EndpointConfig, parse
+from connector.errors import FencedError, RetryableError, UserError
+from connector.evolution import changes
+from connector.iceberg import commit
+from connector.iceberg.catalogs import explained, open_catalog, table_location
+from connector.iceberg.tables import evolve
+from connector.state import Lineage
+from connector.table_change import NewColumn, Owner, Target
+from fixtures.collection import NAMESPACE
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import aws_keys, on_s3
+from support.postgres import Postgres, postgres_programs, postgres_server
+from support.runtime import LEDGER, Runtime
+from support.s3_server import S3Server
+from support.server_process import free_address
+from support.staged_files import stage
+from support.tables import ids_of
+
+pytestmark = pytest.mark.catalog
+
+Json: TypeAlias = Any
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with postgres_server(postgres_programs()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.new_bucket()
+
+
+@pytest.fixture
+def config(postgres: Postgres, s3_server: S3Server, bucket: str) -> Json:
+    catalog = {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password, "name": "lake"}
+    return on_s3(s3_server, bucket, NAMESPACE, catalog)
+
+
+@pytest.fixture
+def endpoint(config: Mapping[str, Json]) -> EndpointConfig:
+    return parse(config, [])[0]
+
+
+@pytest.fixture
+def catalog(endpoint: EndpointConfig) -> Iterator[Catalog]:
+    with open_catalog(endpoint) as opened:
+        yield opened
+
+
+@pytest.mark.spark
+def test_a_task_s_rows_are_read_back_by_pyiceberg_and_duckdb(
+    config: Mapping[str, Json],
+    postgres: Postgres,
+    s3_server: S3Server,
+    tmp_path: Path,
+    duckdb_on_s3: duckdb.DuckDBPyConnection,
+) -> None:
+    collection = replace(LEDGER, table=f"of_sql_{uuid.uuid4().hex}")
+    runtime = Runtime(tmp_path, [collection], config)
+    runtime.apply()
+    for number in range(2):
+        with runtime.open() as session:
+            session.transaction({"id": number, "note": "in a database"})
+            outcome = session.finish()
+        assert outcome.status == 0, outcome.log
+        assert not [secret for secret in (postgres.password, s3_server.root.secret_access_key) if secret in outcome.log]
+    files = {"s3.endpoint": s3_server.endpoint, "s3.access-key-id": s3_server.root.access_key_id}
+    files |= {"s3.secret-access-key": s3_server.root.secret_access_key, "s3.region": s3_server.region}
+    with SqlCatalog("lake", uri=postgres.uri_with_password, **files) as reader:
+        table = reader.load_table((NAMESPACE, collection.table))
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1]
+    by_duckdb = duckdb_on_s3.sql("SELECT id FROM iceberg_scan($1) ORDER BY id", params=[table.metadata_location])
+    assert by_duckdb.fetchall() == [(0,), (1,)]
+
+
+def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, endpoint: EndpointConfig) -> None:
+    path = (NAMESPACE, f"fenced_{uuid.uuid4().hex}")
+    lineage = Lineage("acme/lake", "orders.v1", WHOLE_RANGE.key_range)
+    columns = (
+        NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True),
+        NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False),
+    )
+    target = Target(path, Owner(lineage.materialization, lineage.state_key), columns, {}, replaces=False)
+    evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target))
+    stale, successor = stage(catalog, path, lineage, 1), stage(catalog, path, lineage, 2)
+    for staged in (successor, replace(successor, is_recovered=True)):
+        commit.finish(catalog, [staged])
+    with pytest.raises(FencedError):
+        commit.finish(catalog, [stale])
+    assert ids_of(catalog, path) == [2]
+
+
+def test_keys_that_the_object_store_does_not_accept_are_named(config: Json, s3_server: S3Server) -> None:
+    wrong = parse(config | {"credentials": aws_keys(s3_server, "planted-and-wrong")}, [])[0]
+    refusal = "the metadata of table .*: the object store (forbids this|does not accept the keys).*/credentials"
+    with open_catalog(wrong) as locked_out, pytest.raises(UserError, match=refusal):
+        locked_out.create_table((NAMESPACE, "new"), Schema(), table_location(wrong, (NAMESPACE, "new")))
+
+
+def test_a_new_catalog_may_be_opened_by_many_at_once(endpoint: EndpointConfig, postgres: Postgres) -> None:
+    openers = 8
+    barrier = threading.Barrier(openers)
+    opened: list[bool] = []
+    assert isinstance(endpoint.catalog, config_of.SqlCatalog)
+    new = replace(endpoint, catalog=replace(endpoint.catalog, uri=postgres.new_database()))
+
+    def open_with_the_others() -> None:
+        barrier.wait()
+        with open_catalog(new) as mine:
+            opened.append(mine.namespace_exists("nothing"))
+
+    threads = [threading.Thread(target=open_with_the_others) for _ in range(openers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened == [False] * openers
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "sentence"),
+    [
+        ({"password": "planted-and-wrong"}, UserError, "does not let us in: .*password authentication failed"),
+        ({"password": None}, UserError, "does not let us in: .*no password supplied"),
+        ({"uri": "postgresql://lake@{address}/nowhere"}, UserError, 'does not let us in: .*"nowhere" does not exist'),
+        ({"uri": "postgresql://lake@{nobody}/lake"}, RetryableError, "cannot be reached: .*[Cc]onnection refused"),
+    ],
+)
+def test_a_database_that_cannot_be_used_says_why(
+    config: Json, postgres: Postgres, changed: Json, kind: type[Exception], sentence: str
+) -> None:
+    places = {"address": postgres.address, "nobody": free_address()}
+    given = {name: value and value.format(**places) for name, value in changed.items()}
+    endpoint = parse({**config, "catalog": {**config["catalog"], **given}}, [])[0]
+    with pytest.raises(kind, match=f"the SQL catalog at postgresql://lake@.*{sentence}") as raised, explained(endpoint):
+        open_catalog(endpoint)
+    assert "planted" not in str(raised.value)
