@@ -17,7 +17,7 @@ from connector.config_schema import (
 )
 from connector.credential_schemas import DEFAULT_SESSION_NAME
 from connector.errors import InvalidConfigError
-from connector.invalid_values import OnInvalid
+from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.schema_evolution import SchemaEvolution
 from protocol.flow import Json
 
@@ -156,6 +156,7 @@ class ResourceConfig:
     delta_updates: bool = True
     additional_table_properties: Settings = ()
     on_invalid: OnInvalid = OnInvalid.STOP
+    max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO
     schema_evolution: SchemaEvolution = DEFAULT_SCHEMA_EVOLUTION  # the endpoint's, where the binding names none
 
 
@@ -276,5 +277,6 @@ def _resource(resource: Json, default_evolution: str) -> ResourceConfig:
         delta_updates=resource.get("delta_updates", True),
         additional_table_properties=_settings(resource, "additional_table_properties"),
         on_invalid=OnInvalid(resource.get("on_invalid", OnInvalid.STOP)),
+        max_rejected_ratio=resource.get("max_rejected_ratio", DEFAULT_MAX_REJECTED_RATIO),
         schema_evolution=SchemaEvolution(resource.get("schema_evolution", default_evolution)),
     )

@@ -13,6 +13,7 @@ from protocol.flow import Json
 TYPE_DEMANDS: Final[Mapping[str, str]] = {
     "boolean": "must be true or false",
     "integer": "must be a whole number",
+    "number": "must be a number",
     "object": "must be an object",
     "string": "must be a string",
 }
@@ -38,6 +39,11 @@ def _min_length(_validator: Any, length: Json, instance: Json, _: Json) -> Itera
 def _minimum(validator: Any, minimum: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
     if validator.is_type(instance, "number") and instance < minimum:
         yield ValidationError(f"must be at least {minimum}")
+
+
+def _maximum(validator: Any, maximum: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance > maximum:
+        yield ValidationError(f"must be at most {maximum}")
 
 
 def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
@@ -95,6 +101,7 @@ KEYWORDS: Final = {
     "required": _required,
     "minLength": _min_length,
     "minimum": _minimum,
+    "maximum": _maximum,
     "pattern": _pattern,
     "enum": _enum,
     "propertyNames": _property_names,

@@ -5,7 +5,7 @@ from typing import Final
 from connector.catalog_schemas import CATALOG
 from connector.config_patterns import SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
 from connector.credential_schemas import CREDENTIALS
-from connector.invalid_values import OnInvalid
+from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.schema_evolution import SchemaEvolution
 from protocol.flow import Json
 
@@ -203,6 +203,16 @@ RESOURCE_SCHEMA: Final[Json] = {
             "description": "How far this table may be changed, if not as the endpoint's advanced options say.",
             "enum": [mode.value for mode in SchemaEvolution],
             "order": 5,
+            "advanced": True,
+        },
+        "max_rejected_ratio": {
+            "type": "number",
+            "title": "Rejected Rows",
+            "description": "Which part of the rows may go to the table of rejected rows before the task stops, from 0 to 1.",
+            "minimum": 0,
+            "maximum": 1,
+            "default": DEFAULT_MAX_REJECTED_RATIO,
+            "order": 6,
             "advanced": True,
         },
     },

@@ -75,3 +75,18 @@ class InvalidValueError(UserError):
         if self.never_null:
             return f'{quarantine}; "null" does not help here: the column is {self.never_null}.'
         return f'{quarantine}, or to "null", and such values become null.'
+
+
+class TooManyRejectedError(UserError):
+    """More of a binding's rows are invalid than it allows."""
+
+    def __init__(self, table: str, rejected: int, rows: int, max_ratio: float, causes: Sequence[str]) -> None:
+        super().__init__(table, rejected, rows, max_ratio, causes)
+        self.table, self.rejected, self.rows, self.max_ratio, self.causes = table, rejected, rows, max_ratio, causes
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table}: of the last {self.rows} rows {self.rejected} were rejected, more than the binding's "
+            f"max_rejected_ratio of {self.max_ratio} allows: {'; '.join(self.causes)}. Nothing of this transaction has "
+            "become visible. Correct the documents at their source or the collection's schema, or raise the ratio."
+        )

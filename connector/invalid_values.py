@@ -3,15 +3,25 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+DEFAULT_MAX_REJECTED_RATIO: Final = 0.1
 
 
 class OnInvalid(StrEnum):
-    """A binding's policy for a value that fits its column in no way."""
+    """What becomes of a value that fits its column in no way."""
 
     STOP = "stop"
     NULL = "null"
     QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a binding wants done about them."""
+
+    on_invalid: OnInvalid = OnInvalid.STOP
+    max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO
 
 
 class Treatment(StrEnum):

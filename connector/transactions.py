@@ -26,7 +26,9 @@ from connector.iceberg.catalogs import explained, open_catalog, renewed_access
 from connector.iceberg.fence import Tenure
 from connector.iceberg.file_names import file_prefix
 from connector.iceberg.orphans import collecting
+from connector.invalid_values import Policy, Tally
 from connector.progress import TransactionProgress, TreatmentWarnings
+from connector.rejection_limit import RejectionLimit
 from connector.renewal import Renewed
 from connector.scratch import scratch
 from connector.spark.claims import ClaimServer
@@ -59,6 +61,11 @@ class Session:
         self._start_writing = start_writing
         self._tenures = [_tenure(table, committer) for table in tables]
         self._numbers = count(1)
+        self._limits = {
+            table.binding.index: RejectionLimit(table.binding.table, table.quarantine.max_ratio)
+            for table in tables
+            if table.quarantine
+        }
         self._warnings = TreatmentWarnings([table.binding.table for table in tables])
 
     @property
@@ -82,10 +89,12 @@ class Session:
 
     def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
         """Draw the next fence value of every table that got files."""
+        commits = {index: self._stage_table(index, files, checkpoint) for index, files in sorted(written.files.items())}
+        for index, limit in self._limits.items():
+            landing = commits[index].rows if index in commits else 0
+            limit.check(landing, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
-        return StagedTransaction(
-            tuple(self._stage_table(index, files, checkpoint) for index, files in sorted(written.files.items()))
-        )
+        return StagedTransaction(tuple(commits.values()))
 
     def _stage_table(self, index: int, files: tuple[DataFile, ...] | FileList, checkpoint: str) -> StagedCommit:
         table, tenure = self._tables[index], self._tenures[index]
@@ -172,7 +181,8 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             Limit(config.max_waiting_commits, config.max_waiting_bytes),
         )
         with explained(config):
-            bind = partial(bind_all, catalog, task, key_range, [config.on_invalid for config in resource_configs])
+            policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
+            bind = partial(bind_all, catalog, task, key_range, policies)
             session = recover(staged, committer, bind, writing)
         resources.enter_context(collecting(catalog, session.tables, staged))
         yield session, config.upload_interval
@@ -184,7 +194,7 @@ def _layouts(
     """Every table's, the bindings' with those of their rejected rows."""
     layouts: list[Layout] = [partial(_layout, *table) for table in zip(tables, file_prefixes, access, strict=True)]
     return [
-        layout if table.rejected is None else partial(_layout_with_rejected, layout, layouts[table.rejected])
+        partial(_layout_with_rejected, layout, layouts[table.quarantine.table]) if table.quarantine else layout
         for table, layout in zip(tables, layouts, strict=True)
     ]
 

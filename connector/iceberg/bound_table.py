@@ -14,7 +14,7 @@ from connector.binding import Binding, Column
 from connector.errors import UserError
 from connector.iceberg.file_access import FileAccess, access_to
 from connector.iceberg.tables import load_table
-from connector.invalid_values import OnInvalid
+from connector.invalid_values import OnInvalid, Policy
 from connector.parallel import side_by_side
 from connector.rejected_table import rejected_path
 from connector.rows.schema import ARROW_TYPES
@@ -27,9 +27,17 @@ TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 
 @dataclass(frozen=True)
+class Quarantine:
+    """Where a table's rejected rows go, and how many may."""
+
+    table: int  # its place among the session's tables
+    max_ratio: float
+
+
+@dataclass(frozen=True)
 class BoundTable:
     """A bound table, read once: its properties hold the fence values that the session begins with. Its place among the
-    session's tables is its binding's index; `rejected` is that of the table of its rejected rows."""
+    session's tables is its binding's index."""
 
     binding: Binding
     lineage: Lineage
@@ -39,25 +47,24 @@ class BoundTable:
     location: str
     properties: tuple[tuple[str, str], ...]
     access: FileAccess
-    rejected: int | None = None
+    quarantine: Quarantine | None = None
 
 
-def bind_all(
-    catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[OnInvalid]
-) -> list[BoundTable]:
+def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
     """Load every binding's table, in the bindings' order, and behind them the tables of rejected rows; UserError where
     one cannot take its rows."""
-    quarantined = [index for index, policy in enumerate(policies) if policy is OnInvalid.QUARANTINE]
+    quarantined = [index for index, policy in enumerate(policies) if policy.on_invalid is OnInvalid.QUARANTINE]
     requested = [*task.bindings, *(_of_rejected_rows(task.bindings[index]) for index in quarantined)]
-    all_policies = [*policies, *(OnInvalid.STOP for _ in quarantined)]
+    on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in quarantined)]
 
     def bind_one(index: int) -> BoundTable:
         lineage = Lineage(task.name, requested[index].state_key, key_range)
-        return _bind(catalog, index, requested[index], lineage, all_policies[index])
+        return _bind(catalog, index, requested[index], lineage, on_invalid[index])
 
     tables = side_by_side(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
     for rejected, index in enumerate(quarantined, start=len(task.bindings)):
-        tables[index] = replace(tables[index], rejected=rejected)
+        quarantine = Quarantine(rejected, policies[index].max_rejected_ratio)
+        tables[index] = replace(tables[index], quarantine=quarantine)
     return tables
 
 

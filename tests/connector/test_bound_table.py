@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from connector.errors import UserError
 from connector.iceberg import fence
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.invalid_values import OnInvalid
+from connector.invalid_values import Policy
 from connector.state import Lineage
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.tables import foreign_table, local_catalog
@@ -33,7 +33,7 @@ def catalog(tmp_path: Path) -> Catalog:
 def bind(catalog: Catalog, selection: FieldSelection) -> BoundTable:
     binding = MaterializationBinding(resource_path=PATH, state_key="orders.v1", field_selection=selection)
     task = Materialization(name="acme/task", bindings=(binding,))
-    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [OnInvalid.STOP])
+    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy()])
     return bound
 
 

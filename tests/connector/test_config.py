@@ -27,6 +27,7 @@ from connector.config_keywords import KEYWORDS
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config_values import FEATURE_FLAGS
 from connector.errors import InvalidConfigError
+from connector.invalid_values import OnInvalid
 from connector.schema_evolution import SchemaEvolution
 from protocol.flow import Json
 
@@ -160,6 +161,11 @@ def test_a_bindings_schema_evolution_overrides_the_endpoints(
     assert resource.schema_evolution is expected
 
 
+def test_a_resource_arrives_with_its_policy_for_invalid_values() -> None:
+    _, [resource] = parse(LOCAL, [{"table": "t", "on_invalid": "quarantine", "max_rejected_ratio": 1}])
+    assert (resource.on_invalid, resource.max_rejected_ratio) == (OnInvalid.QUARANTINE, 1)
+
+
 def test_what_is_left_out_has_the_defaults_that_the_schemas_print() -> None:
     endpoint, resources = parse(LOCAL, [{"table": "t"}])
     assert endpoint == config.EndpointConfig("ns", LocalCatalog(), timedelta(minutes=5))
@@ -266,6 +272,20 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         "bindings[2] /table: is required",
         "bindings[3] /: must be an object",
     ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"on_invalid": "nul"}, "/on_invalid: must be one of 'stop', 'null', 'quarantine'"),
+        ({"on_invalid": False}, "/on_invalid: must be a string"),
+        ({"max_rejected_ratio": "0.1"}, "/max_rejected_ratio: must be a number"),
+        ({"max_rejected_ratio": -0.1}, "/max_rejected_ratio: must be at least 0"),
+        ({"max_rejected_ratio": 10}, "/max_rejected_ratio: must be at most 1"),
+    ],
+)
+def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, complaint: str) -> None:
+    assert complaints(LOCAL, {"table": "t", **setting}) == [f"bindings[0] {complaint}"]
 
 
 @pytest.mark.parametrize(

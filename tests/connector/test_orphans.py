@@ -23,7 +23,7 @@ from connector.iceberg.file_names import FileOrigin, file_prefix
 from connector.iceberg.orphans import collect, collecting
 from connector.iceberg.references import SessionEndedError
 from connector.iceberg.reset import Decision, perform, plan
-from connector.invalid_values import OnInvalid
+from connector.invalid_values import Policy
 from connector.state import Lineage, StagedCommit
 from connector.table_change import OWNER_PROPERTY
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
@@ -344,7 +344,7 @@ def collect_in_session(catalog: Catalog) -> None:
         resource_path=PATH, state_key=WHOLE.state_key, field_selection=FieldSelection(keys=("id",))
     )
     tables = bind_all(
-        catalog, Materialization(name=WHOLE.materialization, bindings=(binding,)), WHOLE.key_range, [OnInvalid.STOP]
+        catalog, Materialization(name=WHOLE.materialization, bindings=(binding,)), WHOLE.key_range, [Policy()]
     )
     with collecting(catalog, tables, []):
         for thread in threading.enumerate():

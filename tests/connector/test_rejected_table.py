@@ -9,8 +9,8 @@ from pyiceberg.catalog import Catalog
 from connector.apply import apply
 from connector.errors import UserError
 from connector.iceberg import fence
-from connector.iceberg.bound_table import bind_all
-from connector.invalid_values import OnInvalid
+from connector.iceberg.bound_table import Quarantine, bind_all
+from connector.invalid_values import OnInvalid, Policy
 from connector.rows.rejected_rows import RejectedRow
 from connector.state import Lineage, StagedCommit, added
 from connector.table_change import Owner
@@ -123,7 +123,7 @@ def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_bin
     with catalog.load_table(("shop", "events__rejected")).transaction() as transaction:
         transaction.set_properties({fence.property_name(lineage): "v7"})
 
-    policies = [OnInvalid.QUARANTINE, OnInvalid.STOP, OnInvalid.QUARANTINE]
+    policies = [Policy(OnInvalid.QUARANTINE), Policy(), Policy(OnInvalid.QUARANTINE, max_rejected_ratio=0.5)]
     tables = bind_all(catalog, task, WHOLE_RANGE.key_range, policies)
 
     assert [table.binding.path[1] for table in tables] == [
@@ -133,9 +133,15 @@ def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_bin
         "orders__rejected",
         "events__rejected",
     ]
-    assert [table.rejected for table in tables] == [3, None, 4, None, None]
+    assert [table.quarantine for table in tables] == [Quarantine(3, 0.1), None, Quarantine(4, 0.5), None, None]
     assert [table.binding.index for table in tables] == [0, 1, 2, 3, 4]
-    assert [table.binding.on_invalid for table in tables] == [*policies, OnInvalid.STOP, OnInvalid.STOP]
+    assert [table.binding.on_invalid for table in tables] == [
+        OnInvalid.QUARANTINE,
+        OnInvalid.STOP,
+        OnInvalid.QUARANTINE,
+        OnInvalid.STOP,
+        OnInvalid.STOP,
+    ]
     assert tables[4].lineage == lineage
     assert dict(tables[4].properties)[fence.property_name(lineage)] == "v7"
     assert [column.field for column in tables[4].binding.columns] == [*RejectedRow._fields, "rejected_at"]
@@ -146,7 +152,7 @@ def test_open_needs_it(tmp_path: Path, catalog: Catalog) -> None:
     task = Materialization(MATERIALIZATION, bindings=(binding(),))
 
     with pytest.raises(UserError, match=r"table shop\.orders__rejected does not exist.*publish the task again"):
-        bind_all(catalog, task, WHOLE_RANGE.key_range, [OnInvalid.QUARANTINE])
+        bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy(OnInvalid.QUARANTINE)])
 
 
 def test_validate_accepts_it_before_it_is_there_and_afterwards(tmp_path: Path) -> None:

@@ -94,7 +94,14 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
         ),
         (
             "advanced",
-            {"/advanced", "/additional_table_properties", "/catalog/properties", "/on_invalid", "/schema_evolution"},
+            {
+                "/advanced",
+                "/additional_table_properties",
+                "/catalog/properties",
+                "/max_rejected_ratio",
+                "/on_invalid",
+                "/schema_evolution",
+            },
         ),
         ("multiline", {"/catalog/token"}),
         ("x-iam-auth", {"/credentials"}),

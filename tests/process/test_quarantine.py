@@ -72,6 +72,21 @@ def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_pa
     assert runtime.log == {"bindingStates": {"shop%2Fledger.v0": {"00000000-ffffffff": {}}}}
 
 
+def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    with runtime.open() as session:
+        session.transaction(*map(good, range(50)), *map(bad, range(50, 100)))
+        session.flush()
+        session.store(good(100), *map(bad, range(101, 160)))
+        session.send_start_commit()
+        outcome = session.connector.wait()
+    assert outcome.status == 1
+    assert outcome.kinds[-1] == "flushed"
+    assert "table shop.ledger: of the last 160 rows 109 were rejected" in outcome.last_log_line
+    assert keys(tmp_path) == (list(range(50)), list(range(50, 100)))
+
+
 def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open() as session:
         session.flush()

@@ -15,7 +15,7 @@ from connector.iceberg import commit
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.orphans import collect
 from connector.iceberg.references import SessionEndedError
-from connector.invalid_values import OnInvalid
+from connector.invalid_values import Policy
 from connector.spark.writing import Writing, Written
 from connector.state import DataFile, StagedCommit, StagedTransaction
 from protocol.request import Open, StartCommit, Store
@@ -63,7 +63,7 @@ class Instance:
 
     def _bind(self, catalog: SimulatedCatalog, key_range: str) -> Sequence[BoundTable]:
         task = self.message.materialization
-        tables = bind_all(catalog, task, key_range, [OnInvalid.STOP] * len(task.bindings))
+        tables = bind_all(catalog, task, key_range, [Policy()] * len(task.bindings))
         for table in tables:
             self.network.begins(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables
