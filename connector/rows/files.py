@@ -82,7 +82,8 @@ class DataFileWriter:
         locations = [file.path for file in self._files]
         if self._open_file:
             locations.append(self._open_file.location)
-            with suppress(ConnectorError, OSError, pa.ArrowException):
+            # ValueError: it failed while it was being closed, and is closed.
+            with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
                 self._open_file.close()
         for location in locations:
             with suppress(OSError):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.catalog
 
 Json: TypeAlias = Any
 
-LIFETIME: Final = 4.0  # seconds
+LIFETIME: Final = 10.0  # seconds
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 
 Json: TypeAlias = Any
 
-LIFETIME: Final = 4.0  # seconds, of a key; half of it must do for what a loaded machine uploads at once
+LIFETIME: Final = 10.0  # seconds, of a key; half of it must do for what a loaded machine uploads at once
 FULL_BLOCK: Final = 33  # documents of a MiB each: a task writes them before the transaction ends
 
 

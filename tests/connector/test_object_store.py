@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 import pytest
 from pyiceberg.io import load_file_io
 
@@ -13,6 +14,7 @@ from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, Secret
 from connector.errors import RetryableError, UserError
 from connector.iceberg.catalogs import data_file_properties
 from connector.object_store import using
+from connector.rows.files import DataFileWriter, FileOptions
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
 
@@ -62,6 +64,22 @@ def test_who_may_write_writes(bucket: Bucket, right: EndpointConfig) -> None:
     write(right)
     with bucket.server.client() as client:
         assert client.get_object(Bucket=bucket.name, Key="lake/file")["Body"].read() == b"content"
+
+
+def test_a_file_whose_keys_are_revoked_before_it_is_closed_is_abandoned_with_that_error(
+    bucket: Bucket, right: EndpointConfig
+) -> None:
+    user = bucket.server.new_user("admin")
+    io = load_file_io(data_file_properties(replace(right, credentials=credentials(user))))
+    schema = pa.schema([("id", pa.int64())])
+    files = DataFileWriter(
+        io, lambda: f"s3://{bucket.name}/lake/revoked", (), schema, FileOptions.of_table({}), row_group_size=1
+    )
+    files.write(pa.record_batch({"id": [1]}, schema=schema))
+    bucket.server.delete_user(user)
+    with pytest.raises(UserError, match="does not accept the keys"):
+        files.finish()
+    files.abort()
 
 
 Change: TypeAlias = Callable[[Bucket], dict[str, Any]]
