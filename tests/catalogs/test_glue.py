@@ -30,6 +30,7 @@ from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
 from support.glue_server import glue_server, moto_python
+from support.policy import documented_statements
 from support.s3_server import S3Server
 from support.staged_files import stage
 from support.tables import ids_of
@@ -159,6 +160,16 @@ def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
     assert found[fence.property_name(LINEAGE)] == fence.recorded(landed.properties, LINEAGE) == chain[-1].next
     assert found["metadata_location"] == landed.metadata_location
     assert found["previous_metadata_location"] == table.metadata_location
+
+
+def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
+    catalog: Catalog, endpoint: EndpointConfig, proxy: FaultProxy, path: tuple[str, str]
+) -> None:
+    fit(catalog, endpoint, path, ID)
+    finish(catalog, *stage_chain(catalog, path))
+    catalog.drop_table(path)
+    [statement] = documented_statements("glue")
+    assert {f"glue:{request.target.removeprefix('AWSGlue.')}" for request in proxy.seen} == set(statement["Action"])
 
 
 @pytest.mark.usefixtures("table")

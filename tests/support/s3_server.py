@@ -46,17 +46,15 @@ class S3Server:
     def new_user_of(self, bucket: str, *actions: str) -> Keys:
         """The keys of a new user who may do this in the bucket, and nothing else; other users may do nothing there."""
         user = self.new_user()
-        allowed = {
-            "Effect": "Allow",
-            "Principal": {"AWS": [user.access_key_id]},
-            "Action": actions,
-            "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
-        }
-        with self.client() as client:
-            client.put_bucket_policy(
-                Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-            )
+        resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+        self.allow(user, bucket, {"Effect": "Allow", "Action": actions, "Resource": resources})
         return user
+
+    def allow(self, user: Keys, bucket: str, *statements: dict[str, Any]) -> None:
+        """Let the user do this with the bucket, and no other user anything."""
+        of_user = [{**statement, "Principal": {"AWS": [user.access_key_id]}} for statement in statements]
+        with self.client() as client:
+            client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": of_user}))
 
     def new_user(self, role: str = "user") -> Keys:
         """The keys of a new user: an "admin" may use every bucket, a "user" what a bucket's policy allows."""

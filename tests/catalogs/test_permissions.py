@@ -1,0 +1,92 @@
+"""The documented policy is enough, and none of it is too much."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from connector.config import parse
+from connector.errors import UserError
+from connector.iceberg import storage
+from connector.iceberg.catalogs import data_file_properties
+from fixtures.collection import NAMESPACE
+from support.endpoint_configs import on_s3
+from support.policy import documented_statements
+from support.postgres import Postgres, postgres_programs, postgres_server
+from support.runtime import LEDGER, Runtime
+from support.s3_server import Keys, S3Server
+
+pytestmark = pytest.mark.catalog
+
+Json: TypeAlias = Any
+
+PREFIX = "lake/flow"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """Its catalog is one whose tables' metadata the connector writes itself."""
+    with postgres_server(postgres_programs()) as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.new_bucket()
+
+
+@pytest.fixture
+def user(s3_server: S3Server) -> Keys:
+    return s3_server.new_user()
+
+
+@pytest.fixture
+def config(postgres: Postgres, s3_server: S3Server, bucket: str, user: Keys) -> Mapping[str, Json]:
+    catalog = {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password}
+    keys = {
+        "auth_type": "AWSAccessKey",
+        "awsAccessKeyId": user.access_key_id,
+        "awsSecretAccessKey": user.secret_access_key,
+    }
+    return {**on_s3(s3_server, bucket, NAMESPACE, catalog), "credentials": keys, "prefix": PREFIX}
+
+
+def probe(config: Mapping[str, Json]) -> bool:
+    endpoint = parse(config, [])[0]
+    return storage.probe(endpoint, data_file_properties(endpoint))
+
+
+@pytest.mark.spark
+def test_a_run_with_exactly_the_documented_policy_works(
+    config: Mapping[str, Json], s3_server: S3Server, bucket: str, user: Keys, tmp_path: Path
+) -> None:
+    s3_server.allow(user, bucket, *documented_statements("s3", bucket=bucket, prefix=PREFIX))
+    assert probe(config)
+    runtime = Runtime(tmp_path, [replace(LEDGER, table="with_least_privilege")], config)
+    runtime.apply()
+    with runtime.open() as session:  # whose transaction is left staged: its successor has something to list and delete
+        session.flush()
+        session.store({"id": 1})
+        session.start_commit(commits=False)
+        session.connector.kill()
+    for number in (2, 3):
+        with runtime.open() as session:
+            session.transaction({"id": number})
+            outcome = session.finish()
+        assert outcome.status == 0
+    assert " warn" not in outcome.log, outcome.log
+
+
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"])
+def test_without_one_of_its_actions_validate_names_it(
+    config: Mapping[str, Json], s3_server: S3Server, bucket: str, user: Keys, action: str
+) -> None:
+    statements = documented_statements("s3", bucket=bucket, prefix=PREFIX)
+    without = [
+        {**statement, "Action": [other for other in statement["Action"] if other != action]} for statement in statements
+    ]
+    s3_server.allow(user, bucket, *without)
+    with pytest.raises(UserError, match=action):
+        probe(config)
