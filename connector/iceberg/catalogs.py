@@ -30,6 +30,7 @@ from connector.config import (
 )
 from connector.iceberg.file_access import DEFAULT_REGION, FileAccess, FileKeys, access_to, file_properties
 from connector.renewal import Renewed
+from connector.scratch import making, temporary_directory
 
 if TYPE_CHECKING:
     from connector.iceberg.aws_keys import AwsKeys
@@ -192,6 +193,8 @@ def warehouse_of(catalog: LocalCatalog) -> Path:
 @cache
 def _temporary_warehouse() -> Path:
     """One directory for the whole process: what one request creates, the next must find."""
-    directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-"))
+    parent = temporary_directory()
+    with making(f"directory in {parent}"):
+        directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-", dir=parent))
     logger.warning("the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s", directory)
     return directory

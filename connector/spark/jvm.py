@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import connector
 from connector.errors import RetryableError, UserError
+from connector.scratch import making
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -70,7 +71,8 @@ class Jvm:
     ) -> None:
         """`heap` is its greatest size, as in 512m; what our own environment has comes before `environment`;
         `class_sharing` replaces the option that names the archive. UserError where there is no Java."""
-        self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
+        with making(f"directory in {local_directory}"):
+            self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
         self._process = subprocess.Popen(
             [

@@ -104,7 +104,7 @@ def test_a_new_local_catalog_may_be_opened_by_many_at_once(tmp_path: Path) -> No
 def test_without_a_warehouse_the_process_has_one_temporary_directory_and_says_which(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(catalogs, "_temporary_warehouse", cache(catalogs._temporary_warehouse.__wrapped__))
     with open_catalog(local(None)) as first:
         first.create_namespace("ns")
@@ -115,6 +115,15 @@ def test_without_a_warehouse_the_process_has_one_temporary_directory_and_says_wh
     assert [record.getMessage() for record in caplog.records if str(directory) in record.getMessage()] == [
         f"the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, {directory}"
     ]
+
+
+def test_a_temporary_warehouse_that_cannot_be_made_is_an_error_that_names_tmpdir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    monkeypatch.setattr(catalogs, "_temporary_warehouse", cache(catalogs._temporary_warehouse.__wrapped__))
+    with pytest.raises(UserError, match=f"no temporary directory in {tmp_path}/missing can be made.*TMPDIR"):
+        open_catalog(local(None))
 
 
 @pytest.mark.parametrize("obstacle", ["wh", "wh/catalog.db/x", "wh/catalog.db"])

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from connector.errors import UserError
 from connector.scratch import OWNER, scratch
 
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("connector.scratch.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
 
 
@@ -57,3 +58,22 @@ def test_what_has_only_just_been_made_is_left_alone(temporary: Path) -> None:
     os.utime(young)
     with scratch():
         assert young.exists()
+
+
+@pytest.mark.parametrize("where", ["missing", "file", "file/below"])
+def test_a_directory_that_cannot_be_made_is_an_error_that_names_tmpdir(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Python itself would take another directory, which may be the small disk that TMPDIR was to avoid."""
+    (temporary / "file").touch()
+    monkeypatch.setenv("TMPDIR", str(temporary / where))
+    with (
+        pytest.raises(UserError, match=rf"no temporary directory in {temporary / where} can be made: .* set TMPDIR"),
+        scratch(),
+    ):
+        pass
+
+
+def test_what_goes_wrong_with_a_disk_later_is_not_said_of_its_temporary_directory() -> None:
+    with pytest.raises(OSError, match="disk full"), scratch():
+        raise OSError("disk full")

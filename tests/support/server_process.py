@@ -50,7 +50,7 @@ def _wait_until_it_answers(address: str, process: "subprocess.Popen[bytes]", log
         except HTTPError as refusal:
             refusal.close()
             return
-        except (URLError, ConnectionError):
+        except (URLError, ConnectionError, TimeoutError):
             try:
                 status = process.wait(0.1)
             except subprocess.TimeoutExpired:
