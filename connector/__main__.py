@@ -15,6 +15,8 @@ from protocol.flow import WHOLE_RANGE
 
 log = logging.getLogger("connector")
 
+CONFIG_HELP = "a file with the endpoint config; - for stdin"
+
 FAILED = 1
 BROKEN = 70  # EX_SOFTWARE: our fault
 
@@ -30,15 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _ended(partial(_fence, options))
         case "plan":
             return _ended(_plan)
+        case "check":
+            return _ended(partial(_check, options))
         case _:
             return _ended(partial(_serve, stdio.claim_stdout()))
 
 
-def _ended(work: Callable[[], None]) -> int:
+def _ended(work: Callable[[], int | None]) -> int:
     """Do the work; what stops it becomes one record and the exit status."""
     try:
         logs.configure()
-        work()
+        return work() or 0
     except signals.Stopped as stopped:
         return stopped.exit_status
     except (ConnectorError, ProtocolError) as error:
@@ -48,7 +52,6 @@ def _ended(work: Callable[[], None]) -> int:
         log.debug("the traceback of what follows", exc_info=True)
         log.error("Internal error: %s: %s. Run with LOG_LEVEL=debug for a traceback.", type(error).__name__, error)
         return BROKEN
-    return 0
 
 
 def _serve(wire: stdio.Wire) -> None:
@@ -63,6 +66,13 @@ def _plan() -> None:
     from connector import plan_command
 
     print(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))
+
+
+def _check(options: argparse.Namespace) -> int:
+    from connector import check_command
+
+    passed = check_command.check(options.config, partial(print, flush=True), as_json=options.json)
+    return 0 if passed else FAILED
 
 
 def _fence(options: argparse.Namespace) -> None:
@@ -98,6 +108,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=VERSION)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("spec", help="print the config schemas, as the spec response has them")
+    check = commands.add_parser(
+        "check",
+        help="try whether a config can be used on this machine",
+        description="Checks an endpoint config, reaches its catalog and its storage, and looks for what this machine "
+        "needs, step by step. The exit status is 1 where something fails.",
+    )
+    check.add_argument("--config", required=True, help=CONFIG_HELP)
+    check.add_argument("--json", action="store_true", help="print JSON")
     commands.add_parser(
         "plan",
         help="say what an apply request would do, and do nothing",
@@ -130,7 +148,7 @@ def _add_fence(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
-    parser.add_argument("--config", required=True, help="a file with the endpoint config; - for stdin")
+    parser.add_argument("--config", required=True, help=CONFIG_HELP)
     parser.add_argument("--table", required=True, help="namespace.table")
     parser.add_argument("--materialization", required=needs_state, help="the task's name")
     parser.add_argument("--state", required=needs_state, help="a file with the task's connector state")

@@ -1,13 +1,10 @@
 """`fence show` and `fence reset`: a person looks at what a table knows of its tasks, and helps one that is fenced."""
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import orjson
 from pyiceberg.table import Table
 
 from connector import state
@@ -17,8 +14,8 @@ from connector.iceberg.catalogs import explained, open_catalog
 from connector.iceberg.lineages import RecordedLineage, recorded_lineages
 from connector.iceberg.reset import Decision, Judged, Reset, Verdict, judged, perform, plan
 from connector.iceberg.tables import load_table
+from connector.json_file import read_json
 from connector.state import StagedCommit
-from protocol.flow import Json
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,9 @@ class Place:
             return []
         if not self.materialization:
             raise UserError("--state needs --materialization: the state does not say whose it is.")
-        return [entry for entry in state.entries(self.materialization, _json(self.state)) if entry.path == self.path]
+        return [
+            entry for entry in state.entries(self.materialization, read_json(self.state)) if entry.path == self.path
+        ]
 
 
 def show(place: Place, *, as_json: bool) -> str:
@@ -79,7 +78,7 @@ def reset(place: Place, state_key: str, key_range: str, decision: Decision, reas
 
 
 def _load(place: Place) -> Table:
-    config, _ = parse(_json(place.config), [])
+    config, _ = parse(read_json(place.config), [])
     with explained(config):
         table = load_table(open_catalog(config), place.path)
     if table is None:
@@ -142,13 +141,3 @@ def _as_json(uuid: str, lineages: Sequence[RecordedLineage], verdicts: Sequence[
             for verdict in verdicts
         ],
     }
-
-
-def _json(file: str) -> Json:
-    """A file's contents, or with `-` those of stdin."""
-    try:
-        return orjson.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from error
-    except orjson.JSONDecodeError as error:
-        raise UserError(f"{file} is not JSON: {error}.") from error

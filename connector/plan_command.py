@@ -1,6 +1,7 @@
 """`plan`: a person reads what an apply request would do before it is done."""
 
 from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 from typing import Final
 
@@ -26,5 +27,5 @@ def plan(requests: Iterable[Request]) -> str:
 def _actions(message: request.Apply) -> list[str]:
     task = message.materialization
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
-    find = partial(find_all, open_catalog(endpoint), endpoint)
-    return actions(plans(message, resources, endpoint.feature_flags, find))
+    with closing(open_catalog(endpoint)) as catalog:
+        return actions(plans(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint)))

@@ -14,14 +14,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Skipped:
-    """Not done, because another step failed."""
+    """Nothing was checked."""
 
-    needs: str
+    why: str
 
 
 @dataclass(frozen=True)
 class Step(Generic[T]):
-    """A check, and what it found, or why it failed."""
+    """A check, and what it found, or why it failed or was not made."""
 
     name: str
     seconds: float
@@ -31,20 +31,24 @@ class Step(Generic[T]):
     def error(self) -> ConnectorError | None:
         return self.outcome if isinstance(self.outcome, ConnectorError) else None
 
-    def then(self, name: str, check: Callable[[T], R]) -> "Step[R]":
+    @property
+    def found(self) -> T | None:
+        return None if isinstance(self.outcome, ConnectorError | Skipped) else self.outcome
+
+    def then(self, name: str, check: Callable[[T], R | Skipped]) -> "Step[R]":
         """Check something else on what this step has found."""
         match self.outcome:
             case ConnectorError():
-                return Step(name, 0.0, Skipped(self.name))
+                return Step(name, 0.0, Skipped(f"needs the {self.name}"))
             case Skipped() as skipped:
                 return Step(name, 0.0, skipped)
             case found:
                 return attempt(name, partial(check, found))
 
 
-def attempt(name: str, check: Callable[[], T]) -> Step[T]:
+def attempt(name: str, check: Callable[[], T | Skipped]) -> Step[T]:
     started = time.monotonic()
-    outcome: T | ConnectorError
+    outcome: T | ConnectorError | Skipped
     try:
         outcome = check()
     except ConnectorError as error:

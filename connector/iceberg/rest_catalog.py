@@ -143,7 +143,7 @@ def explained(uri: str, secrets: Collection[str]) -> Iterator[None]:
         # A RESTError too, but the commit may have landed: only who committed can tell what to do.
         raise
     except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
-        place = f"the REST catalog at {_address(uri)}"
+        place = f"the REST catalog at {address(uri)}"
         # PyIceberg quotes a page that is no catalog's answer after its own words.
         words, is_no_answer, _ = str(error).partition(": Received unexpected JSON Payload")
         answer = _without(secrets, words)[:QUOTED_CHARACTERS].rstrip(".")
@@ -220,7 +220,7 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
 )
 
 
-def _address(uri: str) -> str:
+def address(uri: str) -> str:
     """The uri without what may be secret in it."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Final
+from uuid import uuid4
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
@@ -102,6 +104,19 @@ def open_sql(catalog: config.SqlCatalog, file_properties: Mapping[str, str], key
     return opened(partial(_TablesOnS3, keys, catalog.name, properties))
 
 
+def try_to_write(catalog: Catalog) -> None:
+    """Add a table that is none, and take it back."""
+    assert isinstance(catalog, SqlCatalog)
+    row = {
+        "catalog_name": catalog.name,
+        "table_namespace": "",
+        "table_name": f"materialize_iceberg_probe_{uuid4().hex}",
+    }
+    with catalog.engine.connect() as connection:
+        connection.execute(insert(IcebergTables).values(row))
+        connection.rollback()
+
+
 def _url(catalog: config.SqlCatalog) -> URL:
     url = make_url(catalog.uri).set(drivername=DRIVER)
     if catalog.password:
@@ -115,7 +130,7 @@ def explained(uri: str) -> Iterator[None]:
     place = f"the SQL catalog at {uri}"
     try:
         yield
-    except ProgrammingError as error:
+    except (ProgrammingError, InternalError) as error:
         raise UserError(
             f"{place} refuses this: {_first_line(error)}. Allow the user to create tables in the database's schema, and to "
             "read and write iceberg_tables and iceberg_namespace_properties."

@@ -11,26 +11,27 @@ from connector.config import EndpointConfig, LocalCatalog, S3TablesCatalog
 from connector.iceberg.catalogs import explained, warehouse_of
 from connector.iceberg.file_access import file_properties
 from connector.iceberg.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
+from connector.steps import Skipped
 
 
-def probe(config: EndpointConfig, properties: Mapping[str, str]) -> bool:
-    """Write, read and delete a file there; an error says which of it fails, why, and what to do. False where that cannot
-    be tried, because the catalog decides on each table's place or keys.
+def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skipped:
+    """Write, read and delete a file, and say where; an error says which of it fails, why, and what to do.
 
     `properties` are those of the catalog, which may have got some from its server.
     """
     if isinstance(config.catalog, LocalCatalog):
+        directory = warehouse_of(config.catalog)
         with explained(config):
-            _probe_directory(warehouse_of(config.catalog))
-        return True
+            _probe_directory(directory)
+        return str(directory)
     file_access = file_properties(properties)
     is_placed_by_catalog = not config.bucket or isinstance(config.catalog, S3TablesCatalog)
     if is_placed_by_catalog or not {S3_ACCESS_KEY_ID, S3_ANONYMOUS} & file_access.keys():
-        return False
+        return Skipped("the catalog gives each table its place or its keys")
     from connector.iceberg.s3_probe import probe_bucket  # boto3 is imported where it is wanted
 
     probe_bucket(config.bucket, config.prefix, file_access)
-    return True
+    return "/".join(filter(None, (f"s3://{config.bucket}", config.prefix)))
 
 
 def _probe_directory(directory: Path) -> None:

@@ -1,5 +1,6 @@
 """A catalog in a real PostgreSQL database, with its tables on a real S3 server."""
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import duckdb
+import psycopg
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -16,6 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 
 from connector import config as config_of
+from connector.check_command import check
 from connector.config import EndpointConfig, parse
 from connector.errors import FencedError, RetryableError, UserError
 from connector.evolution import changes
@@ -155,3 +158,26 @@ def test_a_database_that_cannot_be_used_says_why(
     with pytest.raises(kind, match=f"the SQL catalog at postgresql://lake@.*{sentence}") as raised, explained(endpoint):
         open_catalog(endpoint)
     assert "planted" not in str(raised.value)
+
+
+def test_check_finds_a_database_that_can_be_read_but_not_written(
+    config: Json, postgres: Postgres, tmp_path: Path
+) -> None:
+    config = {**config, "catalog": {**config["catalog"], "uri": postgres.new_database()}}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    said: list[str] = []
+    assert check(str(file), said.append, as_json=True)
+    assert rows(config, postgres, "SELECT count(*) FROM iceberg_tables") == [(0,)]
+    database = config["catalog"]["uri"].rpartition("/")[2]
+    rows(config, postgres, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    assert not check(str(file), said.append, as_json=True)
+    failed = [step for step in json.loads(said[-1])["steps"] if step["outcome"] == "failed"]
+    assert [step["name"] for step in failed] == ["table"]
+    assert "read-only transaction" in failed[0]["message"]
+
+
+def rows(config: Json, postgres: Postgres, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(config["catalog"]["uri"], password=postgres.password, autocommit=True) as connection:
+        cursor = connection.execute(query)
+        return cursor.fetchall() if cursor.description else []

@@ -1,0 +1,35 @@
+"""Whether a catalog would take changes: tried as far as that leaves nothing behind."""
+
+import uuid
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
+from connector.iceberg.catalogs import explained, table_location
+from connector.steps import Skipped
+
+SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
+
+
+def try_to_create(config: EndpointConfig, catalog: Catalog, namespace: str, *, exists: bool) -> Skipped | None:
+    """Ask for a table, and not go on with it. `exists` says whether there is a namespace for it."""
+    match config.catalog:
+        case LocalCatalog() | SqlCatalog():
+            from connector.iceberg.sql_catalog import try_to_write
+
+            with explained(config):
+                try_to_write(catalog)
+            return None
+        case RestCatalog() if not exists:
+            return Skipped("the namespace does not exist yet")
+        case RestCatalog():
+            path = (namespace, f"materialize_iceberg_probe_{uuid.uuid4().hex}")
+            with explained(config):
+                # A staged creation: the table exists for nobody until it is committed, which it never is.
+                catalog.create_table_transaction(path, SCHEMA, table_location(config, path))
+            return None
+        case GlueCatalog() | S3TablesCatalog():
+            return Skipped("this catalog cannot be asked without doing it")
