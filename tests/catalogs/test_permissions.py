@@ -11,6 +11,7 @@ from connector.config import parse
 from connector.errors import UserError
 from connector.iceberg import storage
 from connector.iceberg.catalogs import data_file_properties
+from connector.steps import Skipped
 from fixtures.collection import NAMESPACE
 from support.endpoint_configs import on_s3
 from support.policy import documented_statements
@@ -53,7 +54,7 @@ def config(postgres: Postgres, s3_server: S3Server, bucket: str, user: Keys) -> 
     return {**on_s3(s3_server, bucket, NAMESPACE, catalog), "credentials": keys, "prefix": PREFIX}
 
 
-def probe(config: Mapping[str, Json]) -> bool:
+def probe(config: Mapping[str, Json]) -> str | Skipped:
     endpoint = parse(config, [])[0]
     return storage.probe(endpoint, data_file_properties(endpoint))
 
@@ -63,7 +64,7 @@ def test_a_run_with_exactly_the_documented_policy_works(
     config: Mapping[str, Json], s3_server: S3Server, bucket: str, user: Keys, tmp_path: Path
 ) -> None:
     s3_server.allow(user, bucket, *documented_statements("s3", bucket=bucket, prefix=PREFIX))
-    assert probe(config)
+    assert probe(config) == f"s3://{bucket}/{PREFIX}"
     runtime = Runtime(tmp_path, [replace(LEDGER, table="with_least_privilege")], config)
     runtime.apply()
     with runtime.open() as session:  # whose transaction is left staged: its successor has something to list and delete
