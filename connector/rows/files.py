@@ -161,5 +161,11 @@ def _worth_a_dictionary(rows: pa.Table) -> list[str]:
     return [
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
-        if not pa.types.is_boolean(column.type) and 2 * pc.count_distinct(column).as_py() <= len(column)
+        if not _never_worth_a_dictionary(column.type) and 2 * pc.count_distinct(column).as_py() <= len(column)
     ]
+
+
+def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:
+    """Bits; and what only other engines' tables have, whose values Arrow does not count."""
+    of_others = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
+    return bool(pa.types.is_boolean(arrow_type) or of_others)

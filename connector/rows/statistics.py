@@ -5,7 +5,18 @@ from typing import Final
 
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
-from pyiceberg.types import BinaryType, PrimitiveType, StringType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
 
 from connector.binding import Column
 from connector.state import ColumnStatistics
@@ -13,6 +24,10 @@ from connector.state import ColumnStatistics
 _BOUND_LENGTH: Final = 16  # characters or bytes: Iceberg's default, truncate(16)
 _SURROGATES: Final = range(0xD800, 0xE000)
 _LAST_CHARACTER: Final = 0x10FFFF
+# The types that Parquet compares as Iceberg does, and has as Iceberg's own numbers.
+_COMPARABLE: Final = frozenset(
+    {BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimestamptzType()}
+)
 
 
 def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
@@ -61,6 +76,8 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
         return lowest.decode()[:_BOUND_LENGTH].encode(), None if upper is None else upper.encode()
     if column_type == BinaryType():
         return lowest[:_BOUND_LENGTH], upper_bound_of_bytes(highest)
+    if column_type not in _COMPARABLE:
+        return None, None
     return to_bytes(column_type, lowest), to_bytes(column_type, highest)
 
 
