@@ -4,12 +4,14 @@ from functools import partial
 
 from connector.config import parse
 from connector.evolution import changes
+from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs import explained, open_catalog, table_location
 from connector.iceberg.commit import finish
 from connector.iceberg.discards import discarding
 from connector.iceberg.lookups import find_all
 from connector.iceberg.tables import evolve
 from connector.plan import plans
+from connector.spark.rewriting import rewrite_jobs
 from connector.state import removed
 from protocol import request, response
 from protocol.flow import ConnectorState
@@ -23,13 +25,15 @@ def apply(message: request.Apply) -> response.Applied:
     catalog = open_catalog(endpoint)
     planned = plans(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint))
     performed: list[str] = []
-    for plan in planned:
-        finish(catalog, plan.finished)
-        performed += plan.state_actions()
-        if plan.changes:
-            path = plan.target.path
-            with explained(endpoint), discarding(catalog, path, plan.dropped):
-                done = evolve(catalog, path, table_location(endpoint, path), partial(changes, target=plan.target))
-            performed += (change.description for change in done)
+    with rewrite_jobs(dict(endpoint.spark)) as rewrite:
+        for plan in planned:
+            finish(catalog, plan.finished)
+            performed += plan.state_actions()
+            if plan.changes:
+                path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
+                plan_again = partial(changes, target=plan.target)
+                with explained(endpoint), discarding(catalog, path, plan.dropped):
+                    done = evolve(catalog, path, table_location(endpoint, path), plan_again, alter)
+                performed += (change.description for change in done)
     settled = [commit for plan in planned for commit in plan.settled]
     return response.Applied("\n".join(performed), ConnectorState(removed(settled)) if settled else None)

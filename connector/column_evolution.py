@@ -6,7 +6,7 @@ Validate tells it and apply does it, so that the two cannot disagree.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyiceberg.types import NestedField, StringType
 
@@ -16,6 +16,7 @@ from connector.schema_evolution import SchemaEvolution
 from connector.table_change import (
     AddColumn,
     Alteration,
+    ConvertColumn,
     ExistingTable,
     MakeOptional,
     NewColumn,
@@ -28,10 +29,12 @@ from connector.table_change import (
 from connector.type_changes import TypeChange, holds, type_change
 from connector.type_mapping import COLUMN_SETTING, MAX_NAME
 
+_TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
+
 ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
     SchemaEvolution.STRICT: (),
     SchemaEvolution.ADD_COLUMNS: (AddColumn,),
-    SchemaEvolution.FULL: (RenameColumn, WidenColumn, SetAsideColumn, AddColumn, MakeOptional),
+    SchemaEvolution.FULL: (RenameColumn, WidenColumn, ConvertColumn, SetAsideColumn, AddColumn, MakeOptional),
 }
 
 
@@ -88,14 +91,17 @@ class Evolution:
     def _changes(
         self, wanted: NewColumn, column: NestedField, rename: RenameColumn | None, taken: set[str]
     ) -> Iterator[Alteration]:
+        new = replace(wanted, name=column.name, required=False)
         if rename:
             yield rename
         match type_change(column.field_type, wanted.type):
             case TypeChange.WIDEN if self._allows(WidenColumn) or not holds(column.field_type, wanted.type):
                 yield WidenColumn(self.path, column.name, column.field_type, wanted.type)
+            case TypeChange.CONVERT if column.field_id not in self.table.unconvertible:
+                yield ConvertColumn(self.path, column.name, column.field_type, new)
+                return
             case TypeChange.CONVERT | TypeChange.SET_ASIDE:
                 kept_as = _free_name(column.name, f"_before_{wanted.type}", taken)
-                new = replace(wanted, name=column.name, required=False)
                 yield SetAsideColumn(self.path, column.name, column.field_type, kept_as, new)
                 return
         if column.required and not wanted.required:
@@ -117,7 +123,7 @@ class Evolution:
                 return self._against_null(
                     column, "and its field may be null from now on: require a value in the schema"
                 )
-            case WidenColumn() | SetAsideColumn() if column:
+            case WidenColumn() | ConvertColumn() | SetAsideColumn() if column:
                 return self._against_type(change, wanted, column)
         return ""
 
@@ -134,7 +140,7 @@ class Evolution:
             )
         return ""
 
-    def _against_type(self, change: WidenColumn | SetAsideColumn, wanted: NewColumn, column: NestedField) -> str:
+    def _against_type(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> str:
         obstacle, remedies = self._obstacle(change, wanted, column)
         if obstacle is None:
             return ""
@@ -148,20 +154,19 @@ class Evolution:
             f"{obstacle}. Either {', or '.join(remedies)}."
         )
 
-    def _obstacle(
-        self, change: WidenColumn | SetAsideColumn, wanted: NewColumn, column: NestedField
-    ) -> tuple[str | None, list[str]]:
+    def _obstacle(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> tuple[str | None, list[str]]:
         """What a change of the type fails of, and a way around it."""
-        if isinstance(change, SetAsideColumn):
-            if type_change(column.field_type, wanted.type) is TypeChange.CONVERT:
-                return "", []
+        if not isinstance(change, WidenColumn):
             if not wanted.former and not self.table.is_of(self.materialization):
                 other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
                 return ", and the column is somebody else's", [other_name]
             if dependent := self.table.pinned.get(column.field_id):
                 return f", and {dependent} of the table depends on the column", []
-            if wanted.is_indispensable:
-                return ", and a key cannot have one column for older rows and another for newer ones", []
+            if wanted.is_indispensable and isinstance(change, SetAsideColumn):
+                return (
+                    ", of which its values have no equivalents, and a key is never in a column for newer rows only",
+                    [],
+                )
         if not self._allows(type(change)):
             return "", [f"set schema_evolution to {SchemaEvolution.FULL}, which {_EFFECTS[type(change)]}"]
         return None, []
@@ -172,6 +177,7 @@ class Evolution:
 
 _EFFECTS: Final[Mapping[type[Alteration], str]] = {
     WidenColumn: "widens the column in place",
+    ConvertColumn: "converts its values",
     SetAsideColumn: "keeps the column under another name, beside a new one",
 }
 

@@ -4,10 +4,19 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import msgspec
+from pyiceberg.types import StringType
 
 from connector.candidate import Candidate
 from connector.column_evolution import Fit
-from connector.table_change import AddColumn, Alteration, MakeOptional, RenameColumn, SetAsideColumn, WidenColumn
+from connector.table_change import (
+    AddColumn,
+    Alteration,
+    ConvertColumn,
+    MakeOptional,
+    RenameColumn,
+    SetAsideColumn,
+    WidenColumn,
+)
 from connector.type_mapping import MAX_NAME, is_numeric_string, is_required, types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection, ProjectionConstraint
 
@@ -149,7 +158,12 @@ def _problems_of_table(candidate: Candidate, required: Iterable[str]) -> list[st
         and all(fit.column is None for fit in of_location)
         and (refusals := [fit.refusal for fit in of_location if fit.refusal])
     ]
-    fieldless = [fit.refusal for fit in candidate.evolution.unwritten([*fits.values()]) if fit.refusal]
+    selectable = [
+        fits[projection.field]
+        for projection in candidate.collection.projections
+        if projection.field in fits and _new_column(candidate, projection).type is not ConstraintType.FIELD_FORBIDDEN
+    ]
+    fieldless = [fit.refusal for fit in candidate.evolution.unwritten(selectable) if fit.refusal]
     return without_column + fieldless
 
 
@@ -195,6 +209,15 @@ def _effect(change: Alteration) -> str:
             return f"Its column {name!r} gets the name {new_name!r}."
         case WidenColumn(_, _, _, new_type):
             return f"It is widened to {new_type} in place."
+        case ConvertColumn(_, _, _, column):
+            converted = f"Its values are rewritten as {column.type}."
+            if column.type == StringType():
+                return converted
+            if column.is_indispensable:
+                return f"{converted} If one of them has no equivalent, only a backfill helps."
+            return (
+                f"{converted} If one of them has no equivalent, the column goes on under another name beside a new one."
+            )
         case SetAsideColumn(_, _, old_type, kept_as, column):
             return (
                 f"The schema now needs {column.type}, for which values of type {old_type} have no equivalent: older rows "

@@ -43,6 +43,8 @@ class ExistingTable:
     owner: Owner | None
     # By field id, what of the table depends on the column being what it is.
     pinned: Mapping[int, str] = field(default_factory=dict)
+    # Columns of which some value turned out to have no equivalent of the type that is needed.
+    unconvertible: frozenset[int] = frozenset()
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization made it."""
@@ -151,6 +153,23 @@ class WidenColumn:
 
 
 @dataclass(frozen=True)
+class ConvertColumn:
+    """Every value is rewritten as its equivalent of another type: the column that holds them is a new one."""
+
+    path: Path
+    name: str
+    old_type: IcebergType
+    column: NewColumn
+
+    @property
+    def description(self) -> str:
+        return (
+            f"alter table {'.'.join(self.path)}: convert column {self.name!r} from {self.old_type} to {self.column.type}, "
+            "in new data files"
+        )
+
+
+@dataclass(frozen=True)
 class SetAsideColumn:
     """The column goes on under another name, for the rows that are there; a new one takes its place."""
 
@@ -189,5 +208,5 @@ class MakeOptional:
 
 
 # In the order in which they are done: a column that is renamed has its new name in the others.
-Alteration: TypeAlias = RenameColumn | WidenColumn | SetAsideColumn | AddColumn | MakeOptional
+Alteration: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
 TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | Alteration

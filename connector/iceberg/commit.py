@@ -25,22 +25,17 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-)
+from pyiceberg.table.update import SetPropertiesUpdate
 from sqlalchemy.exc import SQLAlchemyError
 
 from connector import object_store
 from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg import fence
 from connector.iceberg.aws_errors import is_refusal
+from connector.iceberg.late_files import LateFiles
 from connector.iceberg.snapshot import SnapshotWriter
+from connector.iceberg.table_updates import new_snapshot, same_rows, same_schema, same_table
 from connector.parallel import side_by_side
 from connector.state import Chain, StagedCommit
 
@@ -132,7 +127,7 @@ def _attempt_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: f
 
 def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float) -> Landed:
     began = time.monotonic()
-    snapshots = SnapshotWriter()
+    snapshots, late = SnapshotWriter(), LateFiles()
     name = ".".join(chain[0].path)
     last: Exception | None = None
     for number in _attempts(retry_for):
@@ -142,7 +137,7 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: fl
             rest = fence.unlanded(chain, table.properties)
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
-            _commit(catalog, table, rest, snapshots, fence.advanced(table.properties, chain[-1]))
+            _commit(catalog, table, late.converted(table, rest), snapshots, fence.advanced(table.properties, chain[-1]))
             return Landed(tuple(chain), number + 1, time.monotonic() - began)
         except (*REFUSED, *UNKNOWN, RetryableError) as error:
             if _is_hopeless(error):
@@ -223,22 +218,7 @@ def _commit(
 
 def land(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> None:
     """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded."""
-    catalog.commit_table(
-        table,
-        (
-            AssertTableUUID(uuid=table.metadata.table_uuid),
-            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=snapshot.parent_snapshot_id),
-        ),
-        (
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate(
-                ref_name=MAIN_BRANCH,
-                type=SnapshotRefType.BRANCH,
-                snapshot_id=snapshot.snapshot_id,
-                max_ref_age_ms=None,
-                max_snapshot_age_ms=None,
-                min_snapshots_to_keep=None,
-            ),
-            SetPropertiesUpdate(updates=properties),
-        ),
-    )
+    # The schema too: what was staged before a column of it was converted has to be written again.
+    requirements = (same_table(table), same_rows(table), *same_schema(table))
+    updates = (*new_snapshot(snapshot), SetPropertiesUpdate(updates=properties))
+    catalog.commit_table(table, requirements, updates)

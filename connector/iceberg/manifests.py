@@ -1,10 +1,11 @@
-"""Writes manifests: of staged files, and of files that other manifests list."""
+"""Reads manifests, and writes them: of staged files, and of files that other manifests list."""
 
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.manifest import (
     DataFileContent,
@@ -13,10 +14,12 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriter,
+    read_manifest_list,
     write_manifest,
 )
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from connector.state import ColumnStatistics, DataFile
@@ -34,20 +37,20 @@ class ManifestFactory:
         self, table: Table, prefix: str, spec_id: int, schema_id: int, files: Iterable[DataFile]
     ) -> ManifestFile:
         """A manifest of new files, which inherit snapshot and sequence number from its place in the manifest list."""
-        with self._writer(table, prefix, spec_id, schema_id) as manifest:
+        with self.writer(table, prefix, spec_id, schema_id) as manifest:
             for file in files:
-                manifest.add_entry(_added(file, spec_id))
+                manifest.add_entry(added_entry(file, spec_id, Record()))
         return manifest.to_manifest_file()
 
     def of_existing(self, table: Table, prefix: str, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
         """A manifest of files that the table has: each keeps its snapshot and its sequence numbers, by which other
         engines' deletes apply to it or not."""
-        with self._writer(table, prefix, spec_id, table.metadata.current_schema_id) as manifest:
+        with self.writer(table, prefix, spec_id, table.metadata.current_schema_id) as manifest:
             for entry in entries:
                 manifest.existing(entry)
         return manifest.to_manifest_file()
 
-    def _writer(self, table: Table, prefix: str, spec_id: int, schema_id: int) -> ManifestWriter:
+    def writer(self, table: Table, prefix: str, spec_id: int, schema_id: int) -> ManifestWriter:
         return write_manifest(
             format_version=table.metadata.format_version,
             spec=table.specs()[spec_id],
@@ -62,12 +65,18 @@ def metadata_location(table: Table, name: str) -> str:
     return load_location_provider(table.location(), table.properties).new_metadata_location(name)
 
 
-def _added(file: DataFile, spec_id: int) -> ManifestEntry:
+def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """A snapshot's manifests, freshly read: PyIceberg's cache shares objects that writing a manifest list changes."""
+    return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
+
+
+def added_entry(file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None) -> ManifestEntry:
+    """An ADDED entry: its sequence number, if it has none, comes from its manifest's place in the manifest list."""
     data_file = ManifestDataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=partition,
         record_count=file.rows,
         file_size_in_bytes=file.size,
         split_offsets=list(file.splits),
@@ -80,7 +89,7 @@ def _added(file: DataFile, spec_id: int) -> ManifestEntry:
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED,
         snapshot_id=None,
-        sequence_number=None,
+        sequence_number=sequence_number,
         file_sequence_number=None,
         data_file=data_file,
     )

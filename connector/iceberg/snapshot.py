@@ -1,4 +1,4 @@
-"""Builds the snapshot that appends staged files: manifests, manifest list, summary."""
+"""Builds our snapshots: manifests, manifest list, summary."""
 
 import time
 import uuid
@@ -7,8 +7,7 @@ from copy import deepcopy
 from itertools import groupby
 from typing import Final
 
-from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile, read_manifest_list, write_manifest_list
+from pyiceberg.manifest import ManifestFile, write_manifest_list
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
@@ -17,7 +16,8 @@ from connector.file_lists import files_of
 from connector.iceberg import fence
 from connector.iceberg.file_names import file_prefix
 from connector.iceberg.folding import Folder
-from connector.iceberg.manifests import AVRO_COMPRESSION, ManifestFactory, metadata_location
+from connector.iceberg.manifests import AVRO_COMPRESSION, ManifestFactory, manifests_of, metadata_location
+from connector.iceberg.replacement import Replacement, replaced_manifests, replaced_summary
 from connector.state import Lineage, StagedCommit
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
@@ -40,16 +40,35 @@ class SnapshotWriter:
         """A snapshot on top of the table's current one."""
         prefix = _file_prefix(table, staged[0].lineage)
         added = self._manifests_of(table, prefix, staged)
-        held = self._folder.folded(table, prefix, _manifests(table.io, table.current_snapshot()), added)
-        return self._snapshot(table, prefix, [*added, *held], _appended(staged))
+        held = self._folder.folded(table, prefix, manifests_of(table.io, table.current_snapshot()), added)
+        return self._snapshot(table, prefix, [*added, *held], _with_totals(Operation.APPEND, _appended(staged), table))
 
     def mark(self, table: Table, lineage: Lineage, summary: Mapping[str, str]) -> Snapshot:
         """A snapshot of what the table holds already: it moves main, and its summary says why."""
-        held = _manifests(table.io, table.current_snapshot())
-        return self._snapshot(table, _file_prefix(table, lineage), held, summary)
+        held = manifests_of(table.io, table.current_snapshot())
+        totals = _with_totals(Operation.APPEND, summary, table)
+        return self._snapshot(table, _file_prefix(table, lineage), held, totals)
+
+    def replace(
+        self,
+        table: Table,
+        prefix: str,
+        replacements: Sequence[Replacement],
+        schema_id: int,
+        summary: Mapping[str, str],
+    ) -> Snapshot:
+        """A snapshot of the same rows in other files, of which another schema is the right one."""
+        manifests = replaced_manifests(table, prefix, self._factory, replacements)
+        totals = _with_totals(Operation.REPLACE, {**summary, **replaced_summary(replacements)}, table)
+        return self._snapshot(table, prefix, manifests, totals, schema_id)
 
     def _snapshot(
-        self, table: Table, prefix: str, manifests: Sequence[ManifestFile], summary: Mapping[str, str]
+        self,
+        table: Table,
+        prefix: str,
+        manifests: Sequence[ManifestFile],
+        summary: Summary,
+        schema_id: int | None = None,
     ) -> Snapshot:
         metadata = table.metadata
         assert not isinstance(metadata, TableMetadataV1), "only tables of version 2 are bound"
@@ -73,13 +92,14 @@ class SnapshotWriter:
             # PyIceberg takes the metadata for unchanged and dates it by this machine's clock, which may be behind.
             timestamp_ms=max(time.time_ns() // 1_000_000, metadata.last_updated_ms + 1),
             manifest_list=location,
-            summary=_with_totals(summary, parent),
-            schema_id=metadata.current_schema_id,
+            summary=summary,
+            schema_id=metadata.current_schema_id if schema_id is None else schema_id,
         )
 
     def _manifests_of(self, table: Table, prefix: str, staged: Sequence[StagedCommit]) -> list[ManifestFile]:
         # The prefix is part of the key: a manifest that is still to be committed never bears a value that has passed.
-        key = (prefix, *(commit.next for commit in staged))
+        # So is the schema: its files are others once a column has been converted.
+        key = (prefix, *(f"{commit.next} {commit.schema_id}" for commit in staged))
         if key not in self._manifests:
             by_spec = groupby(sorted(staged, key=lambda commit: commit.spec_id), key=lambda commit: commit.spec_id)
             self._manifests[key] = [
@@ -98,11 +118,6 @@ def _file_prefix(table: Table, lineage: Lineage) -> str:
     """The commit asserts the main branch that this value was read under: once the property has another one, the
     snapshot has landed or never will."""
     return file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))
-
-
-def _manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """A snapshot's manifests, freshly read: PyIceberg's cache shares objects that writing a manifest list changes."""
-    return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
 
 
 def _appended(staged: Sequence[StagedCommit]) -> dict[str, str]:
@@ -127,7 +142,10 @@ def lineage_summary(lineage: Lineage) -> dict[str, str]:
     }
 
 
-def _with_totals(summary: Mapping[str, str], parent: Snapshot | None) -> Summary:
-    return update_snapshot_summaries(
-        Summary(Operation.APPEND, **summary), parent.summary if parent and parent.summary else None
-    )
+def _with_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
+    parent = table.metadata.current_snapshot()
+    before = parent.summary.additional_properties if parent and parent.summary else None
+    # PyIceberg adds up for all operations but this one.
+    counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
+    totals = update_snapshot_summaries(Summary(counted, **summary), before)
+    return Summary(operation, **totals.additional_properties)

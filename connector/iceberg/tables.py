@@ -1,8 +1,8 @@
 """Tables as the catalog has them, and the performers of their changes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from connector.errors import RetryableError, UserError
-from connector.iceberg.schema_commit import alter
+from connector.rows.rewriting import UnconvertibleError
 from connector.table_change import (
     Alteration,
     CreateNamespace,
@@ -64,14 +64,21 @@ def find(catalog: Catalog, path: Path) -> Found:
     return _found(catalog, path, table)
 
 
+class Alter(Protocol):
+    """See `Alterer.alter`."""
+
+    def __call__(self, catalog: Catalog, table: Table, changes: Sequence[Alteration]) -> None: ...
+
+
 def evolve(
-    catalog: Catalog, path: Path, location: str | None, plan: Callable[[Found], Sequence[TableChange]]
+    catalog: Catalog, path: Path, location: str | None, plan: Callable[[Found], Sequence[TableChange]], alter: Alter
 ) -> list[TableChange]:
     """Perform what `plan` says of the table, planned anew whenever somebody else was faster; what was performed."""
     performed: list[TableChange] = []
+    unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
         table = load_table(catalog, path)
-        changes = plan(_found(catalog, path, table))
+        changes = plan(_found(catalog, path, table, unconvertible))
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
                 alter(catalog, table, alterations)
@@ -81,6 +88,9 @@ def evolve(
                 performed.append(change)
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
             continue  # whatever has landed is not planned again
+        except UnconvertibleError as error:
+            unconvertible |= error.column_ids
+            continue
         return performed
     raise RetryableError(
         f"Table {'.'.join(path)} was changed by somebody else at each of {ATTEMPTS} attempts to alter it. "
@@ -88,12 +98,19 @@ def evolve(
     )
 
 
-def _found(catalog: Catalog, path: Path, table: Table | None) -> Found:
+def _found(catalog: Catalog, path: Path, table: Table | None, unconvertible: Collection[int] = ()) -> Found:
     if table is None:
         return Found(catalog.namespace_exists(path[0]), None)
-    metadata = table.metadata
-    existing = ExistingTable(table.schema(), str(metadata.table_uuid), Owner.of(table.properties), _pinned(table))
-    return Found(True, existing)
+    return Found(
+        namespace_exists=True,
+        table=ExistingTable(
+            schema=table.schema(),
+            uuid=str(table.metadata.table_uuid),
+            owner=Owner.of(table.properties),
+            pinned=_pinned(table),
+            unconvertible=frozenset(unconvertible),
+        ),
+    )
 
 
 def _pinned(table: Table) -> dict[int, str]:

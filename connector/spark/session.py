@@ -1,7 +1,7 @@
 """Spark, started in the background when a session opens, so that nobody waits for it who does not need it yet."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,7 +13,10 @@ from connector.spark.jvm import Jvm
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+TASKS_PER_CORE: Final = 4  # so that a long one at the end holds up little, and starting them costs little
 
 DEFAULT_SETTINGS: Final = {
     "spark.master": "local[*]",
@@ -50,6 +53,10 @@ class Spark:
         """Run a job of one task a core; a task gets an iterator of one number."""
         return self._executor.submit(self._run, task)
 
+    def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
+        """Run a job that calls for each thing, with some things in turn for each task."""
+        return self._executor.submit(self._map, call, things)
+
     def stop(self) -> None:
         """End Spark in good order, after its jobs."""
         self._executor.shutdown()
@@ -66,6 +73,12 @@ class Spark:
         with _explained(self._jvm, "A Spark job failed"):
             tasks = context.defaultParallelism
             return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+
+    def _map(self, call: Callable[[S], T], things: Sequence[S]) -> list[T]:
+        context = self._context.result()
+        with _explained(self._jvm, "A Spark job failed"):
+            tasks = min(len(things), TASKS_PER_CORE * context.defaultParallelism)
+            return context.parallelize(things, tasks).map(call).collect()
 
 
 def _is_local(settings: Mapping[str, str]) -> bool:

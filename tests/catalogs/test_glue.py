@@ -33,7 +33,7 @@ from support.glue_server import glue_server, moto_python
 from support.policy import documented_statements
 from support.s3_server import S3Server
 from support.staged_files import stage
-from support.tables import ids_of
+from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 
@@ -106,7 +106,7 @@ def fit(
     catalog: Catalog, endpoint: EndpointConfig, path: tuple[str, str], *columns: NewColumn
 ) -> Sequence[TableChange]:
     target = Target(path, OWNER, columns, {}, replaces=False)
-    return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target))
+    return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
 
 
 def parameters(client: Any, path: tuple[str, str]) -> dict[str, str]:

@@ -35,7 +35,7 @@ from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
 from support.server_process import free_address
 from support.staged_files import stage
-from support.tables import ids_of
+from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 
@@ -104,7 +104,7 @@ def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, en
         NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False),
     )
     target = Target(path, Owner(lineage.materialization, lineage.state_key), columns, {}, replaces=False)
-    evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target))
+    evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
     stale, successor = stage(catalog, path, lineage, 1), stage(catalog, path, lineage, 2)
     for staged in (successor, replace(successor, is_recovered=True)):
         commit.finish(catalog, [staged])

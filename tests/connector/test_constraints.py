@@ -164,13 +164,15 @@ def types_of(candidate: Candidate, field: str) -> list[ConstraintType]:
 
 
 def test_a_required_field_that_is_incompatible_carries_both_constraints() -> None:
-    candidate = Candidate(collection(ID), {}, True, table(column(1, "id")))
+    candidate = Candidate(collection(ID), {}, True, table(column(1, "id"), mode=ADD_COLUMNS))
     assert types_of(candidate, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
     assert most_severe(constraints(candidate))["id"].type is ConstraintType.INCOMPATIBLE
 
 
 def test_the_reason_of_an_incompatible_field_names_the_field_its_column_and_the_type_that_it_needs() -> None:
-    candidate = Candidate(collection(ID, projection("qty", "integer")), {}, True, table(column(1, "qty")))
+    candidate = Candidate(
+        collection(ID, projection("qty", "integer")), {}, True, table(column(1, "qty"), mode=ADD_COLUMNS)
+    )
     reason = most_severe(constraints(candidate))["qty"].reason
     assert "'qty'" in reason
     assert "type string" in reason

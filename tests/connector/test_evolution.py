@@ -1,6 +1,9 @@
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, LongType, NestedField, StringType
+from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
 from connector.errors import UserError
 from connector.evolution import DEFAULT_PROPERTIES, MAX_DOC, changes, columns, last_bindings
@@ -46,8 +49,14 @@ def field(number: int, name: str, type_: IcebergType = LONG, *, required: bool =
     return NestedField(number, name, type_, required=required)
 
 
-def table(*fields: NestedField, owner: Owner | None = V0, identifiers: tuple[int, ...] = ()) -> Found:
-    return Found(True, ExistingTable(Schema(*fields, identifier_field_ids=list(identifiers)), "uuid-1", owner))
+def table(
+    *fields: NestedField,
+    owner: Owner | None = V0,
+    identifiers: tuple[int, ...] = (),
+    pinned: Mapping[int, str] = MappingProxyType({}),
+) -> Found:
+    schema = Schema(*fields, identifier_field_ids=list(identifiers))
+    return Found(True, ExistingTable(schema, "uuid-1", owner, pinned))
 
 
 def selected(bound: Collection, *values: str, document: str = "", **field_config: Json) -> tuple[NewColumn, ...]:
@@ -145,11 +154,11 @@ def test_of_two_columns_that_differ_in_case_the_field_keeps_the_one_of_its_very_
 
 
 def test_all_incompatible_fields_are_refused_at_once() -> None:
-    found = table(field(1, "id", StringType()), field(2, "note"), field(3, "qty"))
+    found = table(field(1, "id", DateType()), field(2, "note"), field(3, "qty"), pinned={2: "a partition spec"})
     with pytest.raises(UserError) as error:
         changes(found, target(ID_COLUMN, NOTE, QTY))
     first, second = str(error.value).splitlines()
-    assert first.startswith("table shop.orders: Field 'id' has a column of type string")
+    assert first.startswith("table shop.orders: Field 'id' has a column of type date")
     assert second.startswith("table shop.orders: Field 'note' has a column of type long")
 
 

@@ -16,7 +16,7 @@ from connector.plan_command import plan
 from connector.state import added
 from fixtures.evil_names import TABLE_NAMES
 from protocol import request
-from protocol.flow import Exists, Json, Materialization
+from protocol.flow import Exists, Json, Materialization, StringInference
 from protocol.request import Request
 from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
@@ -83,9 +83,9 @@ def test_where_every_table_fits_the_plan_says_so(tmp_path: Path) -> None:
 def test_what_speaks_against_any_binding_is_said_at_once(tmp_path: Path) -> None:
     config = local_config(tmp_path)
     apply(request.Apply(materialization(config, binding(ORDERS), binding(ORDERS, table="items"))))
-    text = collection(projection("id", "string"))
+    dates = collection(projection("id", "string", string=StringInference("date")))
     with pytest.raises(UserError) as error:
-        plan([request.Apply(materialization(config, binding(text), binding(text, table="items")))])
+        plan([request.Apply(materialization(config, binding(dates), binding(dates, table="items")))])
     assert [line.split(":")[0] for line in str(error.value).splitlines()] == ["table shop.orders", "table shop.items"]
 
 

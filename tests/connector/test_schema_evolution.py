@@ -22,13 +22,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.altered_schema import altered
+from connector.altered_schema import altered, converted_columns
 from connector.errors import UserError
 from connector.evolution import changes
 from connector.schema_evolution import SchemaEvolution
 from connector.table_change import (
     AddColumn,
     Alteration,
+    ConvertColumn,
     ExistingTable,
     Found,
     MakeOptional,
@@ -126,6 +127,7 @@ CASES = {
     MakeOptional: ((column(1, "qty", required=True),), (wanted("qty"),)),
     WidenColumn: ((column(1, "qty", FloatType()),), (wanted("qty", DoubleType()),)),
     RenameColumn: ((column(1, "qty"),), (wanted("amount", field="qty", former="qty"),)),
+    ConvertColumn: ((column(1, "qty"),), (wanted("qty", StringType()),)),
     SetAsideColumn: ((column(1, "qty", DateType()),), (wanted("qty"),)),
 }
 
@@ -190,10 +192,31 @@ def test_a_column_that_something_depends_on_is_not_set_aside() -> None:
     )
 
 
+def test_a_column_of_which_a_value_turned_out_to_have_no_equivalent_is_set_aside() -> None:
+    schema = Schema(column(1, "qty", StringType()))
+    fields = (wanted("qty"),)
+    for unconvertible, kind in ((frozenset[int](), ConvertColumn), (frozenset({1}), SetAsideColumn)):
+        table = ExistingTable(schema, "uuid-1", OWNER, unconvertible=unconvertible)
+        [change] = changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False))
+        assert isinstance(change, kind)
+
+
+def test_a_column_that_is_converted_is_another_one_in_its_place() -> None:
+    columns = (column(1, "qty", required=True), column(2, "other"))
+    changes = planned(columns, wanted("amount", StringType(), field="qty", former="qty"), wanted("other"))
+    alterations = [change for change in changes if isinstance(change, Alteration)]
+    assert [type(change) for change in alterations] == [RenameColumn, ConvertColumn]
+    [amount, other] = altered(Schema(*columns), alterations, 7).fields
+    assert (amount.field_id, amount.name, amount.field_type, amount.required) == (8, "amount", StringType(), False)
+    assert other == columns[1]
+    [converted] = converted_columns(Schema(*columns), alterations, 7)
+    assert (converted.old.field_id, converted.new) == (1, amount)
+
+
 def test_a_keys_column_is_not_set_aside() -> None:
     key = NewColumn("id", "id", LONG, True, "", True, "id")
     error = refusal((column(1, "id", DateType()),), key)
-    assert "a key cannot have" in error
+    assert "needs long, of which its values have no equivalents" in error
     assert "deselect" not in error
 
 

@@ -24,7 +24,7 @@ from connector.table_change import (
     Target,
 )
 from support.bindings import MATERIALIZATION
-from support.tables import foreign_table, local_catalog, turn_tables_into_views, version_3_table
+from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
 
 PATH = ("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
@@ -49,7 +49,7 @@ def target(
 
 
 def fit(catalog: Catalog, wanted: Target, location: str | None = None) -> list[TableChange]:
-    return evolve(catalog, PATH, location, partial(changes, target=wanted))
+    return evolve(catalog, PATH, location, partial(changes, target=wanted), alterer().alter)
 
 
 def names(catalog: Catalog) -> list[str]:
@@ -136,7 +136,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(tmp_path: Pat
             fit(local_catalog(tmp_path), target(*optional("theirs", "both")))
         return changes(found, target(*optional("theirs", "both", "ours")))
 
-    assert evolve(catalog, PATH, None, plan) == [AddColumn(PATH, *optional("ours"))]
+    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
     assert plans == 2
     assert names(catalog) == ["id", "theirs", "both", "ours"]
 
@@ -151,7 +151,7 @@ def test_endless_changes_by_somebody_else_end_the_attempts(tmp_path: Path, catal
         return changes(found, target(*optional("ours")))
 
     with pytest.raises(RetryableError, match="shop\\.orders"):
-        evolve(catalog, PATH, None, plan)
+        evolve(catalog, PATH, None, plan, alterer().alter)
     assert names(catalog) == ["id", *theirs]
     assert len(theirs) == ATTEMPTS
 
@@ -177,7 +177,7 @@ def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path
             fit(local_catalog(tmp_path), target(*optional("theirs")))
         return changes(Found(True, found.table), target(*optional("ours")))
 
-    assert evolve(catalog, PATH, None, plan) == [AddColumn(PATH, *optional("ours"))]
+    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
 
 
 def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Path, catalog: Catalog) -> None:
@@ -186,7 +186,7 @@ def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Pa
         return changes(Found(True, found.table), target(*optional("ours")))
 
     with pytest.raises(UserError, match="a table of that name"):
-        evolve(catalog, PATH, None, plan)
+        evolve(catalog, PATH, None, plan, alterer().alter)
     assert names(catalog) == ["id"]
 
 

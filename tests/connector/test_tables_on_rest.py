@@ -20,6 +20,7 @@ from connector.iceberg.tables import evolve, find
 from connector.table_change import AddColumn, CreateTable, DropTable, Found, NewColumn, Owner, TableChange, Target
 from support.bindings import MATERIALIZATION
 from support.rest_catalog import RestCatalogServer
+from support.tables import alterer
 
 pytestmark = pytest.mark.catalog
 
@@ -41,7 +42,7 @@ def connect(server: RestCatalogServer) -> Catalog:
 
 
 def fit(catalog: Catalog, target: Target) -> list[TableChange]:
-    return evolve(catalog, target.path, None, partial(changes, target=target))
+    return evolve(catalog, target.path, None, partial(changes, target=target), alterer().alter)
 
 
 def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: tuple[str, str]) -> None:
@@ -81,7 +82,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
             fit(connect(rest_catalog), Target(path, V0, (ID, EVIL), {}, replaces=False))
         return changes(found, Target(path, V0, (ID, EVIL, NOTE), {}, replaces=False))
 
-    assert evolve(catalog, path, None, plan) == [AddColumn(path, NOTE)]
+    assert evolve(catalog, path, None, plan, alterer().alter) == [AddColumn(path, NOTE)]
     assert plans == 2
 
 

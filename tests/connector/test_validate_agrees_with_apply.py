@@ -77,12 +77,15 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
 ) -> None:
     candidate = Candidate(bound, config, True, evolution, former_names=former_names(LAST))
     assume(not problems(candidate))
+    told = constraints(candidate)
+    forbidden = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_FORBIDDEN}
     refused: dict[str, bool] = {}
     kept: set[str] = set()
     names: dict[str, str] = {}
-    for each in constraints(candidate):
+    for each in told:
         # Of two fields with one name the runtime selects one.
-        if names.setdefault((each.constraint.folded_field or each.field).lower(), each.field) == each.field:
+        name = f"{each.field in forbidden} {(each.constraint.folded_field or each.field).lower()}"
+        if names.setdefault(name, each.field) == each.field:
             refused[each.field] = refused.get(each.field, False) or each.constraint.type in REFUSALS
             kept |= {each.field} if each.constraint.type is ConstraintType.FIELD_REQUIRED else set()
     assume(not any(refused[field] for field in kept | {"id"}))

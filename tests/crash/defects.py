@@ -17,6 +17,7 @@ from connector.errors import ConnectorError
 from connector.file_lists import files_of
 from connector.iceberg import commit, fence, snapshot
 from connector.iceberg.fence import Tenure
+from connector.iceberg.manifests import manifests_of
 from connector.rows.files import DataFileWriter
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
 from crash.faults import DEFECT, swap
@@ -154,7 +155,7 @@ def _fence_of(of: Snapshot) -> tuple[str, str]:
 
 def drops_what_others_appended() -> None:
     ours: set[int] = set()
-    manifests, append = snapshot._manifests, snapshot.SnapshotWriter.append
+    manifests, append = manifests_of, snapshot.SnapshotWriter.append
 
     def append_ours(self: Any, *arguments: Any) -> Snapshot:
         appended = append(self, *arguments)
@@ -162,7 +163,7 @@ def drops_what_others_appended() -> None:
         return appended
 
     swap(snapshot.SnapshotWriter, "append", append_ours)
-    swap(snapshot, "_manifests", lambda *about: [own for own in manifests(*about) if own.added_snapshot_id in ours])
+    swap(snapshot, "manifests_of", lambda *about: [own for own in manifests(*about) if own.added_snapshot_id in ours])
 
 
 def checks_no_uuid() -> None:

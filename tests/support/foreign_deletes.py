@@ -50,11 +50,12 @@ class _DeleteManifestWriter(ManifestWriterV2):
         return Schema(*fields, data_file.model_copy(update={"field_type": StructType(*columns)}))
 
 
-def delete_equal(table: Table, id_: int) -> None:
+def delete_equal(table: Table, value: int, name: str = "id") -> None:
     """Commit an equality delete, as Flink does: it hides the rows of all files with a lower sequence number."""
-    column = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})
-    rows = pa.table({"id": [id_]}, schema=pa.schema([column]))
-    _commit(table, rows, content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
+    column_id = table.schema().find_field(name).field_id
+    column = pa.field(name, pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(column_id)})
+    rows = pa.table({name: [value]}, schema=pa.schema([column]))
+    _commit(table, rows, content=DataFileContent.EQUALITY_DELETES, equality_ids=[column_id])
 
 
 def delete_position(table: Table, file: str, position: int) -> None:

@@ -74,6 +74,12 @@ class Runtime:
             assert connector.finish().status == 0, connector.log
         return answer
 
+    def apply_and_fail(self) -> Outcome:
+        """The same where it is not expected to succeed."""
+        with self._process() as connector:
+            connector.send(self._apply())
+            return connector.wait()
+
     def open(self, key_range: Json = WHOLE_RANGE) -> "Session":
         """Start a process and open a session on what the log holds."""
         session = self.start(key_range)

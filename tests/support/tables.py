@@ -2,19 +2,27 @@
 
 import json
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
+from connector.config import Settings
+from connector.iceberg.alteration import Alterer, Rewrite
 from connector.iceberg.local_catalog import open_local
+from connector.renewal import Renewed
+from connector.rows.rewriting import Rewriting, SourceFile
 from connector.state import DataFile, Lineage, StagedCommit
+from connector.table_change import Owner
 from protocol.flow import WHOLE_RANGE
+from support.bindings import MATERIALIZATION
 
 ID_ONLY = Schema(NestedField(1, "id", LongType(), required=True))
 
@@ -67,6 +75,18 @@ def staged_ids(
         schema_id=table.metadata.current_schema_id,
         files=(DataFile(f"file://{file}", len(ids), file.stat().st_size, (4,), ()),),
     )
+
+
+def rewrite_here(
+    rewriting: Rewriting, sources: Sequence[SourceFile], access: Renewed[Settings]
+) -> list[tuple[DataFile, ...] | None]:
+    """What Spark's tasks do, in this process."""
+    io = load_file_io(dict(access.current().value), rewriting.location)
+    return [rewriting.rewritten(io, source) for source in sources]
+
+
+def alterer(rewrite: Rewrite = rewrite_here) -> Alterer:
+    return Alterer(Owner(MATERIALIZATION, "shop%2Forders.v0"), rewrite)
 
 
 def ids_of(catalog: Catalog, path: tuple[str, str]) -> list[int]:

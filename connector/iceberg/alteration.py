@@ -1,0 +1,124 @@
+"""Alters tables. Where columns are converted, their data files are written again: by Spark, before the one commit that
+gives the table both its new schema and its new files.
+
+That commit asserts the main branch that was read. When somebody else is faster all is planned anew, but files that were
+written for the same columns are used again: what came in between is all that is left to write. That goes only while the
+fence value in their names is the table's: once it has moved on, a session may take them for left behind.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
+
+from connector import object_store
+from connector.altered_schema import ConvertedColumn, altered, converted_columns
+from connector.config import Settings
+from connector.iceberg import fence, late_files
+from connector.iceberg.file_access import access_to
+from connector.iceberg.file_names import file_prefix
+from connector.iceberg.live_files import files_with_values
+from connector.iceberg.replacement import Replacement
+from connector.iceberg.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.table_updates import new_schema, new_snapshot, numbered, same_rows, same_schema, same_table
+from connector.renewal import Renewed
+from connector.rows.rewriting import Rewriting, SourceFile, TargetColumn
+from connector.state import DataFile, Lineage
+from connector.table_change import Alteration, Owner
+from protocol.flow import WHOLE_RANGE
+
+# What takes the place of each file; see `Rewriting.rewritten`.
+Rewrite: TypeAlias = Callable[
+    [Rewriting, Sequence[SourceFile], Renewed[Settings]], Sequence[tuple[DataFile, ...] | None]
+]
+
+SUMMARY_CONVERTED: Final = "flow.converted-columns"
+
+
+class Alterer:
+    """Alters one table, in as many attempts as it takes."""
+
+    def __init__(self, owner: Owner, rewrite: Rewrite) -> None:
+        self._owner = owner
+        self._rewrite = rewrite
+        self._rewritten: dict[tuple[Rewriting, SourceFile], tuple[DataFile, ...] | None] = {}
+
+    def alter(self, catalog: Catalog, table: Table, changes: Sequence[Alteration]) -> None:
+        """All changes in one commit, if the table is still what they were planned on. UnconvertibleError where a value of
+        a column that is to be converted has no equivalent."""
+        schema = numbered(table, altered(table.schema(), changes, table.metadata.last_column_id))
+        requirements: tuple[TableRequirement, ...] = (same_table(table), *same_schema(table))
+        updates: tuple[TableUpdate, ...] = new_schema(table, schema)
+        if converted := converted_columns(table.schema(), changes, table.metadata.last_column_id):
+            requirements += (same_rows(table),)
+            updates += self._new_files(catalog, table, schema, converted)
+            updates += (SetPropertiesUpdate(updates=late_files.recorded(converted)),)
+        catalog.commit_table(table, requirements, updates)
+
+    def _new_files(
+        self, catalog: Catalog, table: Table, schema: Schema, converted: Sequence[ConvertedColumn]
+    ) -> tuple[TableUpdate, ...]:
+        prefix = _file_prefix(table, self._owner)
+        rewriting = Rewriting.of_table(table, _target_columns(schema, converted), prefix)
+        with object_store.using(table.location()):
+            live = files_with_values(table, {column.old.field_id for column in converted})
+        if missing := [file.source for file in live if (rewriting, file.source) not in self._rewritten]:
+            written = self._rewrite(rewriting, missing, _access(catalog, table))
+            self._rewritten.update(
+                ((rewriting, source), of_source) for source, of_source in zip(missing, written, strict=True)
+            )
+            # That may have taken longer than the keys hold that the table was loaded with; and than others can wait.
+            table = _unchanged(catalog, table)
+        replacements = [
+            Replacement(file.entry, files)
+            for file in live
+            if (files := self._rewritten[rewriting, file.source]) is not None
+        ]
+        if not replacements:
+            return ()
+        summary = {
+            SUMMARY_MATERIALIZATION: self._owner.materialization,
+            SUMMARY_CONVERTED: ", ".join(
+                f"{column.new.name}: {column.old.field_type} to {column.new.field_type}" for column in converted
+            ),
+        }
+        with object_store.using(table.location()):
+            return new_snapshot(SnapshotWriter().replace(table, prefix, replacements, schema.schema_id, summary))
+
+
+def _access(catalog: Catalog, table: Table) -> Renewed[Settings]:
+    name = table.name()
+    what = f"the keys for the files of table {'.'.join(name)}"
+    return Renewed(what, lambda: access_to(catalog.load_table(name)), access_to(table))
+
+
+def _unchanged(catalog: Catalog, table: Table) -> Table:
+    """The table, loaded again."""
+    loaded = catalog.load_table(table.name())
+    if loaded.metadata_location != table.metadata_location:
+        raise CommitFailedException("the table was changed while its files were written again")
+    return loaded
+
+
+def _target_columns(schema: Schema, converted: Sequence[ConvertedColumn]) -> tuple[TargetColumn, ...]:
+    """Of a column that is new the old files hold nothing."""
+    sources = {column.new.field_id: column.old for column in converted}
+    return tuple(TargetColumn.of(column, sources.get(column.field_id, column)) for column in schema.fields)
+
+
+def _file_prefix(table: Table, owner: Owner) -> str:
+    """In the name of a lineage of the owner's, one that will go on if there is one: its next commit lets a session judge
+    whether the files were left behind."""
+    whole = Lineage(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
+    ranges = {
+        name.rpartition(".")[2]: value.startswith(fence.CLOSED)
+        for name, value in table.properties.items()
+        if name.startswith(f"{fence.PREFIX}{fence.lineage_hash(whole)}.")
+    }
+    key_range = min(ranges, key=lambda each: (ranges[each], each), default=whole.key_range)
+    lineage = Lineage(owner.materialization, owner.state_key, key_range)
+    return file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))

@@ -1,0 +1,85 @@
+"""What our commits ask of a table's metadata, and make of it: values that go through `Catalog.commit_table`."""
+
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.name_mapping import update_mapping
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+_LAST_ADDED: Final = -1
+
+
+def same_table(table: Table) -> TableRequirement:
+    return AssertTableUUID(uuid=table.metadata.table_uuid)
+
+
+def same_rows(table: Table) -> TableRequirement:
+    """Nobody has committed to the main branch since the table was loaded."""
+    current = table.metadata.current_snapshot()
+    return AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None)
+
+
+def same_schema(table: Table) -> tuple[TableRequirement, ...]:
+    """Nor has anybody changed its columns, or given out ids for new ones."""
+    return (
+        AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
+        AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id),
+    )
+
+
+def new_snapshot(snapshot: Snapshot) -> tuple[TableUpdate, ...]:
+    """Makes it the main branch's."""
+    return (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(
+            ref_name=MAIN_BRANCH,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot.snapshot_id,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        ),
+    )
+
+
+def numbered(table: Table, schema: Schema) -> Schema:
+    """The schema with the id that it has had before, or else with the next one."""
+    ids = {each.schema_id: each for each in table.metadata.schemas}
+    before = next((number for number, each in ids.items() if each == schema), None)
+    return schema.model_copy(update={"schema_id": 1 + max(ids) if before is None else before})
+
+
+def new_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
+    """Makes it, by its own number, the current one."""
+    if any(each.schema_id == schema.schema_id for each in table.metadata.schemas):
+        current: tuple[TableUpdate, ...] = (SetCurrentSchemaUpdate(schema_id=schema.schema_id),)
+    else:
+        current = (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=_LAST_ADDED))
+    return (*current, *_name_mapping(table, schema))
+
+
+def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
+    """Where the table has one: what the columns of files without field ids are called."""
+    mapping = table.name_mapping()
+    if mapping is None:
+        return ()
+    old = {column.field_id: column for column in table.schema().fields}
+    new = [column for column in schema.fields if column.field_id not in old]
+    changed = {column.field_id: column for column in schema.fields if column.field_id in old}
+    updated = update_mapping(mapping, changed, {-1: new})
+    return (SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: updated.model_dump_json()}),)

@@ -1,0 +1,95 @@
+"""Spark jobs that write data files again: a task takes one file after another."""
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Final, TypeAlias
+
+from pyiceberg.io import load_file_io
+
+from connector.config import Settings
+from connector.errors import ConnectorError
+from connector.renewal import Renewed
+from connector.rows.rewriting import Rewriting, SourceFile, UnconvertibleError
+from connector.scratch import scratch
+from connector.spark.session import Spark
+from connector.state import DataFile
+
+# The keys of an object store may end before the last file of a large table is written: each job gets fresh ones.
+JOB_SIZE: Final = 4 << 30  # bytes of data files
+
+
+@dataclass(frozen=True)
+class Written:
+    """What has taken the place of a file; None: it stays."""
+
+    files: tuple[DataFile, ...] | None
+
+
+@dataclass(frozen=True)
+class Unconvertible:
+    """The columns of a file of which a value has no equivalent."""
+
+    column_ids: frozenset[int]
+
+
+Outcome: TypeAlias = Written | Unconvertible | ConnectorError
+RewriteJobs: TypeAlias = Callable[
+    [Rewriting, Sequence[SourceFile], Renewed[Settings]], list[tuple[DataFile, ...] | None]
+]
+
+
+@contextmanager
+def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[RewriteJobs]:
+    """What runs the jobs. Spark starts with the first of them, and ends with the block."""
+    with ExitStack() as resources:
+
+        @cache
+        def spark() -> Spark:
+            started = Spark(settings, resources.enter_context(scratch()))
+            resources.callback(started.kill)
+            return started
+
+        def rewrite(
+            rewriting: Rewriting, sources: Sequence[SourceFile], access: Renewed[Settings]
+        ) -> list[tuple[DataFile, ...] | None]:
+            return [
+                files
+                for job in _jobs(sources)
+                for files in _checked(spark().map(partial(_rewrite, rewriting, access.current().value), job).result())
+            ]
+
+        yield rewrite
+
+
+def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
+    job: list[SourceFile] = []
+    for source in sources:
+        if job and sum(each.size for each in job) + source.size > JOB_SIZE:
+            yield job
+            job = []
+        job.append(source)
+    if job:
+        yield job
+
+
+def _rewrite(rewriting: Rewriting, file_properties: Settings, source: SourceFile) -> Outcome:
+    gc.collect()  # the daemon has turned the automatic collection off
+    try:
+        return Written(rewriting.rewritten(load_file_io(dict(file_properties), rewriting.location), source))
+    except UnconvertibleError as error:
+        return Unconvertible(error.column_ids)
+    except ConnectorError as error:
+        return error
+
+
+def _checked(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
+    errors = [outcome for outcome in outcomes if isinstance(outcome, ConnectorError)]
+    if errors:
+        raise errors[0]
+    unconvertible = [outcome.column_ids for outcome in outcomes if isinstance(outcome, Unconvertible)]
+    if unconvertible:
+        raise UnconvertibleError(*frozenset.union(*unconvertible))
+    return [outcome.files for outcome in outcomes if isinstance(outcome, Written)]
