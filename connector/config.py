@@ -173,11 +173,11 @@ def parse_each(
 ) -> tuple[EndpointConfig, list[ResourceConfig | InvalidConfigError]]:
     """Where the endpoint config is right, what is wrong with a resource config stays in its place. Else all is raised."""
     # Imported here: jsonschema takes longer to load than a spec request may take in all.
-    from connector.config_check import endpoint_problems, resource_problems
+    from connector.config_check import chosen_catalog, endpoint_problems, resource_problems
 
     config, resources = _without_nulls(config), list(map(_without_nulls, resources))
     wrong = [
-        "\n".join(f"bindings[{index}] {problem}" for problem in resource_problems(resource))
+        "\n".join(f"bindings[{index}] {problem}" for problem in resource_problems(resource, chosen_catalog(config)))
         for index, resource in enumerate(resources)
     ]
     if found := endpoint_problems(config):

@@ -1,10 +1,11 @@
 """Every problem of a config at once, by path, and without any value that may be secret."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from connector import config_values, credential_schemas
+from connector.catalog_names import check_name
 from connector.catalog_schemas import GLUE, LOCAL, S3_TABLES, SQL
 from connector.config_keywords import ConfigValidator
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
@@ -33,11 +34,29 @@ class Problem:
 def endpoint_problems(config: Json) -> list[Problem]:
     found = _schema_problems(config, ENDPOINT_SCHEMA)
     further = [*_value_problems(config, found), *_store_problems(config), *_key_problems(config)]
+    further += _name_problems(config, ("namespace",), chosen_catalog(config))
+    return _besides(found, further)
+
+
+def resource_problems(config: Json, catalog_type: Json) -> list[Problem]:
+    """Those of a binding's config, whose table is to be in a catalog of this type."""
+    found = _schema_problems(config, RESOURCE_SCHEMA)
+    return _besides(found, _name_problems(config, ("table", "namespace"), catalog_type))
+
+
+def _besides(found: list[Problem], further: Iterable[Problem]) -> list[Problem]:
     return found + [problem for problem in further if not any(first.touches(problem.path) for first in found)]
 
 
-def resource_problems(config: Json) -> list[Problem]:
-    return _schema_problems(config, RESOURCE_SCHEMA)
+def _name_problems(config: Json, properties: Iterable[str], catalog_type: Json) -> Iterator[Problem]:
+    for name in properties:
+        value = _at(config, name)
+        if not value or not isinstance(value, str):
+            continue
+        try:
+            check_name(catalog_type, value)
+        except ValueError as error:
+            yield Problem((name,), str(error))
 
 
 def _schema_problems(config: Json, schema: Json) -> list[Problem]:
@@ -56,7 +75,7 @@ LOCAL_MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
 
 
 def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
-    meanings = {**MEANINGS, **LOCAL_MEANINGS} if _catalog_type(config) == LOCAL else MEANINGS
+    meanings = {**MEANINGS, **LOCAL_MEANINGS} if chosen_catalog(config) == LOCAL else MEANINGS
     for path, meaning in meanings.items():
         value = _at(config, *path)
         if not value or any(problem.touches(path) for problem in found):
@@ -78,7 +97,7 @@ NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
 
 
 def _store_problems(config: Json) -> Iterator[Problem]:
-    catalog_type = _catalog_type(config)
+    catalog_type = chosen_catalog(config)
     has_keys = _may_use_the_machine_s(config) or any(_at(config, name) for name in KEY_PAIR)
     for name in NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ():
         if not _at(config, name) and not (name == "credentials" and has_keys):
@@ -110,7 +129,7 @@ def _may_use_the_machine_s(config: Json) -> bool:
 KEY_PAIR: Final = ("aws_access_key_id", "aws_secret_access_key")
 
 
-def _catalog_type(config: Json) -> Json:
+def chosen_catalog(config: Json) -> Json:
     return GLUE if _at(config, "catalog") is None else _at(config, "catalog", "catalog_type")
 
 
