@@ -51,6 +51,15 @@ class Candidate:
         """Whether the column can have its name."""
         return 1 <= len(self.name(projection)) <= MAX_NAME
 
+    def is_second(self, projection: Projection) -> bool:
+        """Whether another field, whose column's name differs in case only, has more of a claim to it."""
+        name = self.name(projection).lower()
+        rivals = [other for other in self.collection.projections if self.name(other).lower() == name]
+        return rivals != [projection] and min(rivals, key=self._rank) != projection
+
+    def _rank(self, projection: Projection) -> tuple[bool, bool]:
+        return not self.is_required(projection), not self._has_column(projection.field)
+
     def _has_column(self, field: str) -> bool:
         return field in self.fits and self.fits[field].column is not None
 

@@ -66,6 +66,12 @@ NEW_COLUMN_RULES: Final[tuple[_Rule, ...]] = (
         "The collection's schema allows no value but null here: there is no type for a column.",
     ),
     (
+        lambda candidate, projection: candidate.is_second(projection),
+        ConstraintType.FIELD_OPTIONAL,
+        "Another field's name differs in upper and lower case only, and a table cannot have both: select one of them, or "
+        'give one of them another column with {"column": "…"} in its field config.',
+    ),
+    (
         lambda _, projection: projection.field == "_meta/op",
         ConstraintType.LOCATION_RECOMMENDED,
         "Says whether a row was created, updated or deleted at its source.",
@@ -142,7 +148,22 @@ def problems(candidate: Candidate) -> list[str]:
         for ptr in required
         if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
     ]
-    return nullable_keys + nameless + _problems_of_table(candidate, required)
+    return nullable_keys + nameless + _clashes(candidate, required) + _problems_of_table(candidate, required)
+
+
+def _clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
+    """Locations that must be materialized and can only have the same column."""
+    by_name: dict[str, str] = {}
+    clashes = []
+    for ptr in required:
+        fields = [p for p in candidate.collection.projections if p.ptr == ptr and candidate.has_name(p)]
+        names = {candidate.name(field).lower() for field in fields}
+        if len(names) == 1 and (other := by_name.setdefault(names.pop(), fields[0].field)) != fields[0].field:
+            clashes.append(
+                f"fields {other!r} and {fields[0].field!r} must both be materialized, and their columns' names differ in "
+                'upper and lower case only. Give one of them another with {"column": "…"} in its field config.'
+            )
+    return clashes
 
 
 def _problems_of_table(candidate: Candidate, required: Iterable[str]) -> list[str]:

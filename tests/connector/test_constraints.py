@@ -250,3 +250,41 @@ def test_standard_updates_need_a_root_document_with_a_short_name() -> None:
     assert problems(Candidate(collection(ID, long_document), {}, True)) == []
     (problem,) = problems(Candidate(collection(ID, long_document), {}, False))
     assert "root document" in problem
+
+
+LOWER, UPPER = projection("note", "string"), projection("NOTE", "string")
+
+
+@pytest.mark.parametrize("fields", [(LOWER, UPPER), (UPPER, LOWER)])
+def test_of_two_fields_that_differ_in_case_only_the_first_is_recommended(fields: tuple[Projection, ...]) -> None:
+    first, second = (field.field for field in fields)
+    candidate = Candidate(collection(ID, *fields), {}, True)
+    assert types_of(candidate, first) == [ConstraintType.LOCATION_RECOMMENDED]
+    assert types_of(candidate, second) == [ConstraintType.FIELD_OPTIONAL]
+    assert "differs in upper and lower case only" in most_severe(constraints(candidate))[second].reason
+    assert problems(candidate) == []
+
+
+def test_a_key_goes_before_a_field_whose_name_differs_in_case_only() -> None:
+    candidate = Candidate(collection(projection("Id", "integer"), ID), {}, True)
+    assert types_of(candidate, "id") == [ConstraintType.LOCATION_REQUIRED]
+    assert types_of(candidate, "Id") == [ConstraintType.FIELD_OPTIONAL]
+
+
+def test_another_column_of_its_own_ends_the_clash_of_two_fields() -> None:
+    candidate = Candidate(collection(ID, LOWER, UPPER), {"NOTE": {"column": "loud note"}}, True)
+    assert types_of(candidate, "NOTE") == [ConstraintType.LOCATION_RECOMMENDED]
+
+
+def test_two_keys_that_differ_in_case_only_are_refused_by_both_their_names() -> None:
+    keys = (projection("id", "integer"), projection("ID", "integer"))
+    bound = collection(*keys, key=("/id", "/ID"))
+    assert problems(Candidate(bound, {}, True)) == [
+        "fields 'id' and 'ID' must both be materialized, and their columns' names differ in upper and lower case only. "
+        'Give one of them another with {"column": "…"} in its field config.'
+    ]
+    assert problems(Candidate(bound, {"ID": {"column": "other id"}}, True)) == []
+    assert (
+        problems(Candidate(collection(*keys, projection("other", "integer", ptr="/ID"), key=("/id", "/ID")), {}, True))
+        == []
+    )
