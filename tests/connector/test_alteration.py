@@ -13,6 +13,12 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+)
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DecimalType,
@@ -312,3 +318,34 @@ def test_a_commit_whose_answer_was_lost_is_looked_for(
     assert [row["qty"] for row in rows(catalog)] == ["10", "-5"]
     assert counting.files == [1]
     assert len(catalog.load_table(PATH).snapshots()) == 2
+
+
+def test_files_that_stay_are_kept_where_their_manifest_lists_others_that_go(catalog: Catalog) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table_of(catalog, ID, NestedField(2, "qty", LongType()), spec=spec)
+    append(catalog, {"id": 1, "qty": None}, {"id": 2, "qty": 20})
+    [manifest] = current_manifests(catalog.load_table(PATH))
+    assert manifest.added_files_count == 2
+    fit(catalog, *QTY_AS_TEXT)
+    assert rows(catalog) == [{"id": 1, "qty": None}, {"id": 2, "qty": "20"}]
+
+
+def test_the_commit_asserts_all_that_the_conversion_was_planned_on(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(catalog, ID, QTY, rows=[ROWS])
+    main = catalog.load_table(PATH).metadata.current_snapshot_id
+    commit_table, asserted = SqlCatalog.commit_table, list[Any]()
+
+    def listen(self: SqlCatalog, loaded: Table, requirements: Any, updates: Any) -> Any:
+        asserted.extend(requirements)
+        return commit_table(self, loaded, requirements, updates)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", listen)
+    fit(catalog, *QTY_AS_TEXT)
+    assert asserted == [
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertCurrentSchemaId(current_schema_id=0),
+        AssertLastAssignedFieldId(last_assigned_field_id=2),
+        AssertRefSnapshotId(ref="main", snapshot_id=main),
+    ]
