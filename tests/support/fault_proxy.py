@@ -1,11 +1,12 @@
-"""A proxy in front of a catalog server that takes requests on, or answers, wrongly: on purpose, one fault a request."""
+"""A proxy in front of a catalog or an object store that takes requests on, or answers, wrongly: on purpose, one fault a
+request."""
 
 import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from http import HTTPStatus
@@ -14,11 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from support.server_process import free_address
-
 POLL_SECONDS: Final = 0.01
-# What the two connections settle each for itself; and answers are cut where they can be read.
-OF_THE_CONNECTION: Final = {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}
+# What the two connections settle each for itself; and answers are cut where they can be read. The host is passed on: an
+# object store's client has signed it.
+OF_THE_CONNECTION: Final = {"accept-encoding", "connection", "content-length", "expect", "transfer-encoding"}
 
 
 class Answer(Enum):
@@ -48,7 +48,8 @@ class Request:
 
     method: str
     path: str
-    target: str  # AWS's name of the operation
+    target: str = ""  # AWS's name of the operation
+    body: bytes = field(default=b"", repr=False)  # of such an operation
 
 
 Matches: TypeAlias = Callable[[Request], bool]
@@ -109,10 +110,9 @@ class FaultProxy:
 @contextmanager
 def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
     """A proxy on a free loopback port in front of the server at this address."""
-    host, port = free_address().split(":")
-    proxy = FaultProxy(f"http://{host}:{port}")
-    handler = partial(_Handler, urlsplit(upstream).netloc, proxy.fault_of)
-    with ThreadingHTTPServer((host, int(port)), handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        proxy = FaultProxy(f"http://127.0.0.1:{server.server_port}")
+        server.RequestHandlerClass = partial(_Handler, urlsplit(upstream).netloc, proxy.fault_of)
         thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
         thread.start()
         try:
@@ -127,6 +127,7 @@ class _Response:
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
+    described_length: str | None = None  # of the body that a HEAD is answered without
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -139,8 +140,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fault = self._fault_of(Request(self.command, self.path, self.headers.get("X-Amz-Target", "")))
+        body = self._body()
+        target = self.headers.get("X-Amz-Target", "")
+        fault = self._fault_of(Request(self.command, self.path, target, body if target else b""))
         response = _Response(HTTPStatus.BAD_GATEWAY, (), b"")
         for _ in range(fault.forwarded):
             response = self._forward(body)
@@ -148,6 +150,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(fault.answer, response)
 
     def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_PUT(self) -> None:
         self.do_GET()
 
     def do_POST(self) -> None:
@@ -159,13 +164,24 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        chunks = []
+        while size := int(self.rfile.readline(), 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(chunks)
+
     def _forward(self, body: bytes) -> _Response:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in OF_THE_CONNECTION}
         with closing(HTTPConnection(self._upstream)) as connection:
             connection.request(self.command, self.path, body, headers)
             response = connection.getresponse()
             kept = [header for header in response.getheaders() if header[0].lower() not in OF_THE_CONNECTION]
-            return _Response(response.status, kept, response.read())
+            length = response.getheader("Content-Length", "0") if self.command == "HEAD" else None
+            return _Response(response.status, kept, response.read(), length)
 
     def _answer(self, answer: Answer | HTTPStatus, response: _Response) -> None:
         body = response.body
@@ -190,6 +206,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(response.status)
         for name, value in response.headers:
             self.send_header(name, value)
-        self.send_header("Content-Length", str(length))
+        self.send_header("Content-Length", response.described_length or str(length))
         self.end_headers()
         self.wfile.write(response.body)

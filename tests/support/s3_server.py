@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import boto3
+from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_REGION, S3_SECRET_ACCESS_KEY
 
 from support.jars import REPOSITORY, leave_out
 from support.server_process import free_address, running
@@ -79,6 +80,15 @@ class S3Server:
             check=True,
             capture_output=True,
         )
+
+    def file_properties(self) -> dict[str, str]:
+        """By which PyIceberg reads and writes files here."""
+        return {
+            S3_ENDPOINT: self.endpoint,
+            S3_REGION: self.region,
+            S3_ACCESS_KEY_ID: self.root.access_key_id,
+            S3_SECRET_ACCESS_KEY: self.root.secret_access_key,
+        }
 
     def client(self) -> "closing[Any]":
         return closing(
