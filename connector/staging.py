@@ -8,11 +8,12 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from connector.errors import RetryableError
 from protocol.request import Store
@@ -116,6 +117,13 @@ class Spool:
             self._error = self._error or error
             self._changed.notify_all()
 
+    def wait_for(self, job: Future[Any]) -> None:
+        """Return when the job that claims blocks is over; raises at once what `fail` is told before."""
+        job.add_done_callback(self._wake)
+        with self._changed:
+            self._changed.wait_for(lambda: job.done() or self._error)
+            self.check()
+
     def remove(self) -> None:
         """Remove what is left of it."""
         for block in self._open.values():
@@ -150,6 +158,10 @@ class Spool:
                 block.append(Store(binding, number, 1, (line,)))
             self._size += block.size
             self._sealed.append(block.seal())
+            self._changed.notify_all()
+
+    def _wake(self, _: Future[Any]) -> None:
+        with self._changed:
             self._changed.notify_all()
 
     @contextmanager

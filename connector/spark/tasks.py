@@ -3,6 +3,7 @@
 import gc
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from itertools import groupby
 from multiprocessing.connection import Connection
@@ -31,9 +32,10 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[in
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
     gc.collect()  # the daemon has turned the automatic collection off
-    with address.connected() as claims:
+    # The driver hears of a failure before the files are cleaned up: a store that has failed may not answer that either.
+    with address.connected() as claims, ExitStack() as unfinished:
         try:
-            yield from _write_claims(claims)
+            yield from _write_claims(claims, unfinished)
         except (ConnectorError, ProtocolError) as error:
             claims.send(Failed(error))
         except EOFError:
@@ -45,7 +47,7 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[in
             claims.send(Failed(broken, "".join(traceback.format_exception(error))))
 
 
-def _write_claims(claims: "Connection[Any, Any]") -> Iterator[tuple[int, tuple[DataFile, ...]]]:
+def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> Iterator[tuple[int, tuple[DataFile, ...]]]:
     """Blocks of one binding in a row go to the same files, while the keys are the same. One table is written to at a time,
     which is what memory is planned for."""
     claims.send(Next(None))
@@ -53,17 +55,15 @@ def _write_claims(claims: "Connection[Any, Any]") -> Iterator[tuple[int, tuple[D
     while claim:
         layout = claim.layout
         files = TableFiles(layout)
-        try:
-            while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
-                _write_block(claims, claim, files)
-                claims.send(Next(layout.binding.index))
-                if not claims.poll(layout.seconds_left):
-                    files.close()  # the keys may end before the next block comes
-                claim = _receive(claims)
-            written = files.finish()
-        except BaseException:
-            files.abort()
-            raise
+        unfinished.callback(files.abort)
+        while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
+            _write_block(claims, claim, files)
+            claims.send(Next(layout.binding.index))
+            if not claims.poll(layout.seconds_left):
+                files.close()  # the keys may end before the next block comes
+            claim = _receive(claims)
+        written = files.finish()
+        unfinished.pop_all()
         yield from written
 
 

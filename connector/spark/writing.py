@@ -45,6 +45,7 @@ class Writing:
     def finish(self) -> Written:
         """Everything that the rows have become, durable."""
         self._spool.complete()
+        self._spool.wait_for(self._job)
         results: list[tuple[int, tuple[DataFile, ...]]] = []
         try:
             results = self._job.result()

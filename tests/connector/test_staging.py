@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from connector.errors import RetryableError
 from connector.staging import Block, Spool
 from protocol.request import Store
+
+DEADLINE = 20.0  # seconds
 
 
 def run(binding: int, first_line: int, *lines: bytes) -> Store:
@@ -136,3 +139,23 @@ def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool
     (tmp_path / "spool").rmdir()
     with pytest.raises(RetryableError, match=r"takes no more.*set TMPDIR"):
         spool.add(run(0, 1, b"a"))
+
+
+def test_who_waits_for_a_job_hears_of_a_failure_while_it_is_under_way(spool: Spool) -> None:
+    job: Future[None] = Future()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(spool.wait_for, job)
+        spool.fail(RetryableError("the disk is on fire"))
+        heard, _ = wait([waiting], DEADLINE)
+        job.set_result(None)
+    assert heard
+    with pytest.raises(RetryableError, match="on fire"):
+        waiting.result()
+
+
+def test_who_waits_for_a_job_goes_on_when_it_is_over(spool: Spool) -> None:
+    job: Future[None] = Future()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(spool.wait_for, job)
+        job.set_result(None)
+        waiting.result(DEADLINE)

@@ -3,6 +3,7 @@
 import logging
 from contextlib import closing
 from dataclasses import replace
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io import S3_ENDPOINT
 from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
 
 from connector.binding import Binding, Column
-from connector.errors import BrokenTaskError
+from connector.errors import BrokenTaskError, ConnectorError, UserError
 from connector.invalid_values import OnInvalid, Tally, Treatment
 from connector.renewal import Lease
 from connector.spark.claims import ClaimServer
@@ -24,6 +26,9 @@ from connector.state import DataFile
 from protocol.errors import ProtocolError
 from protocol.request import Store
 from rows.store_lines import binding, plain
+from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
+from support.processes import wait_until
+from support.s3_server import S3Server
 
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
 REJECTED = Binding(
@@ -65,6 +70,14 @@ class Job:
             self.files = list(write_files(claims.address, [0]))
             self.treated = claims.finish()
         self._spool.check()
+
+    @property
+    def has_failed(self) -> bool:
+        try:
+            self._spool.check()
+        except ConnectorError:
+            return True
+        return False
 
     def rows(self, table: int) -> list[Any]:
         return [
@@ -165,3 +178,24 @@ def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_i
     [record] = caplog.records
     assert record.levelno == logging.DEBUG
     assert "Traceback (most recent call last)" in record.getMessage()
+
+
+def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_server: S3Server) -> None:
+    """A store that refuses an upload may not answer a deletion either."""
+    was_told: list[bool] = []
+
+    def fault_of(request: Request) -> Fault:
+        if request.method == "HEAD":  # which goes before a deletion
+            was_told.append(wait_until(lambda: job.has_failed))
+        return Fault(0, HTTPStatus.FORBIDDEN) if request.method == "PUT" else GENUINE
+
+    with fault_proxy(s3_server.endpoint) as proxy:
+        proxy.choose = fault_of
+        files = {**s3_server.file_properties(), S3_ENDPOINT: proxy.uri}
+        on_disk = layout(tmp_path, binding(LongType(), index=0))
+        in_a_bucket = f"s3://{s3_server.new_bucket()}/table"
+        job = Job(tmp_path, replace(on_disk, location=in_a_bucket, access=Lease.until(tuple(files.items()), None)))
+        job.add(plain(1, 1, binding=0))
+        with pytest.raises(UserError, match="the object store forbids this"):
+            job.run()
+    assert was_told == [True]
