@@ -36,6 +36,10 @@ def explained(warehouse: Path) -> Iterator[None]:
                 f"the catalog {warehouse / CATALOG_FILE} was locked for {BUSY_SECONDS} seconds. "
                 "Look for a process that holds a transaction on it open."
             ) from error
+        if "full" in str(error.orig):
+            raise RetryableError(
+                f"the disk that holds the catalog {warehouse / CATALOG_FILE} is full. Make room there."
+            ) from error
         raise _unusable(warehouse, str(error.orig)) from error
     except DatabaseError as error:
         raise _unusable(warehouse, str(error.orig)) from error

@@ -35,6 +35,7 @@ from protocol.flow import Json
 from support.odd_servers import Server, answering, silent
 from support.rest_catalog import RestCatalogServer
 from support.server_process import free_address
+from support.small_disk import small_disk
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 KEYS = AwsCredentials("keyid", Secret("planted"), Secret("session"))
@@ -78,6 +79,15 @@ def test_a_local_catalog_and_its_tables_are_in_the_warehouse_directory(tmp_path:
     assert Path(table.metadata_location.removeprefix("file://")).is_relative_to(tmp_path / "a b" / "wh" / "ns")
     with open_catalog(endpoint) as again:
         assert again.load_table(("ns", "t")).metadata == table.metadata
+
+
+def test_a_full_disk_is_named_with_the_catalog_that_it_holds(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        endpoint = local(disk.directory)
+        with open_catalog(endpoint) as catalog, disk.filled():
+            full = rf"^the disk that holds the catalog {disk.directory}/catalog.db is full\. Make room there\.$"
+            with pytest.raises(RetryableError, match=full), explained(endpoint):
+                catalog.create_namespace("ns")
 
 
 def test_a_new_local_catalog_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
