@@ -8,7 +8,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from support.jars import jars
-from support.readers import duckdb_connection
+from support.readers import duckdb_connection, let_duckdb_read
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
 from support.s3_server import S3Server, versitygw, versitygw_server
 
@@ -87,9 +87,5 @@ def duckdb_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.D
 @pytest.fixture
 def duckdb_on_s3(s3_server: S3Server, duckdb_reader: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """The same, with keys for the S3 server."""
-    duckdb_reader.execute(
-        f"CREATE OR REPLACE SECRET (TYPE s3, KEY_ID '{s3_server.root.access_key_id}', "
-        f"SECRET '{s3_server.root.secret_access_key}', REGION '{s3_server.region}', "
-        f"ENDPOINT '{s3_server.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
-    )
+    let_duckdb_read(duckdb_reader, s3_server)
     return duckdb_reader

@@ -10,7 +10,8 @@ from connector.iceberg import commit
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal, delete_position
-from support.readers import duckdb_rows, spark_rows
+from support.readers import duckdb_rows
+from support.spark_sql import spark_rows
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
 

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from support.readers import as_json, duckdb_rows, local_catalog, spark_rows
+from support.readers import as_json, duckdb_rows, local_catalog
 from support.rest_catalog import RestCatalogServer
+from support.spark_sql import spark_rows
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "field with spaces": ["a", None]})
 TYPED = pa.table(

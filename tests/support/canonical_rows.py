@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from support.expected_rows import Row
-from support.readers import spark_rows
+from support.spark_sql import spark_rows
 
 # How each engine writes a column's values as text: binary as hexadecimal digits, instants as microseconds since 1970.
 DUCKDB_TEXT: Final[Mapping[str, str]] = {"binary": "lower(hex({}))", "timestamptz": "epoch_us({})::VARCHAR"}

@@ -1,28 +1,21 @@
 """Engines that are not ours, reading the tables that the connector wrote."""
 
-import json
-import os
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from math import isfinite, isnan
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import duckdb
 import duckdb_extensions
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from connector.spark import jvm
+from support.s3_server import S3Server
 
 Row: TypeAlias = dict[str, Any]
-
-QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-SPARK_READER: Final = Path(__file__).parents[1] / "readers" / "spark_reader.py"
 
 
 def local_catalog(warehouse: Path) -> Catalog:
@@ -41,28 +34,19 @@ def duckdb_connection(extensions: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+def let_duckdb_read(connection: duckdb.DuckDBPyConnection, s3: S3Server) -> None:
+    """Give it the keys of an S3 server."""
+    connection.execute(
+        f"CREATE OR REPLACE SECRET (TYPE s3, KEY_ID '{s3.root.access_key_id}', SECRET '{s3.root.secret_access_key}', "
+        f"REGION '{s3.region}', ENDPOINT '{s3.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
+    )
+
+
 def duckdb_rows(connection: duckdb.DuckDBPyConnection, metadata_location: str, order_by: str) -> list[Row]:
     """A table's rows, from its metadata file alone."""
     rows = connection.sql(f"SELECT * FROM iceberg_scan($1) ORDER BY {order_by}", params=[metadata_location])
     # By way of Arrow: DuckDB's own Python values need a package for time zones.
     return cast(list[Row], rows.to_arrow_table().to_pylist())
-
-
-def spark_rows(jars: Path, warehouse: Path, *queries: str) -> list[list[Row]]:
-    """What Spark with Iceberg's own runtime answers: the tables of a warehouse are `local.<namespace>.<table>`.
-
-    Rows are as `as_json` has them; what is asked together costs one JVM.
-    """
-    completed = subprocess.run(
-        [sys.executable, SPARK_READER, jars, warehouse],
-        input=json.dumps(queries),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "JAVA_HOME": str(jvm.java().resolve().parents[1]), "JDK_JAVA_OPTIONS": QUICK_START},
-    )
-    assert completed.returncode == 0, completed.stderr
-    return [[json.loads(row) for row in rows] for rows in json.loads(completed.stdout)]
 
 
 def as_json(row: Row) -> Row:

@@ -1,0 +1,118 @@
+"""Spark with Iceberg's own runtime in a process of its own, asked in SQL."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from connector.spark import jvm
+from support.readers import Row
+from support.s3_server import S3Server
+
+QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SERVER: Final = Path(__file__).parents[1] / "readers" / "spark_sql_server.py"
+QUOTED_CHARACTERS: Final = 3000
+NAMESPACE: Final = "registered"
+
+
+class UnreadableError(AssertionError):
+    """Spark cannot answer what it was asked."""
+
+
+class SparkSql:
+    """A process that starts while its first question is still to come; what follows costs no JVM."""
+
+    def __init__(self, jars: Path, settings: Mapping[str, str], log: Path) -> None:
+        everything = {"spark.jars": ",".join(map(str, jars.glob("*.jar"))), **settings}
+        home = str(jvm.java().resolve().parents[1])
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, str(SERVER), json.dumps(everything)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env={**os.environ, "JAVA_HOME": home, "JDK_JAVA_OPTIONS": QUICK_START},
+            )
+        self._log = log
+
+    def rows(self, *queries: str) -> list[list[Row]]:
+        """What each query answers, rows as `as_json` has them."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(queries), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        assert answer, self._log.read_text()[-QUOTED_CHARACTERS:]
+        found = json.loads(answer)
+        if isinstance(found, dict):
+            raise UnreadableError(found["error"][:QUOTED_CHARACTERS])
+        return [[json.loads(row) for row in rows] for rows in found]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def spark_sql(jars: Path, settings: Mapping[str, str], directory: Path) -> Iterator[SparkSql]:
+    """Runs it while the context lasts, with a log in this directory."""
+    spark = SparkSql(jars, settings, directory / "spark-sql.log")
+    try:
+        yield spark
+    finally:
+        spark.kill()
+
+
+def spark_rows(jars: Path, warehouse: Path, *queries: str) -> list[list[Row]]:
+    """What Spark answers where the tables of a warehouse are `local.<namespace>.<table>`. What is asked together costs
+    one JVM."""
+    with spark_sql(jars, _catalog("local", warehouse, "catalog.db"), warehouse) as spark:
+        return spark.rows(*queries)
+
+
+class MetadataFiles:
+    """Tables that Spark knows by their metadata files alone, whatever catalog they are in: in a scratch catalog of this
+    name and directory. Their files are on a disk, or on an S3 server."""
+
+    def __init__(self, spark: SparkSql, name: str, directory: Path, s3: S3Server | None) -> None:
+        self.spark = spark
+        self._name = name
+        settings = _catalog(name, directory, f"{name}.db")
+        if s3:
+            properties = {
+                "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+                "s3.endpoint": s3.endpoint,
+                "s3.path-style-access": "true",
+                "s3.access-key-id": s3.root.access_key_id,
+                "s3.secret-access-key": s3.root.secret_access_key,
+                "client.region": s3.region,
+            }
+            settings |= {f"spark.sql.catalog.{name}.{key}": value for key, value in properties.items()}
+        spark.rows(
+            *(f"SET `{key}`=`{value}`" for key, value in settings.items()), f"CREATE NAMESPACE {name}.{NAMESPACE}"
+        )
+
+    @contextmanager
+    def table(self, metadata_location: str) -> Iterator[str]:
+        """The name of the table that this metadata file is of."""
+        name = f"{NAMESPACE}.t{uuid.uuid4().hex}"
+        register = f"CALL {self._name}.system.register_table(table => '{name}', metadata_file => '{metadata_location}')"
+        self.spark.rows(register)
+        yield f"{self._name}.{name}"
+        self.spark.rows(f"DROP TABLE {self._name}.{name}")
+
+
+def _catalog(name: str, directory: Path, database: str) -> dict[str, str]:
+    catalog = f"spark.sql.catalog.{name}"
+    return {
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        f"{catalog}.uri": f"jdbc:sqlite:{directory}/{database}",
+        f"{catalog}.warehouse": str(directory),
+        f"{catalog}.jdbc.schema-version": "V1",
+    }
