@@ -7,6 +7,8 @@ import duckdb
 import pytest
 from xdist.workermanage import WorkerController
 
+from support.consistency_report import ConsistencyReport
+from support.glue_server import glue_server, moto_python
 from support.jars import jars
 from support.readers import duckdb_connection, let_duckdb_read
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
@@ -19,6 +21,12 @@ SLOW = pytest.StashKey[int]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run the tests that are marked slow")
+    parser.addoption("--consistency", type=Path, metavar="FILE", help="write what the crash scenarios have measured")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (file := config.getoption("--consistency")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ConsistencyReport(file))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -72,8 +80,15 @@ def rest_on_s3(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
+def glue_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """AWS Glue's stand-in for all tests: each takes a database of its own."""
+    with glue_server(moto_python(), tmp_path_factory.mktemp("glue")) as uri:
+        yield uri
+
+
+@pytest.fixture(scope="session")
 def spark_reader_jars() -> Path:
-    """What `support.readers.spark_rows` needs."""
+    """What `support.spark_sql` needs."""
     return jars("spark-reader")
 
 

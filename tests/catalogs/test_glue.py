@@ -29,7 +29,6 @@ from connector.table_change import AddColumn, CreateNamespace, CreateTable, NewC
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
-from support.glue_server import glue_server, moto_python
 from support.policy import documented_statements
 from support.s3_server import S3Server
 from support.staged_files import stage
@@ -45,12 +44,6 @@ ID: Final = NewColumn("id", "id", LongType(), required=True, doc="k" * MAX_DOC, 
 
 def is_update(request: Request) -> bool:
     return request.target == "AWSGlue.UpdateTable"
-
-
-@pytest.fixture(scope="module")
-def glue_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with glue_server(moto_python(), tmp_path_factory.mktemp("glue")) as uri:
-        yield uri
 
 
 @pytest.fixture

@@ -4,19 +4,24 @@ from typing import Final
 
 from connector import __main__ as command
 from connector import backlog
-from connector.iceberg import commit
+from connector.iceberg import catalogs, commit
 from crash import boundaries, defects, storage
-from crash.faults import swap
+from crash.faults import IMPATIENT, Faults, swap
 
 # Seconds, where the connector itself is more patient.
 RETRY_FOR: Final = 4.0
 PAUSE: Final = 0.2
+S3_TIME_LIMIT: Final = "2"
 
 if __name__ == "__main__":
+    if Faults.of_this_process().strikes(IMPATIENT):
+        swap(catalogs, "S3_TIME_LIMITS", dict.fromkeys(catalogs.S3_TIME_LIMITS, S3_TIME_LIMIT))
     defects.plant()
     swap(commit, "RETRY_FOR", RETRY_FOR)
     swap(backlog, "FIRST_PAUSE", PAUSE)
     boundaries.guard_catalog()
+    boundaries.guard_commits()
+    boundaries.guard_clock()
     storage.guard()
     boundaries.guard_stores()
     command.run()

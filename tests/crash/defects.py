@@ -3,23 +3,22 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from connector import staging, transactions
+from connector import transactions
 from connector.committer import Committer
-from connector.errors import ConnectorError
+from connector.config import EndpointConfig
 from connector.file_lists import files_of
-from connector.iceberg import commit, fence, snapshot
+from connector.iceberg import catalogs, commit, fence, snapshot
 from connector.iceberg.fence import Tenure
 from connector.iceberg.manifests import manifests_of
-from connector.rows.files import DataFileWriter
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
+from crash import writing_defects
 from crash.faults import DEFECT, swap
 
 
@@ -130,16 +129,23 @@ def keeps_the_fence_in_summaries() -> None:
 
 
 def _look_for_the_fence_in(snapshots: Callable[[Table], Sequence[Snapshot]]) -> None:
-    load = SqlCatalog.load_table
+    open_catalog = catalogs.open_catalog
 
-    def load_table(self: SqlCatalog, identifier: Any) -> Table:
-        table = load(self, identifier)
-        others = {name: value for name, value in table.properties.items() if not name.startswith(fence.PREFIX)}
-        properties = others | dict(map(_fence_of, filter(_has_fence, snapshots(table))))
-        table.metadata = table.metadata.model_copy(update={"properties": properties})
-        return table
+    def open_forgetful(config: EndpointConfig) -> Catalog:
+        catalog = open_catalog(config)
+        load = catalog.load_table
 
-    swap(SqlCatalog, "load_table", load_table)
+        def load_table(identifier: Any) -> Table:
+            table = load(identifier)
+            others = {name: value for name, value in table.properties.items() if not name.startswith(fence.PREFIX)}
+            properties = others | dict(map(_fence_of, filter(_has_fence, snapshots(table))))
+            table.metadata = table.metadata.model_copy(update={"properties": properties})
+            return table
+
+        swap(catalog, "load_table", load_table)
+        return catalog
+
+    swap(transactions, "open_catalog", open_forgetful)
 
 
 def _has_fence(of: Snapshot) -> bool:
@@ -195,28 +201,13 @@ def forgets_what_waits() -> None:
     swap(Committer, "commit", commit_and_forget)
 
 
-def swallows_upload_errors() -> None:
-    finish = DataFileWriter.finish
+def forgets_the_version() -> None:
+    from pyiceberg.catalog.glue import GlueCatalog  # in one of three catalogs only, and slow to import
 
-    def finish_anyhow(self: DataFileWriter) -> list[DataFile]:
-        with suppress(ConnectorError, OSError):
-            return finish(self)
-        return []
+    def update(self: GlueCatalog, *, database_name: str, table_input: Any, **_: object) -> None:
+        self.glue.update_table(DatabaseName=database_name, TableInput=table_input, SkipArchive=True)
 
-    swap(DataFileWriter, "finish", finish_anyhow)
-
-
-def swallows_a_full_disk() -> None:
-    append = staging._OpenBlock.append
-
-    def append_what_fits(self: Any, store: Any) -> None:
-        try:
-            append(self, store)
-        except (ConnectorError, OSError):
-            os.ftruncate(self.file.fileno(), self.size)
-            os.lseek(self.file.fileno(), self.size, os.SEEK_SET)
-
-    swap(staging._OpenBlock, "append", append_what_fits)
+    swap(GlueCatalog, "_update_glue_table", update)
 
 
 DEFECTS: Final[dict[str, Callable[[], None]]] = {
@@ -239,7 +230,12 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = {
         finishes_its_own_range_only,
         finishes_the_first_child_only,
         forgets_what_waits,
-        swallows_upload_errors,
-        swallows_a_full_disk,
+        writing_defects.swallows_upload_errors,
+        writing_defects.swallows_a_full_disk,
+        writing_defects.dates_by_its_own_clock,
+        writing_defects.reuses_manifests,
+        forgets_the_version,
+        writing_defects.waits_as_long_as_the_library,
+        writing_defects.misplaces_row_groups,
     )
 }

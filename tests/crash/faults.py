@@ -1,5 +1,5 @@
 """Faults, armed by the harness in a directory where whoever stands at a boundary looks: the connector's own processes
-(boundaries.py, storage.py) or a proxy between it and its servers."""
+(boundaries.py, storage.py) or a proxy between it and its servers (wire.py)."""
 
 import os
 import threading
@@ -10,6 +10,7 @@ from typing import Final
 DIRECTORY: Final = "CRASH_FAULTS"
 DEFECT: Final = "CRASH_DEFECT"
 ALWAYS: Final = 1 << 30
+IMPATIENT: Final = "impatient"  # strikes a process that starts: it waits for seconds where others wait for a minute
 
 swap: Final = setattr  # from outside, for as long as the process lives
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Final
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from crash.ledger import Entry
@@ -17,6 +18,10 @@ def append(table: Table, entries: Iterable[Entry]) -> None:
     schema = table.schema().as_arrow()
     absent = {field.name: None if field.nullable else "{}" for field in schema}
     table.append(pa.Table.from_pylist([absent | asdict(entry) for entry in entries], schema=schema))
+
+
+def overtake(catalog: Catalog, path: str | tuple[str, ...]) -> None:
+    append(catalog.load_table(path), OVERTAKING)
 
 
 def compact(table: Table) -> None:

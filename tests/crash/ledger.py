@@ -1,14 +1,16 @@
 """The oracle: documents carry account, sequence number and running balance, so that what a table must hold is computed
 from how far the runtime's log has read, and from nothing else."""
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Final
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
-from fixtures.collection import NAMESPACE, Collection, Field
+from fixtures.collection import Collection, Field
 
 ACCOUNTS: Final = 4
 KEYS_PER_ACCOUNT: Final = (0xFFFFFFFF + 1) // ACCOUNTS
@@ -21,6 +23,9 @@ class Entry:
     account: int
     sequence: int
     balance: int
+
+
+COLUMNS: Final = ("account", "sequence", "balance")
 
 
 def entry(number: int) -> Entry:
@@ -38,8 +43,18 @@ def key_of(entry: Entry) -> int:
     return entry.account * KEYS_PER_ACCOUNT
 
 
-def document(entry: Entry, memo: str = "") -> dict[str, Any]:
-    return {"account": entry.account, "sequence": entry.sequence, "balance": entry.balance, "memo": memo}
+def document(entry: Entry, memo_size: int) -> dict[str, Any]:
+    return {
+        "account": entry.account,
+        "sequence": entry.sequence,
+        "balance": entry.balance,
+        "memo": _memo(entry, memo_size),
+    }
+
+
+def _memo(entry: Entry, size: int) -> str:
+    """A text that is nobody else's and that cannot be compressed much."""
+    return b64encode(Random(repr(entry)).randbytes(size * 3 // 4)).decode()
 
 
 def _collection(name: str) -> Collection:
@@ -65,11 +80,11 @@ def is_for(table: str, entry: Entry) -> bool:
     return table != "statements" or (entry.account == 0 and entry.sequence % STATEMENT_EVERY == 0)
 
 
-def rows(numbers: range, key_begin: int, key_end: int, memo: str) -> list[tuple[int, dict[str, Any]]]:
+def rows(numbers: range, key_begin: int, key_end: int, memo_size: int) -> list[tuple[int, dict[str, Any]]]:
     """Bindings and documents of what is in a key range, binding by binding in key order."""
     entries = sorted(map(entry, numbers))
     return [
-        (binding, document(row, memo))
+        (binding, document(row, memo_size))
         for binding, table in enumerate(TABLES)
         for row in entries
         if is_for(table, row) and key_begin <= key_of(row) <= key_end
@@ -80,12 +95,12 @@ class PromiseBrokenError(AssertionError):
     """What the connector promises did not hold."""
 
 
-def visible(catalog: Catalog, table: str) -> Counter[Entry]:
+def visible(table: Table) -> Counter[Entry]:
     try:
-        scan = catalog.load_table((NAMESPACE, table)).scan(selected_fields=("account", "sequence", "balance"))
+        scan = table.scan(selected_fields=COLUMNS)
         return Counter(Entry(**row) for row in scan.to_arrow().to_pylist())
     except FileNotFoundError as error:
-        raise PromiseBrokenError(f"{table}: unreadable: {error}") from error
+        raise PromiseBrokenError(f"{table.name()[-1]}: unreadable: {error}") from error
 
 
 def expected(table: str, committed: int, others: Iterable[Entry] = ()) -> Counter[Entry]:

@@ -5,17 +5,15 @@ from typing import Final
 
 from crash import foreign
 from crash.boundaries import (
+    CLOCK_IS_AHEAD,
     KILL_AFTER_COMMIT,
     KILL_BEFORE_COMMIT,
     KILL_WHILE_STORING,
-    LOST_ANSWERS,
-    overtaken,
-    refused,
 )
+from crash.catalog_faults import LOST_ANSWERS, overtaken, refused
 from crash.faults import ALWAYS
 from crash.ledger import TABLES
 from crash.shards import Event
-from crash.storage import UPLOAD_FAILS
 from crash.task import HALVES, WHOLE, Task
 
 LEDGER: Final = "ledger"
@@ -156,22 +154,10 @@ def one_table_fails(task: Task) -> None:
         ends()
 
 
-def storage_fails(task: Task) -> None:
+def clocks_disagree(task: Task) -> None:
+    """A process whose clock is ahead commits to every table, and dies; its successor's clock is right."""
     task.run_to(Event.COMMITTED)
-    task.faults.arm(UPLOAD_FAILS, times=2)  # of manifests
-    task.run_to(Event.FLUSHED)
-    task.check(complete=True)
-    task.faults.arm(UPLOAD_FAILS, times=ALWAYS)  # of data files
-    task.fails("500, try again")
-    task.faults.disarm(UPLOAD_FAILS)
-    task.noted()
-
-
-def disk_full(task: Task) -> None:
-    """A limit on the size of a file: writing ends as it does on a full disk, in the middle of a piece."""
-    task.run_to(Event.FLUSHED, 2)
-    task.memo = "x" * (128 << 10)
-    task.limit_file_size(1 << 20)
-    task.fails("disk")
-    task.noted()
-    task.memo = ""
+    task.faults.arm(CLOCK_IS_AHEAD, times=ALWAYS)
+    task.run_to(Event.RECORDED)
+    task.faults.disarm(CLOCK_IS_AHEAD)
+    task.kill()

@@ -4,19 +4,21 @@ import os
 import resource
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from connector import state
 from connector.state import StagedCommit
-from crash.boundaries import MEETING
+from crash.catalog_faults import MEETING
+from crash.engines import Engines
 from crash.faults import DEFECT, Faults
+from crash.lakes import Lake
 from crash.ledger import COLLECTIONS, TABLES, PromiseBrokenError, rows
 from crash.shards import Event, Rows, Shards, store
 from crash.tables import Tables
-from fixtures.conversation import CONFIG, WHOLE_RANGE
+from fixtures.conversation import WHOLE_RANGE
 from support.connector_process import ConnectorEndedError, Outcome
 from support.runtime import Runtime, Session
 
@@ -45,23 +47,25 @@ class Stale:
 class Task:
     """Its log, its processes and its tables. A fault is noted when it has certainly happened."""
 
-    def __init__(self, directory: Path, defect: str | None) -> None:
-        self.tables = Tables(directory / "warehouse")
-        self.faults = Faults(directory / "faults")
+    def __init__(self, directory: Path, lake: Lake, faults: Faults, defect: str | None) -> None:
+        self.lake = lake
+        self.resources = ExitStack()  # that last as long as it does
+        self.tables = Tables(lake)
+        self.faults = faults
         self.runtime = Runtime(
             directory,
-            COLLECTIONS,
-            {**CONFIG, "advanced": {"spark": {"spark.python.daemon.module": "crash.daemon"}}},
-            {"PYTHONPATH": PYTHON_PATH, "TMPDIR": str(directory), **self.faults.environment}
+            [replace(collection, namespace=lake.namespace) for collection in COLLECTIONS],
+            {**lake.config, "advanced": {"spark": {"spark.python.daemon.module": "crash.daemon"}}},
+            {"PYTHONPATH": PYTHON_PATH, "TMPDIR": str(directory), **faults.environment, **lake.environment}
             | ({DEFECT: defect} if defect else {}),
             shards_share_state=True,
             module=("crash.altered",),
         )
         self.ranges: Sequence[Any] = WHOLE
-        self.memo = ""
+        self.memo_size = 0
         self.fired = 0
         self.committed_at_fault = 0
-        self._opened = 0
+        self.sessions_opened = 0
         self._shards: Shards | None = None
         self._events: Iterator[Event] = iter(())
 
@@ -78,13 +82,16 @@ class Task:
     def check(self, tables: Sequence[str] = TABLES, *, complete: bool = False) -> None:
         self.tables.check(self.runtime.checkpoint, tables, complete=complete)
 
+    def audit(self, engines: Engines) -> int:
+        return self.tables.audit(self.runtime.checkpoint, engines)
+
     def run_to(self, event: Event, times: int = 1) -> None:
         """Go on until that has happened so often; a new session is opened where there is none."""
         if self._shards is None:
-            size = TRANSACTION_SIZES[self._opened % len(TRANSACTION_SIZES)]
-            self._shards = Shards(self.runtime, self.ranges, size, self._rows, publish=not self._opened)
+            size = TRANSACTION_SIZES[self.sessions_opened % len(TRANSACTION_SIZES)]
+            self._shards = Shards(self.runtime, self.ranges, size, self._rows, publish=not self.sessions_opened)
             self._events = self._shards.events()
-            self._opened += 1
+            self.sessions_opened += 1
         while times:
             times -= next(self._events) is event
 
@@ -103,11 +110,11 @@ class Task:
             outcome = session.finish()
             if outcome.status:
                 raise ConnectorEndedError(outcome)
-        self.close()
+        self._kill_all()
 
     def kill(self) -> None:
         outcomes = [session.connector.kill() for session in self._sessions]
-        self.close()
+        self._kill_all()
         _expect_killed(*outcomes)
         self.check()
         self.noted()
@@ -174,13 +181,17 @@ class Task:
         """Two shards look at a table before either of them commits: one is refused, and must try again."""
         place = self.faults.directory / f"{MEETING}-{table}.place"
         place.mkdir()
-        conflicts = self._conflicts
+        conflicts = self.conflicts
         yield
         assert len(list(place.iterdir())) == 2, "nobody met"
-        assert self._conflicts > conflicts, "no commit conflicted"
+        assert self.conflicts > conflicts, "no commit conflicted"
         self.noted()
 
     def close(self) -> None:
+        self._kill_all()
+        self.resources.close()
+
+    def _kill_all(self) -> None:
         for session in self._sessions:
             session.connector.kill()
         self._shards = None
@@ -190,18 +201,18 @@ class Task:
         return self._shards.sessions if self._shards else ()
 
     @property
-    def _conflicts(self) -> int:
+    def conflicts(self) -> int:
         log = (self.runtime.directory / "connector.log").read_text()
         return sum(log.count(f"commit attempt 1: {refused}") for refused in REFUSED)
 
     def _rows(self, documents: range, held: Any) -> Rows:
-        return rows(documents, held.get("keyBegin", 0), held["keyEnd"], self.memo)
+        return rows(documents, held.get("keyBegin", 0), held["keyEnd"], self.memo_size)
 
     def _ends(self) -> Outcome:
         try:
             self.run_to(Event.RECORDED, 2)
         except ConnectorEndedError as ended:
-            self.close()
+            self._kill_all()
             self.check()
             return ended.outcome
         self.check(complete=True)

@@ -1,25 +1,50 @@
 """Every scenario twice: as the connector is it keeps its promise, and with a defect that the scenario exists to catch it
 is seen not to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import pytest
 
+from crash.engines import Engines
+from crash.faults import Faults
+from crash.lakes import Kind, Servers, open_lake
 from crash.ledger import PromiseBrokenError
-from crash.scenarios import PLANTED, SCENARIOS, Planted, Scenario
+from crash.scenarios import IN_CI, PLANTED, SCENARIOS, Planted, Scenario
 from crash.shards import Event
 from crash.task import Task
 from support.connector_process import ConnectorEndedError
+from support.consistency_report import MEASURED
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
+BROKEN: Final = (PromiseBrokenError, ConnectorEndedError)
 
-def run(scenario: Scenario, directory: Path, defect: str | None) -> None:
-    """The fault, transactions after it, and every row of every table."""
-    task = Task(directory, defect)
-    try:
+Record: TypeAlias = Callable[[str, object], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where scenarios are held: the servers, the engines that read what they leave, and a directory for one task."""
+
+    servers: Servers
+    engines: Engines
+    directory: Path
+
+    @contextmanager
+    def task(self, kind: Kind, defect: str | None) -> Iterator[Task]:
+        faults = Faults(self.directory / "faults")
+        with (
+            open_lake(kind, self.servers, self.directory, faults) as lake,
+            closing(Task(self.directory, lake, faults, defect)) as task,
+        ):
+            yield task
+
+    def hold(self, scenario: Scenario, task: Task) -> int:
+        """The fault, transactions after it, and every row of every table; how many rows each engine has read."""
         scenario.fault(task)
         assert task.fired
         task.run_to(Event.RECORDED, 2)
@@ -27,29 +52,55 @@ def run(scenario: Scenario, directory: Path, defect: str | None) -> None:
         task.check(complete=True)
         assert not task.staged
         assert task.runtime.checkpoint > task.committed_at_fault
-    finally:
-        task.close()
+        return task.audit(self.engines)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_every_committed_row_is_in_its_table_once(scenario: Scenario, tmp_path: Path) -> None:
-    run(scenario, tmp_path, defect=None)
+@pytest.fixture
+def stage(servers: Servers, engines: Engines, tmp_path: Path) -> Stage:
+    return Stage(servers, engines, tmp_path)
 
 
-def _cases() -> Iterator[Any]:
+def _marks(*, in_ci: bool) -> list[pytest.MarkDecorator]:
+    return [] if in_ci else [pytest.mark.slow]
+
+
+def _matrix() -> Iterator[Any]:
+    for scenario in SCENARIOS:
+        for kind in scenario.on:
+            marks = _marks(in_ci=scenario.name in IN_CI[kind])
+            yield pytest.param(scenario, kind, id=f"{scenario.name}-{kind}", marks=marks)
+
+
+@pytest.mark.parametrize(("scenario", "kind"), list(_matrix()))
+def test_every_committed_row_is_in_its_table_once(
+    scenario: Scenario, kind: Kind, stage: Stage, record_property: Record
+) -> None:
+    with stage.task(kind, defect=None) as task:
+        rows = stage.hold(scenario, task)
+        measured = {"faults": task.fired, "conflicts": task.conflicts, "sessions": task.sessions_opened, "rows": rows}
+        record_property(MEASURED, {"scenario": scenario.name, "catalog": kind.value, **measured})
+
+
+def _defects() -> Iterator[Any]:
     """A defect that another scenario catches already takes its other turns only with --all."""
     caught = set()
     for planted in PLANTED:
-        marks = [pytest.mark.slow] if planted.defect in caught else []
-        yield pytest.param(planted, id=f"{planted.scenario}-{planted.defect}", marks=marks)
+        (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == planted.scenario]
+        kinds = planted.on or scenario.on
+        for kind in kinds:
+            marks = _marks(in_ci=kind is kinds[0] and planted.defect not in caught)
+            yield pytest.param(scenario, planted, kind, id=f"{scenario.name}-{planted.defect}-{kind}", marks=marks)
         caught.add(planted.defect)
 
 
-@pytest.mark.parametrize("planted", list(_cases()))
-def test_a_planted_defect_is_caught(planted: Planted, tmp_path: Path) -> None:
-    (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == planted.scenario]
-    with pytest.raises((PromiseBrokenError, ConnectorEndedError), match=planted.caught):
-        run(scenario, tmp_path, planted.defect)
+@pytest.mark.parametrize(("scenario", "planted", "kind"), list(_defects()))
+def test_a_planted_defect_is_caught(
+    scenario: Scenario, planted: Planted, kind: Kind, stage: Stage, record_property: Record
+) -> None:
+    with stage.task(kind, planted.defect) as task, pytest.raises(BROKEN, match=planted.caught) as caught:
+        stage.hold(scenario, task)
+    what = {"scenario": scenario.name, "catalog": kind.value, "defect": planted.defect}
+    record_property(MEASURED, {**what, "caught": str(caught.value)[:200]})
 
 
 def test_every_scenario_has_a_defect_to_catch() -> None:

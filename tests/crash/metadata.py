@@ -1,0 +1,131 @@
+"""What Iceberg's specification demands of a table's metadata, and Java's implementation relies on: more than PyIceberg
+looks at when it reads."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile, read_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
+
+from crash.ledger import PromiseBrokenError
+
+
+def check_metadata(table: Table) -> None:
+    """Raise what is wrong with anything that the metadata refers to, former snapshots included."""
+    assert isinstance(table.metadata, TableMetadataV2)
+    problems = [
+        *_problems_of_snapshots(table.metadata),
+        *_problems_of_logs(table.metadata),
+        *(problem for snapshot in table.snapshots() for problem in _problems_of_manifests(table.io, snapshot)),
+        *_problems_of_files(table),
+    ]
+    if problems:
+        raise PromiseBrokenError(f"{table.name()[-1]}: wrong metadata: {'; '.join(dict.fromkeys(problems))}")
+
+
+def _problems_of_snapshots(metadata: TableMetadataV2) -> Iterator[str]:
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    if metadata.refs[MAIN_BRANCH].snapshot_id != metadata.current_snapshot_id:
+        yield "main is not the current snapshot"
+    if len({_number(snapshot) for snapshot in metadata.snapshots}) < len(snapshots):
+        yield "two snapshots have one sequence number"
+    for snapshot in metadata.snapshots:
+        if _number(snapshot) > metadata.last_sequence_number:
+            yield f"sequence number {_number(snapshot)} is greater than the table's last"
+        if snapshot.timestamp_ms > metadata.last_updated_ms:
+            yield f"snapshot {_number(snapshot)} is younger than the metadata"
+        parent = snapshots.get(snapshot.parent_snapshot_id or 0)
+        if parent and parent.timestamp_ms > snapshot.timestamp_ms:
+            yield f"snapshot {_number(snapshot)} is older than its parent"
+        if parent and _number(parent) >= _number(snapshot):
+            yield f"snapshot {_number(snapshot)} has no greater sequence number than its parent"
+
+
+def _problems_of_logs(metadata: TableMetadataV2) -> Iterator[str]:
+    for name, log in ("snapshot", metadata.snapshot_log), ("metadata", metadata.metadata_log):
+        times = [*(entry.timestamp_ms for entry in log), metadata.last_updated_ms]
+        if any(later < earlier for earlier, later in pairwise(times)):
+            yield f"the {name} log is not in the order of time"
+    if metadata.snapshot_log[-1].snapshot_id != metadata.current_snapshot_id:
+        yield "the snapshot log does not end with the current snapshot"
+
+
+def _problems_of_manifests(io: FileIO, snapshot: Snapshot) -> Iterator[str]:
+    for manifest in _manifests(io, snapshot):
+        number = manifest.sequence_number
+        name = f"manifest {manifest.manifest_path.rpartition('/')[2]} of snapshot {_number(snapshot)}"
+        if manifest.manifest_length != len(io.new_input(manifest.manifest_path)):
+            yield f"{name} has another length"
+        if number > _number(snapshot) or (manifest.added_snapshot_id == snapshot.snapshot_id) != (
+            number == _number(snapshot)
+        ):
+            yield f"{name} has sequence number {number}"
+        entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
+        if _counts(entries) != (
+            manifest.added_files_count,
+            manifest.existing_files_count,
+            manifest.deleted_files_count,
+        ):
+            yield f"{name} has other files than its list says"
+        for entry in entries:
+            if entry.status == ManifestEntryStatus.ADDED and entry.sequence_number != number:
+                yield f"{name} adds a file under sequence number {entry.sequence_number}"
+            if (
+                entry.status != ManifestEntryStatus.DELETED
+                and (entry.sequence_number or 0) < manifest.min_sequence_number
+            ):
+                yield f"{name} has a file that is older than its list says"
+
+
+def _counts(entries: list[ManifestEntry]) -> tuple[int, int, int]:
+    counts = Counter(entry.status for entry in entries)
+    return (
+        counts[ManifestEntryStatus.ADDED],
+        counts[ManifestEntryStatus.EXISTING],
+        counts[ManifestEntryStatus.DELETED],
+    )
+
+
+def _problems_of_files(table: Table) -> Iterator[str]:
+    """What manifests say of the data files that are read now."""
+    files = [entry.data_file for entry in live_entries(table)]
+    if len({file.file_path for file in files}) < len(files):
+        yield "a data file is in the table twice"
+    for file in files:
+        source = table.io.new_input(file.file_path)
+        with source.open() as stream:
+            parquet = pq.read_metadata(stream)
+        name = f"data file {file.file_path.rpartition('/')[2]}"
+        if file.file_size_in_bytes != len(source):
+            yield f"{name} has another size"
+        if file.record_count != parquet.num_rows:
+            yield f"{name} has {parquet.num_rows} rows, not {file.record_count}"
+        if file.split_offsets and file.split_offsets != _row_groups(parquet):
+            yield f"{name} has its row groups elsewhere"
+
+
+def live_entries(table: Table) -> list[ManifestEntry]:
+    """What the table consists of now, with the sequence numbers that entries inherit."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return [entry for manifest in _manifests(table.io, snapshot) for entry in manifest.fetch_manifest_entry(table.io)]
+
+
+def _row_groups(parquet: pq.FileMetaData) -> list[int]:
+    chunks = [parquet.row_group(group).column(0) for group in range(parquet.num_row_groups)]
+    return [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+
+
+def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    return list(read_manifest_list(io.new_input(snapshot.manifest_list)))
+
+
+def _number(snapshot: Snapshot) -> int:
+    assert snapshot.sequence_number is not None
+    return snapshot.sequence_number

@@ -1,0 +1,92 @@
+"""What happens in the scenarios of an object store, or a disk, that takes no more."""
+
+from connector.iceberg.local_catalog import CATALOG_FILE
+from crash.faults import ALWAYS, IMPATIENT
+from crash.shards import Event
+from crash.storage import UPLOAD_FAILS
+from crash.task import Task
+from crash.wire import PART_FAILS, STORE_FORBIDS, STORE_HANGS, STORE_IS_BUSY, STORE_IS_SLOW
+from support.small_disk import small_disk
+
+
+def storage_fails(task: Task) -> None:
+    task.run_to(Event.COMMITTED)
+    task.faults.arm(UPLOAD_FAILS, times=8)  # of manifests: a store's client tries three times by itself
+    task.run_to(Event.FLUSHED)
+    task.check(complete=True)
+    task.faults.arm(UPLOAD_FAILS, times=ALWAYS)  # of data files
+    task.fails("INTERNAL_FAILURE")
+    task.faults.disarm(UPLOAD_FAILS)
+    task.noted()
+
+
+def storage_is_slow(task: Task) -> None:
+    """Slower than the store's client would wait by itself: for manifests, then for data files."""
+    for begin, end in (Event.COMMITTED, Event.RECORDED), (Event.FLUSHED, Event.STARTED_COMMIT):
+        task.run_to(begin)
+        task.faults.arm(STORE_IS_SLOW, times=3)
+        task.run_to(end)
+    assert task.faults.fired(STORE_IS_SLOW) == 6
+    task.noted()
+
+
+def storage_refuses(task: Task) -> None:
+    """First it is asked too often, then it forbids what it allowed."""
+    task.run_to(Event.COMMITTED)
+    task.faults.arm(STORE_IS_BUSY, times=8)
+    task.run_to(Event.RECORDED)
+    task.check(complete=True)
+    task.run_to(Event.COMMITTED)
+    task.faults.arm(STORE_FORBIDS, times=ALWAYS)
+    task.run_to(Event.RECORDED)
+    task.fails("the object store forbids this")
+    task.faults.disarm(STORE_FORBIDS)
+    task.noted()
+
+
+def storage_hangs(task: Task) -> None:
+    task.faults.arm(IMPATIENT, times=ALWAYS)
+    task.run_to(Event.COMMITTED)
+    task.faults.arm(STORE_HANGS, times=3)
+    task.run_to(Event.RECORDED)
+    task.check(complete=True)
+    task.faults.arm(STORE_HANGS, times=ALWAYS)
+    task.fails("the object store cannot be reached")
+    task.faults.disarm(STORE_HANGS)
+    task.noted()
+
+
+def upload_fails_half_way(task: Task) -> None:
+    """The second part of a data file that is larger than one."""
+    task.run_to(Event.FLUSHED, 2)
+    task.memo_size = 1 << 20
+    task.faults.arm(PART_FAILS, times=ALWAYS)
+    task.fails("INTERNAL_FAILURE during UploadPart")
+    task.faults.disarm(PART_FAILS)
+    task.noted()
+
+
+def disk_full(task: Task) -> None:
+    """A limit on the size of a file: writing ends as it does on a full disk, in the middle of a piece."""
+    task.run_to(Event.FLUSHED, 2)
+    task.memo_size = 128 << 10
+    task.limit_file_size(1 << 20)
+    task.fails("disk")
+    task.noted()
+    task.memo_size = 0
+
+
+def catalog_disk_full(task: Task) -> None:
+    """The tables' files find room, the catalog's do not: for a session, and for one that opens then."""
+    disk = task.resources.enter_context(small_disk(task.runtime.directory / "catalog"))
+    warehouse = task.runtime.directory / "warehouse"
+    warehouse.mkdir()
+    (warehouse / CATALOG_FILE).symlink_to(disk.directory / CATALOG_FILE)
+    task.run_to(Event.COMMITTED)
+    with disk.filled():
+        task.run_to(Event.RECORDED, 2)
+        assert task.staged
+        task.kill()
+        task.run_to(Event.OPENED)
+        assert task.staged
+    task.catches_up()

@@ -1,0 +1,94 @@
+"""Faults on the wire, between a connector and the servers of its catalog and its object store."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from crash.catalog_faults import is_refused, lost_answer
+from crash.faults import Faults
+from crash.storage import UPLOAD_FAILS
+from support.fault_proxy import GENUINE, Answer, Fault, Matches, Request, is_commit
+
+CommittedTable: TypeAlias = Callable[[Request], str | None]  # that a request commits to
+
+STORE_IS_SLOW: Final = "store-is-slow"
+STORE_FORBIDS: Final = "store-forbids"
+STORE_IS_BUSY: Final = "store-is-busy"
+STORE_HANGS: Final = "store-hangs"
+PART_FAILS: Final = "part-fails"
+SLOW: Final = 4.0  # seconds: longer than the client would wait by itself
+
+
+def table_on_rest(request: Request) -> str | None:
+    return urlsplit(request.path).path.rpartition("/")[2] if is_commit(request) else None
+
+
+def table_on_glue(request: Request) -> str | None:
+    return json.loads(request.body)["TableInput"]["Name"] if request.target == "AWSGlue.UpdateTable" else None
+
+
+class CatalogWire:
+    """Has a say in every request to a catalog's server."""
+
+    def __init__(self, faults: Faults, committed_table: CommittedTable, overtake: Callable[[str], None]) -> None:
+        self._faults = faults
+        self._committed_table = committed_table
+        self._overtake = overtake
+
+    def fault_of(self, request: Request) -> Fault:
+        table = self._committed_table(request)
+        if table is None:
+            return GENUINE
+        if is_refused(self._faults, table, uuid.uuid4().hex, lambda: self._overtake(table)):
+            return Fault(0, HTTPStatus.SERVICE_UNAVAILABLE)
+        lost = lost_answer(self._faults)
+        return lost.fault if lost else GENUINE
+
+
+@dataclass(frozen=True)
+class StoreFault:
+    """What an object store does with some of its requests."""
+
+    strikes: Matches
+    fault: Fault
+    delay: float = 0.0  # seconds
+
+
+def _any(_: Request) -> bool:
+    return True
+
+
+def _begins_upload(request: Request) -> bool:
+    return request.method == "POST" and "uploads" in _query(request)
+
+
+def _uploads_second_part(request: Request) -> bool:
+    return _query(request).get("partNumber") == ["2"]
+
+
+def _query(request: Request) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(request.path).query, keep_blank_values=True)
+
+
+STORE_FAULTS: Final = {
+    UPLOAD_FAILS: StoreFault(_begins_upload, Fault(0, HTTPStatus.INTERNAL_SERVER_ERROR)),
+    STORE_IS_SLOW: StoreFault(_any, GENUINE, delay=SLOW),
+    STORE_FORBIDS: StoreFault(_any, Fault(0, HTTPStatus.FORBIDDEN)),
+    STORE_IS_BUSY: StoreFault(_any, Fault(0, HTTPStatus.SERVICE_UNAVAILABLE)),
+    STORE_HANGS: StoreFault(_any, Fault(0, Answer.SILENCE)),
+    PART_FAILS: StoreFault(_uploads_second_part, Fault(0, HTTPStatus.INTERNAL_SERVER_ERROR)),
+}
+
+
+def store_fault(faults: Faults, request: Request) -> Fault:
+    """What becomes of a request to the object store."""
+    for name, about in STORE_FAULTS.items():
+        if about.strikes(request) and faults.strikes(name):
+            time.sleep(about.delay)
+            return about.fault
+    return GENUINE
