@@ -186,7 +186,7 @@ def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_se
 
     def fault_of(request: Request) -> Fault:
         if request.method == "HEAD":  # which goes before a deletion
-            was_told.append(wait_until(lambda: job.has_failed))
+            was_told.append(wait_until(lambda: failing.has_failed))
         return Fault(0, HTTPStatus.FORBIDDEN) if request.method == "PUT" else GENUINE
 
     with fault_proxy(s3_server.endpoint) as proxy:
@@ -194,8 +194,8 @@ def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_se
         files = {**s3_server.file_properties(), S3_ENDPOINT: proxy.uri}
         on_disk = layout(tmp_path, binding(LongType(), index=0))
         in_a_bucket = f"s3://{s3_server.new_bucket()}/table"
-        job = Job(tmp_path, replace(on_disk, location=in_a_bucket, access=Lease.until(tuple(files.items()), None)))
-        job.add(plain(1, 1, binding=0))
+        failing = Job(tmp_path, replace(on_disk, location=in_a_bucket, access=Lease.until(tuple(files.items()), None)))
+        failing.add(plain(1, 1, binding=0))
         with pytest.raises(UserError, match="the object store forbids this"):
-            job.run()
+            failing.run()
     assert was_told == [True]

@@ -18,13 +18,14 @@ from connector.iceberg import catalogs, commit, fence, snapshot
 from connector.iceberg.fence import Tenure
 from connector.iceberg.manifests import manifests_of
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
-from crash import writing_defects
+from crash import task_defects, writing_defects
 from crash.faults import DEFECT, swap
 
 
 def plant() -> None:
-    """The defect that the environment names, if any."""
-    if name := os.environ.get(DEFECT):
+    """The defect that the environment names, if it is one of the driver's."""
+    name = os.environ.get(DEFECT)
+    if name and name not in task_defects.DEFECTS:
         DEFECTS[name]()
 
 
@@ -230,12 +231,10 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = {
         finishes_its_own_range_only,
         finishes_the_first_child_only,
         forgets_what_waits,
-        writing_defects.swallows_upload_errors,
         writing_defects.swallows_a_full_disk,
         writing_defects.dates_by_its_own_clock,
         writing_defects.reuses_manifests,
         forgets_the_version,
         writing_defects.waits_as_long_as_the_library,
-        writing_defects.misplaces_row_groups,
     )
 }

@@ -117,6 +117,6 @@ PLANTED: Final = (
     Planted("catalog-disk-full", "forgets_what_waits", "lost"),
     Planted("foreign-writer", "reuses_manifests", "sequence number"),
     Planted("foreign-writer", "forgets_the_version", "lost", (Kind.GLUE,)),
-    Planted("baseline", "misplaces_row_groups", "read by Spark: lost"),
+    Planted("baseline", "misplaces_row_groups", "Spark reads 0"),
     Planted("disk-full", "swallows_a_full_disk", "lost"),
 )

@@ -70,6 +70,11 @@ class Task:
         self._events: Iterator[Event] = iter(())
 
     @property
+    def log(self) -> str:
+        """What all its processes have logged."""
+        return (self.runtime.directory / "connector.log").read_text()
+
+    @property
     def staged(self) -> list[StagedCommit]:
         """What the log names that no session has reported as part of its table."""
         return list(state.entries("acmeCo/task", self.runtime.log))
@@ -183,8 +188,9 @@ class Task:
         place.mkdir()
         conflicts = self.conflicts
         yield
-        assert len(list(place.iterdir())) == 2, "nobody met"
+        assert len(list(place.iterdir())) >= 2, "nobody met"
         assert self.conflicts > conflicts, "no commit conflicted"
+        assert not self.staged, "what conflicted was not tried again"
         self.noted()
 
     def close(self) -> None:
@@ -202,8 +208,7 @@ class Task:
 
     @property
     def conflicts(self) -> int:
-        log = (self.runtime.directory / "connector.log").read_text()
-        return sum(log.count(f"commit attempt 1: {refused}") for refused in REFUSED)
+        return sum(self.log.count(f"commit attempt 1: {refused}") for refused in REFUSED)
 
     def _rows(self, documents: range, held: Any) -> Rows:
         return rows(documents, held.get("keyBegin", 0), held["keyEnd"], self.memo_size)

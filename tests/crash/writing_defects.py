@@ -1,30 +1,12 @@
-"""What could be wrong with how files are written, and with what is said of them."""
+"""What could be wrong with how the driver writes files, and with what it says of them."""
 
 import os
-from contextlib import suppress
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from connector import staging
 from connector.errors import ConnectorError
 from connector.iceberg import catalogs, snapshot
-from connector.rows import files
-from connector.rows.files import DataFileWriter
-from connector.rows.statistics import split_offsets
-from connector.state import DataFile
 from crash.faults import swap
-
-
-def swallows_upload_errors() -> None:
-    finish = DataFileWriter.finish
-
-    def finish_anyhow(self: DataFileWriter) -> list[DataFile]:
-        with suppress(ConnectorError, OSError):
-            return finish(self)
-        return []
-
-    swap(DataFileWriter, "finish", finish_anyhow)
 
 
 def swallows_a_full_disk() -> None:
@@ -50,14 +32,3 @@ def reuses_manifests() -> None:
 
 def waits_as_long_as_the_library() -> None:
     swap(catalogs, "S3_TIME_LIMITS", {})
-
-
-def misplaces_row_groups() -> None:
-    """Where nothing begins: what looks for the row groups of a part of a file finds none."""
-
-    def just_before_the_end(metadata: pq.FileMetaData) -> tuple[int, ...]:
-        group = metadata.row_group(0)
-        size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
-        return (split_offsets(metadata)[0] + size - 1,)
-
-    swap(files, "split_offsets", just_before_the_end)

@@ -11,7 +11,8 @@ from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringT
 from connector.table_change import NewColumn
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
-from support.readers import duckdb_rows, spark_rows
+from support.readers import duckdb_rows
+from support.spark_sql import spark_rows
 from support.tables import local_catalog
 
 AT = "2024-01-02T03:04:05Z"

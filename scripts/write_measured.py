@@ -1,0 +1,67 @@
+"""Writes what crash scenarios have measured as a table into a page, between two marks."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+Json: TypeAlias = Any
+
+BEGIN: Final = "<!-- measured -->\n"
+END: Final = "<!-- end of what was measured -->\n"
+CATALOGS: Final = ("Local", "REST", "Glue")
+
+
+def main(report: Path, page: Path) -> None:
+    measured = json.loads(report.read_text())
+    if failed := [run for run in measured["runs"] if run["outcome"] != "passed"]:
+        sys.exit(f"{failed[0]['scenario']} on {failed[0]['catalog']} has failed: the page stays as it was")
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}{rendered(measured)}{END}{after}")
+
+
+def rendered(report: Json) -> str:
+    """The page's part about a report, whose runs have all passed."""
+    runs = sorted(report["runs"], key=_scenario)
+    planted = [run for run in runs if "defect" in run]
+    genuine = [run for run in runs if "defect" not in run]
+    faults, rows = (sum(run[what] for run in genuine) for what in ("faults", "rows"))
+    lines = [
+        f"{report['date']}: {len(genuine)} runs, {faults} faults, {rows:,} rows at the end, each compared as PyIceberg, "
+        f"DuckDB and Spark read it; {len(planted)} runs with a planted defect, every one of them caught.",
+        "",
+        f"| scenario | {' | '.join(CATALOGS)} | defects that were caught |",
+        f"|---|{'---|' * len(CATALOGS)}---|",
+        *(_line(name, list(of_scenario)) for name, of_scenario in groupby(runs, key=_scenario)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _scenario(run: Json) -> str:
+    return str(run["scenario"])
+
+
+def _line(name: str, runs: Sequence[Json]) -> str:
+    cells = [
+        " ".join(_cell(run) for run in runs if run["catalog"] == catalog and "defect" not in run)
+        for catalog in CATALOGS
+    ]
+    return f"| {name} | {' | '.join(cells)} | {', '.join(_defects(runs))} |"
+
+
+def _cell(run: Json) -> str:
+    return f"{run['faults']} · {run['conflicts']} · {run['rows']}"
+
+
+def _defects(runs: Sequence[Json]) -> Iterator[str]:
+    planted = sorted((run for run in runs if "defect" in run), key=lambda run: str(run["defect"]))
+    for defect, caught in groupby(planted, key=lambda run: str(run["defect"])):
+        on = {run["catalog"] for run in caught}
+        yield f"`{defect}` ({', '.join(catalog for catalog in CATALOGS if catalog in on)})"
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

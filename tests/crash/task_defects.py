@@ -1,0 +1,47 @@
+"""What could be wrong with how Spark's tasks write data files: planted where their workers are made."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import pyarrow.parquet as pq
+
+from connector.errors import ConnectorError
+from connector.rows import files
+from connector.rows.files import DataFileWriter
+from connector.rows.statistics import split_offsets
+from connector.state import DataFile
+from crash.faults import DEFECT, swap
+
+
+def plant() -> None:
+    """The defect that the environment names, if it is one of these."""
+    DEFECTS.get(os.environ.get(DEFECT, ""), lambda: None)()
+
+
+def swallows_upload_errors() -> None:
+    finish = DataFileWriter.finish
+
+    def finish_anyhow(self: DataFileWriter) -> list[DataFile]:
+        with suppress(ConnectorError, OSError):
+            return finish(self)
+        return []
+
+    swap(DataFileWriter, "finish", finish_anyhow)
+
+
+def misplaces_row_groups() -> None:
+    """Where nothing begins: what looks for the row groups of a part of a file finds none."""
+
+    def just_before_the_end(metadata: pq.FileMetaData) -> tuple[int, ...]:
+        group = metadata.row_group(0)
+        size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+        return (split_offsets(metadata)[0] + size - 1,)
+
+    swap(files, "split_offsets", just_before_the_end)
+
+
+DEFECTS: Final[dict[str, Callable[[], None]]] = {
+    defect.__name__: defect for defect in (swallows_upload_errors, misplaces_row_groups)
+}
