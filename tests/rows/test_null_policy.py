@@ -72,6 +72,12 @@ def test_text_that_is_not_utf8_becomes_null() -> None:
     assert decoded.treated.total(Treatment.NULLED) == 2
 
 
+def test_a_packed_string_with_zeros_in_it_becomes_null_like_any_other() -> None:
+    decoded = decode(nulling(DateType()), [packed(1, "2024\0"), packed(2, "2024-01-01"), packed(3, "\0\0")])
+
+    assert [str(value) for value in column(decoded)] == ["None", "2024-01-01", "None"]
+
+
 @pytest.mark.parametrize("form", [plain, packed])
 def test_in_a_required_column_it_still_stops_and_says_why(form: Any) -> None:
     for value in (None, "x"):
