@@ -4,73 +4,21 @@ Lines are appended to one block a binding, as they came; a full block is sealed 
 when tasks fall behind, `add` waits, stdin is not read, and the runtime waits too.
 """
 
-import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
+from connector.blocks import Block, OpenBlock
 from connector.errors import RetryableError
 from protocol.request import Store
 
 BLOCK_SIZE: Final = 32 << 20  # bytes: large enough to pay for its claim, small enough to spread over the cores
 SPOOL_LIMIT: Final = 1 << 30  # bytes: what arrives at full speed while a cold Spark starts
-PIECES_PER_WRITE: Final = 512  # writev(2) takes at most 1024
-
-
-@dataclass(frozen=True)
-class Run:
-    """Consecutive lines of the input."""
-
-    first_line: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Block:
-    """A file of whole Store lines of one binding."""
-
-    binding: int
-    path: Path
-    size: int  # bytes
-    runs: tuple[Run, ...]
-
-    def line_of(self, row: int) -> int:
-        """Which line of the input the block's row (from 0) was: what an error names."""
-        for run in self.runs:
-            if row < run.count:
-                return run.first_line + row
-            row -= run.count
-        raise IndexError(row)
-
-
-@dataclass
-class _OpenBlock:
-    binding: int
-    path: Path
-    file: BinaryIO
-    size: int = 0
-    runs: list[Run] = field(default_factory=list)
-
-    def append(self, store: Store) -> None:
-        pieces = iter(store.pieces)
-        while some := list(islice(pieces, PIECES_PER_WRITE)):
-            _write_fully(self.file, some)
-        self.size += store.size
-        last = self.runs[-1] if self.runs else None
-        if last and last.first_line + last.count == store.first_line:
-            self.runs[-1] = Run(last.first_line, last.count + store.count)
-        else:
-            self.runs.append(Run(store.first_line, store.count))
-
-    def seal(self) -> Block:
-        self.file.close()
-        return Block(self.binding, self.path, self.size, tuple(self.runs))
 
 
 class Spool:
@@ -81,9 +29,10 @@ class Spool:
         self._directory = directory
         self._block_size = block_size
         self._limit = limit
-        self._open: dict[int, _OpenBlock] = {}
+        self._open: dict[int, OpenBlock] = {}
         self._sealed: list[Block] = []
         self._claimed: set[Block] = set()
+        self._encoded: set[Block] = set()  # in no file yet that counts
         self._size = 0
         self._numbers = count(1)
         self._is_complete = False
@@ -135,20 +84,41 @@ class Spool:
         if self._error:
             raise self._error
 
-    @contextmanager
-    def claimed(self, preferred: int | None) -> Iterator[Block | None]:
-        """Claim a block, of the preferred binding if there is one; None when there are no more. Waits for blocks that
-        may still come, strays of claimed ones included. Its file is removed afterwards: it has been encoded. An
-        exception inside fails the transaction; after a failure there is nothing to claim."""
-        block = self._claim(preferred)
-        try:
-            yield block
-        except BaseException as error:
-            self.fail(error)
-            raise
-        finally:
-            if block:
-                self._release(block)
+    def claim(self, preferred: int | None) -> Block | None:
+        """A block, of the preferred binding if there is one; None when there are no more. Waits for blocks that may
+        still come, strays of claimed ones included. Raises what `fail` was told."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._sealed or self._error or (self._is_complete and not self._claimed))
+            self.check()
+            if not self._sealed:
+                return None
+            block = next((block for block in self._sealed if block.binding == preferred), self._sealed[0])
+            self._sealed.remove(block)
+            self._claimed.add(block)
+            return block
+
+    def encoded(self, block: Block) -> None:
+        """A claimed block has no more strays, and its file makes room."""
+        block.path.unlink(missing_ok=True)
+        with self._changed:
+            self._claimed.remove(block)
+            self._encoded.add(block)
+            self._size -= block.size
+            self._changed.notify_all()
+
+    def written(self, blocks: Iterable[Block]) -> None:
+        """Every row of these encoded blocks is in a file that counts."""
+        with self._changed:
+            self._encoded.difference_update(blocks)
+
+    def check_written(self) -> None:
+        """To be called when nobody claims any more. No row may be lost without an error, whatever has happened."""
+        self.check()
+        if left := [*self._open.values(), *self._sealed, *self._claimed, *self._encoded]:
+            raise RetryableError(
+                f"{len(left)} block(s) of rows have been written to no file. Nothing of this transaction has become "
+                "visible."
+            )
 
     def add_strays(self, binding: int, lines: Sequence[bytes], numbers: Sequence[int]) -> None:
         """Lines that were guessed to be of another binding come back, to be claimed as what they are."""
@@ -176,14 +146,14 @@ class Spool:
                 "visible. Make room, or set TMPDIR to a directory on a larger disk."
             ) from error
 
-    def _new_block(self, binding: int, keep: bool = True) -> _OpenBlock:
+    def _new_block(self, binding: int, keep: bool = True) -> OpenBlock:
         path = self._directory / f"{next(self._numbers)}-{binding}.jsonl"
-        block = _OpenBlock(binding, path, path.open("xb", buffering=0))
+        block = OpenBlock(binding, path, path.open("xb", buffering=0))
         if keep:
             self._open[binding] = block
         return block
 
-    def _seal(self, block: _OpenBlock) -> None:
+    def _seal(self, block: OpenBlock) -> None:
         del self._open[block.binding]
         self._sealed.append(block.seal())
         self._changed.notify_all()
@@ -191,33 +161,3 @@ class Spool:
     def _seal_all(self) -> None:
         for block in list(self._open.values()):
             self._seal(block)
-
-    def _claim(self, preferred: int | None) -> Block | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._sealed or self._error or (self._is_complete and not self._claimed))
-            self.check()
-            if not self._sealed:
-                return None
-            block = next((block for block in self._sealed if block.binding == preferred), self._sealed[0])
-            self._sealed.remove(block)
-            self._claimed.add(block)
-            return block
-
-    def _release(self, block: Block) -> None:
-        block.path.unlink(missing_ok=True)
-        with self._changed:
-            self._claimed.discard(block)
-            self._size -= block.size
-            self._changed.notify_all()
-
-
-def _write_fully(file: BinaryIO, pieces: list[bytes | memoryview]) -> None:
-    written = os.writev(file.fileno(), pieces)
-    for piece in pieces:  # a short write is rare: only then look where it stopped
-        if written < len(piece):
-            rest = memoryview(piece)[written:]
-            while rest:
-                rest = rest[os.write(file.fileno(), rest) :]
-            written = 0
-        else:
-            written -= len(piece)

@@ -31,7 +31,7 @@ from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.rejection_limit import RejectionLimit
 from connector.renewal import Renewed
 from connector.scratch import scratch
-from connector.spark.claims import ClaimServer
+from connector.spark.claim_server import ClaimServer
 from connector.spark.layout import Layout, TableLayout
 from connector.spark.session import Spark
 from connector.spark.writing import Writing, Written

@@ -11,14 +11,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
+from connector.blocks import Block
 from connector.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.invalid_values import Tally
 from connector.rows.decoder import RowDecoder, Stray
 from connector.rows.lines import Lines
-from connector.spark.claims import Address, Claim, Failed, Next, Strays, TreatedValues
+from connector.spark.claims import Address, Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
 from connector.spark.table_files import TableFiles
-from connector.staging import Block
-from connector.state import DataFile
 from protocol.errors import ProtocolError
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger ones leave the processor's cache, smaller ones pay more calls
@@ -26,16 +25,16 @@ DECODING_BATCH: Final = 4 << 20  # bytes: larger ones leave the processor's cach
 decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
 
 
-def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[int, tuple[DataFile, ...]]]:
-    """One task of a transaction's job: yields a table's index and the files that it wrote for it, any number of
-    times. Where it cannot go on it says why on its connection, and the transaction fails."""
+def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
+    """One task of a transaction's job. The driver hears on the connection what it has written, and where it cannot go
+    on, why: the transaction fails."""
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
     gc.collect()  # the daemon has turned the automatic collection off
     # The driver hears of a failure before the files are cleaned up: a store that has failed may not answer that either.
     with address.connected() as claims, ExitStack() as unfinished:
         try:
-            yield from _write_claims(claims, unfinished)
+            _write_claims(claims, unfinished)
         except (ConnectorError, ProtocolError) as error:
             claims.send(Failed(error))
         except EOFError:
@@ -45,9 +44,10 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterator[tuple[in
         except Exception as error:
             broken = BrokenTaskError(type(error).__name__, str(error))
             claims.send(Failed(broken, "".join(traceback.format_exception(error))))
+    return ()
 
 
-def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> Iterator[tuple[int, tuple[DataFile, ...]]]:
+def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None:
     """Blocks of one binding in a row go to the same files, while the keys are the same. One table is written to at a time,
     which is what memory is planned for."""
     claims.send(Next(None))
@@ -62,9 +62,11 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> Iter
             if not claims.poll(layout.seconds_left):
                 files.close()  # the keys may end before the next block comes
             claim = _receive(claims)
-        written = files.finish()
-        unfinished.pop_all()
-        yield from written
+        wrote = Wrote(files.finish())
+        unfinished.pop_all()  # once this is sent the files may count, whatever comes of the answer
+        claims.send(wrote)
+        noted = claims.recv()
+        assert isinstance(noted, Noted)
 
 
 def _receive(claims: "Connection[Any, Any]") -> Claim | None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from connector.errors import ConnectorError
 from connector.invalid_values import Tally
-from connector.spark.claims import ClaimServer
+from connector.spark.claim_server import ClaimServer
 from connector.spark.layout import Layout
 from connector.spark.session import Spark
 from connector.spark.tasks import write_files
@@ -46,20 +46,16 @@ class Writing:
         """Everything that the rows have become, durable."""
         self._spool.complete()
         self._spool.wait_for(self._job)
-        results: list[tuple[int, tuple[DataFile, ...]]] = []
         try:
-            results = self._job.result()
+            self._job.result()
         except ConnectorError as error:
             self._spool.fail(error)
-        treated = self._claims.finish()
-        self._spool.check()  # the first cause, where Spark knows only that a task failed
+        counted = self._claims.finish()
+        self._spool.check_written()  # raises the first cause, where Spark knows only that a task failed
         self._spool.remove()
-        files: dict[int, tuple[DataFile, ...]] = {}
-        for table, written in results:
-            files[table] = files.get(table, ()) + written
-        named = {table: self._layouts[table]().for_state(written) for table, written in files.items()}
-        return Written(named, treated)
+        named = {table: self._layouts[table]().for_state(files) for table, files in counted.files.items()}
+        return Written(named, counted.treated)
 
-    def _report_failure(self, job: "Future[list[tuple[int, tuple[DataFile, ...]]]]") -> None:
+    def _report_failure(self, job: "Future[list[None]]") -> None:
         if not job.cancelled() and (error := job.exception()):
             self._spool.fail(error)

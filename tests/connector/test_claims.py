@@ -1,5 +1,6 @@
 """What a task says last is heard, whenever it says it."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.connection import Client, Connection
@@ -11,12 +12,16 @@ from pyiceberg.types import LongType
 
 from connector.errors import RetryableError
 from connector.renewal import Lease
-from connector.spark.claims import ClaimServer, Failed, Next
+from connector.spark.claim_server import ClaimServer
+from connector.spark.claims import Failed, Next, Wrote
 from connector.spark.layout import TableLayout
 from connector.staging import Spool
+from connector.state import DataFile
 from protocol.request import Store
 from rows.store_lines import binding, plain
 
+DEADLINE = 20.0  # seconds
+A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())
 GIVES_UP = Failed(RetryableError("its disk is full"))
 
 
@@ -81,7 +86,7 @@ def test_a_task_that_ends_in_the_middle_of_a_block_fails_the_transaction(
     task.recv()
     task.close()
     claims.finish()
-    with pytest.raises(RetryableError, match="ended in the middle of a block"):
+    with pytest.raises(RetryableError, match="ended before its files were complete"):
         spool.check()
 
 
@@ -94,3 +99,30 @@ def test_a_task_that_ends_after_its_last_block_ends_well(
     task.close()
     claims.finish()
     spool.check()
+
+
+def test_who_connects_and_says_nothing_holds_up_nobody(claims: ClaimServer, spool: Spool) -> None:
+    add_a_row(spool)
+    with closing(socket.socket(socket.AF_UNIX)) as silent:
+        silent.connect(claims.address.path)
+        with claims.address.connected() as task:
+            task.send(Next(None))
+            assert task.poll(DEADLINE)
+
+
+def test_files_count_with_the_blocks_that_they_hold(
+    claims: ClaimServer, task: "Connection[Any, Any]", spool: Spool
+) -> None:
+    add_a_row(spool)
+    spool.complete()
+    task.send(Next(None))
+    task.recv()
+    task.send(Next(0))
+    assert task.recv() is None
+    with pytest.raises(RetryableError, match="written to no file"):
+        spool.check_written()
+    task.send(Wrote([(0, (A_FILE,))]))
+    task.recv()
+    task.close()
+    assert claims.finish().files == {0: (A_FILE,)}
+    spool.check_written()

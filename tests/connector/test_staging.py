@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from connector.blocks import Block
 from connector.errors import RetryableError
-from connector.staging import Block, Spool
+from connector.staging import Spool
 from protocol.request import Store
 
 DEADLINE = 20.0  # seconds
@@ -19,11 +20,15 @@ def run(binding: int, first_line: int, *lines: bytes) -> Store:
 
 
 def claim_all(spool: Spool) -> Iterator[tuple[Block, bytes]]:
-    while True:
-        with spool.claimed(None) as block:
-            if block is None:
-                return
-            yield block, block.path.read_bytes()
+    while block := spool.claim(None):
+        yield block, block.path.read_bytes()
+        spool.encoded(block)
+
+
+def claim_one(spool: Spool) -> Block:
+    block = spool.claim(None)
+    assert block is not None
+    return block
 
 
 @pytest.fixture
@@ -41,9 +46,7 @@ def test_lines_are_claimed_as_they_came_by_binding(spool: Spool) -> None:
 
 def test_a_full_block_may_be_claimed_while_lines_still_come(spool: Spool) -> None:
     spool.add(run(0, 1, b"0123456789"))
-    with spool.claimed(None) as block:
-        assert block is not None
-        assert block.path.read_bytes() == b"0123456789\n"
+    assert claim_one(spool).path.read_bytes() == b"0123456789\n"
 
 
 def test_a_blocks_rows_know_their_lines(spool: Spool) -> None:
@@ -60,9 +63,9 @@ def test_a_block_of_the_preferred_binding_comes_first(spool: Spool) -> None:
     for binding in (0, 1, 2):
         spool.add(run(binding, 1, b"a"))
     spool.complete()
-    with spool.claimed(2) as block:
-        assert block is not None
-        assert block.binding == 2
+    block = spool.claim(2)
+    assert block is not None
+    assert block.binding == 2
 
 
 def test_files_are_removed_when_they_are_encoded(spool: Spool, tmp_path: Path) -> None:
@@ -80,8 +83,7 @@ def test_a_full_spool_waits_for_a_block_to_be_encoded(spool: Spool) -> None:
     adder.start()
     adder.join(0.05)
     assert adder.is_alive()
-    with spool.claimed(None) as block:
-        assert block is not None
+    spool.encoded(claim_one(spool))
     adder.join(10)
     assert not adder.is_alive()
 
@@ -92,8 +94,7 @@ def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> 
         spool.add(run(binding, 1, b"x" * 24))
     adder = threading.Thread(target=spool.add, args=(run(4, 1, b"x" * 24),))
     adder.start()
-    with spool.claimed(None) as block:
-        assert block is not None
+    spool.encoded(claim_one(spool))
     adder.join(10)
     assert not adder.is_alive()
 
@@ -106,23 +107,23 @@ def test_claims_wait_for_the_strays_of_claimed_blocks(spool: Spool) -> None:
     def claim() -> None:
         claimed.extend((block.binding, content, block.line_of(0)) for block, content in claim_all(spool))
 
-    with spool.claimed(None):
-        other = threading.Thread(target=claim)
-        other.start()
-        spool.add_strays(1, [b"b\n"], [2])
+    block = claim_one(spool)
+    other = threading.Thread(target=claim)
+    other.start()
+    spool.add_strays(1, [b"b\n"], [2])
+    spool.encoded(block)
     other.join(10)
     assert claimed == [(1, b"b\n", 2)]
 
 
 def test_a_failure_ends_both_sides_with_its_first_cause(spool: Spool) -> None:
     spool.add(run(0, 1, b"0123456789"))
-    with pytest.raises(RetryableError, match="first"), spool.claimed(None):
-        raise RetryableError("first")
+    spool.fail(RetryableError("first"))
     spool.fail(RetryableError("second"))
     with pytest.raises(RetryableError, match="first"):
         spool.add(run(0, 2, b"b"))
-    with pytest.raises(RetryableError, match="first"), spool.claimed(None):
-        pass
+    with pytest.raises(RetryableError, match="first"):
+        spool.claim(None)
     spool.remove()
 
 
@@ -159,3 +160,20 @@ def test_who_waits_for_a_job_goes_on_when_it_is_over(spool: Spool) -> None:
         waiting = pool.submit(spool.wait_for, job)
         job.set_result(None)
         waiting.result(DEADLINE)
+
+
+def test_rows_that_are_in_no_file_are_an_error(spool: Spool) -> None:
+    spool.add(run(0, 1, b"a"))
+    with pytest.raises(RetryableError, match="written to no file"):
+        spool.check_written()
+    spool.complete()
+    with pytest.raises(RetryableError, match="written to no file"):
+        spool.check_written()
+    block = claim_one(spool)
+    with pytest.raises(RetryableError, match="written to no file"):
+        spool.check_written()
+    spool.encoded(block)
+    with pytest.raises(RetryableError, match="written to no file"):
+        spool.check_written()
+    spool.written([block])
+    spool.check_written()

@@ -1,10 +1,12 @@
 """A task without Spark around it: the files that it makes of spooled blocks, and what it says when it cannot go on."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import count
+from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ from pyiceberg.io import S3_ENDPOINT
 from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
 
 from connector.binding import Binding, Column
+from connector.blocks import Block, Run
 from connector.errors import BrokenTaskError, ConnectorError, UserError
 from connector.invalid_values import OnInvalid, Tally, Treatment
 from connector.renewal import Lease
-from connector.spark.claims import ClaimServer
+from connector.spark.claim_server import ClaimServer
+from connector.spark.claims import Address, Claim, Next, Wrote
 from connector.spark.layout import TableLayout
 from connector.spark.tasks import write_files
 from connector.staging import Spool
@@ -53,7 +57,7 @@ class Job:
     """One transaction of one task."""
 
     def __init__(self, directory: Path, layout: TableLayout) -> None:
-        self.files: list[tuple[int, tuple[DataFile, ...]]] = []
+        self.files: dict[int, tuple[DataFile, ...]] = {}
         self.treated: dict[int, Tally] = {}
         self._spool = Spool(directory / "spool", block_size=8 << 20)
         self._directory, self._layout = directory, layout
@@ -67,9 +71,10 @@ class Job:
         self._spool.complete()
         with closing(ClaimServer(self._directory / "claims")) as claims:
             claims.begin(self._spool, [lambda: self._layout])
-            self.files = list(write_files(claims.address, [0]))
-            self.treated = claims.finish()
-        self._spool.check()
+            write_files(claims.address, [0])
+            counted = claims.finish()
+        self._spool.check_written()
+        self.files, self.treated = counted.files, counted.treated
 
     @property
     def has_failed(self) -> bool:
@@ -82,9 +87,7 @@ class Job:
     def rows(self, table: int) -> list[Any]:
         return [
             found
-            for index, files in self.files
-            if index == table
-            for file in files
+            for file in self.files[table]
             for found in pq.read_table(file.path.removeprefix("file://")).to_pylist()
         ]
 
@@ -120,9 +123,8 @@ def test_every_row_is_in_one_of_the_two_tables_however_many_files_they_have(job:
     assert sorted(orjson.loads(found["key"])[0] for found in rejected) == list(range(1, 20_000, 2))
     documents = map(orjson.loads, (found["document"] for found in rejected))
     assert all(document["value1"] == text_of(document["id"]) for document in documents)
-    files = dict(job.files)
-    assert len(files[1]) > 1
-    assert [sum(file.rows for file in files[table]) for table in (0, 1)] == [10_000, 10_000]
+    assert len(job.files[1]) > 1
+    assert [sum(file.rows for file in job.files[table]) for table in (0, 1)] == [10_000, 10_000]
     assert job.treated[0].total(Treatment.REJECTED) == 10_000
 
 
@@ -130,7 +132,7 @@ def test_where_every_row_is_rejected_the_table_gets_no_files(job: Job) -> None:
     job.add(*(row(n, "bad") for n in range(10)))
     job.run()
 
-    assert [table for table, _ in job.files] == [1]
+    assert [*job.files] == [1]
     assert len(job.rows(1)) == 10
 
 
@@ -138,7 +140,7 @@ def test_where_no_row_is_rejected_their_table_gets_no_files(job: Job) -> None:
     job.add(*(row(n, n) for n in range(10)))
     job.run()
 
-    assert [table for table, _ in job.files] == [0]
+    assert [*job.files] == [0]
     assert job.treated == {}
 
 
@@ -160,6 +162,23 @@ def test_a_task_that_fails_leaves_no_file_of_either_table(job: Job, tmp_path: Pa
         job.run()
 
     assert parquet_files(tmp_path) == []
+
+
+def test_files_that_the_driver_may_have_counted_are_not_deleted(tmp_path: Path) -> None:
+    """Whether its message was read a task cannot know that gets no answer."""
+    path = tmp_path / "block"
+    path.write_bytes(row(1, 1))
+    claim = Claim(Block(0, path, path.stat().st_size, (Run(1, 1),)), layout(tmp_path, ORDERS))
+    with closing(Listener(str(tmp_path / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
+        task = pool.submit(write_files, Address(str(tmp_path / "claims"), b"secret"), [0])
+        with listener.accept() as driver:
+            assert driver.recv() == Next(None)
+            driver.send(claim)
+            assert driver.recv() == Next(0)
+            driver.send(None)
+            assert isinstance(driver.recv(), Wrote)
+        wait([task])
+    assert len(parquet_files(tmp_path)) == 1
 
 
 def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_is_for_debugging(

@@ -3,14 +3,14 @@
 import os
 from typing import Any
 
-from connector import staging
+from connector import blocks
 from connector.errors import ConnectorError
 from connector.iceberg import catalogs, snapshot
 from crash.faults import swap
 
 
 def swallows_a_full_disk() -> None:
-    append = staging._OpenBlock.append
+    append = blocks.OpenBlock.append
 
     def append_what_fits(self: Any, store: Any) -> None:
         try:
@@ -19,7 +19,7 @@ def swallows_a_full_disk() -> None:
             os.ftruncate(self.file.fileno(), self.size)
             os.lseek(self.file.fileno(), self.size, os.SEEK_SET)
 
-    swap(staging._OpenBlock, "append", append_what_fits)
+    swap(blocks.OpenBlock, "append", append_what_fits)
 
 
 def dates_by_its_own_clock() -> None:
