@@ -1,16 +1,18 @@
 """Apply: plan what has to change for every table, then do it; safe to repeat after a crash anywhere."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from connector.config import parse
 from connector.evolution import changes
-from connector.iceberg.alteration import Alterer
-from connector.iceberg.catalogs import explained, open_catalog, table_location
+from connector.iceberg.alteration import Alterer, Rewrite
+from connector.iceberg.catalogs import explained, table_location
+from connector.iceberg.checks import OpenedEndpoint, open_endpoint
 from connector.iceberg.commit import finish
 from connector.iceberg.discards import discarding
 from connector.iceberg.lookups import find_all
 from connector.iceberg.tables import evolve
-from connector.plan import plans
+from connector.plan import Plan, plans
 from connector.spark.rewriting import rewrite_jobs
 from connector.state import removed
 from protocol import request, response
@@ -22,18 +24,24 @@ def apply(message: request.Apply) -> response.Applied:
     endpoint, resources = parse(
         message.materialization.config, [binding.resource_config for binding in message.materialization.bindings]
     )
-    catalog = open_catalog(endpoint)
-    planned = plans(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint))
-    performed: list[str] = []
+    opened = open_endpoint(endpoint)
+    planned = plans(message, resources, endpoint.feature_flags, partial(find_all, opened.catalog, endpoint))
     with rewrite_jobs(dict(endpoint.spark)) as rewrite:
-        for plan in planned:
-            finish(catalog, plan.finished)
-            performed += plan.state_actions()
-            if plan.changes:
-                path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
-                plan_again = partial(changes, target=plan.target)
-                with explained(endpoint), discarding(catalog, path, plan.dropped):
-                    done = evolve(catalog, path, table_location(endpoint, path), plan_again, alter)
-                performed += (change.description for change in done)
+        return perform(planned, opened, rewrite)
+
+
+def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
+    """What a crash leaves undone of it the next apply plans again."""
+    config, catalog = endpoint.config, endpoint.catalog
+    performed: list[str] = []
+    for plan in planned:
+        finish(catalog, plan.finished)
+        performed += plan.state_actions()
+        if plan.changes:
+            path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
+            plan_again = partial(changes, target=plan.target)
+            with explained(config), discarding(catalog, path, plan.dropped):
+                done = evolve(catalog, path, table_location(config, path), plan_again, alter)
+            performed += (change.description for change in done)
     settled = [commit for plan in planned for commit in plan.settled]
     return response.Applied("\n".join(performed), ConnectorState(removed(settled)) if settled else None)
