@@ -70,12 +70,12 @@ def _column_types(binding: Json) -> dict[str, str]:
     projections = {projection["field"]: projection for projection in binding["collection"]["projections"]}
     configs = selection.get("fieldConfig", {})
     keys, values = selection["keys"], selection["values"]
-    types = {name: _column_type(projections[name], True, configs.get(name)) for name in keys}
-    types |= {name: _column_type(projections[name], False, configs.get(name)) for name in values}
+    types = {name: column_type(projections[name], True, configs.get(name)) for name in keys}
+    types |= {name: column_type(projections[name], False, configs.get(name)) for name in values}
     return {**types, selection["document"]: "string"} if selection.get("document") else types
 
 
-def _column_type(projection: Json, is_key: bool, config: Json) -> str:
+def column_type(projection: Json, is_key: bool, config: Json) -> str:
     inference = projection["inference"]
     types = set(inference["types"]) - {"null"}
     string = inference.get("string", {})

@@ -1,0 +1,103 @@
+"""A task whose process is this one: with a Local catalog, and without Spark, whose tasks do what is done here."""
+
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from connector.apply import perform
+from connector.config import parse
+from connector.iceberg import commit, fence
+from connector.iceberg.alteration import Rewrite
+from connector.iceberg.bound_table import bind_all
+from connector.iceberg.checks import OpenedEndpoint
+from connector.iceberg.fence import Tenure
+from connector.iceberg.file_names import file_prefix
+from connector.iceberg.lookups import find_all
+from connector.invalid_values import Policy
+from connector.plan import plans
+from connector.rows.decoder import RowDecoder
+from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.lines import Lines
+from connector.state import StagedCommit
+from connector.validate import validate
+from fixtures.collection import NAMESPACE
+from fixtures.conversation import line
+from protocol import request, response
+from protocol.codec import decode_request
+from protocol.flow import WHOLE_RANGE
+from support.tables import rewrite_here
+
+Json: TypeAlias = Any
+
+TASK: Final = "acmeCo/anything"
+
+
+class LocalTask:
+    """A task of one binding: what is asked of it comes as the runtime's JSON."""
+
+    def __init__(self, warehouse: Path, catalog: Catalog) -> None:
+        config = {"namespace": NAMESPACE, "catalog": {"catalog_type": "Local", "warehouse": str(warehouse)}}
+        self._task = {"name": TASK, "config": config}
+        self.catalog = catalog
+
+    def validated(self, binding: Json, last: Json = None) -> response.ValidatedBinding:
+        body = {**self._task, "bindings": [binding], "lastMaterialization": self._materialization(last)}
+        message = _decoded(request.Validate, "validate", body)
+        [answer] = validate(message).bindings
+        return answer
+
+    def applied(
+        self, binding: Json, last: Json = None, state: Json = None, rewrite: Rewrite = rewrite_here
+    ) -> response.Applied:
+        body = {"materialization": self._materialization(binding), "lastMaterialization": self._materialization(last)}
+        message = _decoded(request.Apply, "apply", {**body, "state": state})
+        endpoint, resources = parse(message.materialization.config, [binding["resourceConfig"]])
+        planned = plans(message, resources, endpoint.feature_flags, partial(find_all, self.catalog, endpoint))
+        return perform(planned, OpenedEndpoint(endpoint, self.catalog), rewrite)
+
+    def opening(self, binding: Json) -> bytes:
+        return line("open", {"materialization": self._materialization(binding), "range": {}})
+
+    def staged(self, binding: Json, stores: Sequence[bytes]) -> StagedCommit:
+        """What a session makes of these lines."""
+        opened = _decoded(request.Open, "open", {"materialization": self._materialization(binding)})
+        [bound] = bind_all(self.catalog, opened.materialization, WHOLE_RANGE.key_range, [Policy()])
+        table = self.catalog.load_table(bound.binding.path)
+        tenure = Tenure.begin(table.properties, bound.lineage, [])
+        prefix = file_prefix(bound.lineage, bound.table_uuid, tenure.in_file_names)
+
+        def location() -> str:
+            return f"{table.location()}/data/{prefix}-{uuid.uuid4()}.parquet"
+
+        decoder, options = RowDecoder(bound.binding), FileOptions.of_table(table.properties)
+        writer = DataFileWriter(table.io, location, bound.binding.columns, decoder.schema, options)
+        writer.write(decoder.decode(Lines(b"".join(stores), lambda place: place + 1)).batch)
+        return StagedCommit(
+            lineage=bound.lineage,
+            prev=tenure.prev,
+            next=fence.new_value(tenure.prev),
+            path=bound.binding.path,
+            table_uuid=bound.table_uuid,
+            spec_id=bound.spec_id,
+            schema_id=bound.schema_id,
+            files=tuple(writer.finish()),
+            known=tenure.known,
+        )
+
+    def landed(self, staged: StagedCommit) -> Table:
+        commit.finish(self.catalog, [staged])
+        return self.catalog.load_table(staged.path)
+
+    def _materialization(self, binding: Json) -> Json:
+        return None if binding is None else {**self._task, "bindings": [binding]}
+
+
+def _decoded(kind: type[Any], name: str, body: Json) -> Any:
+    message = decode_request(line(name, body))
+    assert isinstance(message, kind)
+    return message
