@@ -24,11 +24,13 @@ from protocol.flow import Collection, FieldSelection, Materialization, Materiali
 # AWS Glue keeps a column's doc as its comment: one line, no more than this.
 MAX_DOC: Final = 255
 
-# Every commit writes the metadata anew, and names the versions before: keep a bounded number of both.
+# Every commit writes the metadata anew, with all snapshots, and names the versions before: keep a bounded number of each.
 DEFAULT_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
+    "history.expire.max-snapshot-age-ms": "259200000",  # three days: with a commit every five minutes, 1 MB of metadata
+    "history.expire.min-snapshots-to-keep": "1",
 }
 
 

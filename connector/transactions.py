@@ -20,12 +20,12 @@ from connector.backlog import Limit
 from connector.committer import Committer
 from connector.config import Settings, parse
 from connector.errors import UserError
-from connector.iceberg import commit, fence
+from connector.iceberg import fence
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs import explained, open_catalog, renewed_access
 from connector.iceberg.fence import Tenure
 from connector.iceberg.file_names import file_prefix
-from connector.iceberg.orphans import collecting
+from connector.iceberg.maintenance import maintaining
 from connector.invalid_values import Policy, Tally
 from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.rejection_limit import RejectionLimit
@@ -176,15 +176,13 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
 
             return start_writing
 
-        committer = Committer(
-            partial(commit.attempt, catalog),
-            Limit(config.max_waiting_commits, config.max_waiting_bytes),
-        )
+        maintenance = resources.enter_context(maintaining(catalog))
+        committer = Committer(maintenance.attempt, Limit(config.max_waiting_commits, config.max_waiting_bytes))
         with explained(config):
             policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
             bind = partial(bind_all, catalog, task, key_range, policies)
             session = recover(staged, committer, bind, writing)
-        resources.enter_context(collecting(catalog, session.tables, staged))
+        maintenance.look_after(session.tables, staged)
         yield session, config.upload_interval
 
 

@@ -87,7 +87,7 @@ class Alterer:
             ),
         }
         with object_store.using(table.location()):
-            return new_snapshot(SnapshotWriter().replace(table, prefix, replacements, schema.schema_id, summary))
+            return new_snapshot(table, SnapshotWriter().replace(table, prefix, replacements, schema.schema_id, summary))
 
 
 def _access(catalog: Catalog, table: Table) -> Renewed[Settings]:

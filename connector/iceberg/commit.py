@@ -25,6 +25,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate
 from sqlalchemy.exc import SQLAlchemyError
@@ -36,6 +37,7 @@ from connector.iceberg.aws_errors import is_refusal
 from connector.iceberg.late_files import LateFiles
 from connector.iceberg.snapshot import SnapshotWriter
 from connector.iceberg.table_updates import new_snapshot, same_rows, same_schema, same_table
+from connector.iceberg.upkeep import Upkeep
 from connector.parallel import side_by_side
 from connector.state import Chain, StagedCommit
 
@@ -61,6 +63,7 @@ class Landed:
     chain: tuple[StagedCommit, ...]
     attempts: int  # 0: the table held them already
     seconds: float
+    upkeep: Upkeep | None = None
 
 
 @dataclass(frozen=True)
@@ -137,8 +140,9 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: fl
             rest = fence.unlanded(chain, table.properties)
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
-            _commit(catalog, table, late.converted(table, rest), snapshots, fence.advanced(table.properties, chain[-1]))
-            return Landed(tuple(chain), number + 1, time.monotonic() - began)
+            fitting = late.converted(table, rest)
+            committed = _commit(catalog, table, fitting, snapshots, fence.advanced(table.properties, chain[-1]))
+            return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))
         except (*REFUSED, *UNKNOWN, RetryableError) as error:
             if _is_hopeless(error):
                 raise UserError(
@@ -209,16 +213,17 @@ def _commit(
     staged: Sequence[StagedCommit],
     snapshots: SnapshotWriter,
     properties: dict[str, str],
-) -> None:
+) -> TableMetadata:
     """One attempt: the files' snapshot and the fence's value, both or neither."""
     with object_store.using(table.location()):
         snapshot = snapshots.append(table, staged)
-    land(catalog, table, snapshot, properties)
+    return land(catalog, table, snapshot, properties)
 
 
-def land(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> None:
-    """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded."""
+def land(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> TableMetadata:
+    """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded; what
+    its metadata become."""
     # The schema too: what was staged before a column of it was converted has to be written again.
     requirements = (same_table(table), same_rows(table), *same_schema(table))
-    updates = (*new_snapshot(snapshot), SetPropertiesUpdate(updates=properties))
-    catalog.commit_table(table, requirements, updates)
+    updates = (*new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
+    return catalog.commit_table(table, requirements, updates).metadata

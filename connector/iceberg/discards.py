@@ -2,22 +2,19 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import contextmanager
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.file_lists import files_of
 from connector.iceberg.references import file_name, unreferenced
+from connector.iceberg.stored_files import delete_all
 from connector.iceberg.tables import load_table
-from connector.parallel import side_by_side
 from connector.state import StagedCommit
 from connector.table_change import Path
 
 log = logging.getLogger(__name__)
-
-DELETIONS_AT_ONCE: Final = 8
 
 
 @contextmanager
@@ -27,14 +24,9 @@ def discarding(catalog: Catalog, path: Path, dropped: Sequence[StagedCommit]) ->
     table = load_table(catalog, path) if dropped else None
     discarded = _never_added(table, dropped) if table else []
     yield
-
-    def delete(location: str) -> None:
-        assert table
-        with suppress(FileNotFoundError):
-            table.io.delete(location)
-
     try:
-        side_by_side(delete, discarded, DELETIONS_AT_ONCE, "discards")
+        if table:
+            delete_all(table.io, discarded)
     except OSError as error:
         log.warning("table %s: files that were staged for the old table stay: %s", ".".join(path), error)
 
@@ -47,7 +39,7 @@ def _never_added(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
             for commit in here
             for location in (*commit.locations, *(file.path for file in files_of(table.io, commit.files)))
         }
-        return [locations[name] for name in unreferenced(table, locations, table.metadata.snapshots)]
+        return [locations[name] for name in unreferenced(table, locations)]
     except Exception as error:
         # A table that cannot be read may be the very reason for the backfill.
         log.warning(

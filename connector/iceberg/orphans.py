@@ -10,60 +10,20 @@ Files of tables that were dropped, by a backfill for instance, are left alone: s
 """
 
 import logging
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import Callable, Collection, Iterator
 
-from pyarrow.fs import FileSelector, FileType
 from pyiceberg.catalog import Catalog
-from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
 from connector.iceberg import fence
-from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.file_names import FileOrigin
-from connector.iceberg.references import SessionEndedError, file_name, unreferenced
-from connector.parallel import side_by_side
+from connector.iceberg.references import file_name, unreferenced
+from connector.iceberg.stored_files import delete_all, files_under
 from connector.state import Lineage, StagedCommit
 from connector.table_change import Path
 
 log = logging.getLogger(__name__)
-
-DELETIONS_AT_ONCE: Final = 8
-
-
-@contextmanager
-def collecting(catalog: Catalog, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> Iterator[None]:
-    """Collect in the background, table after table, until the session ends. `staged` is all that its state named."""
-    ended = threading.Event()
-    targets = [(table.binding.path, table.lineage) for table in tables]
-    # A daemon, which nobody waits for: what it leaves undone the next session does.
-    threading.Thread(target=_collect_all, args=(catalog, targets, staged, ended), name="orphans", daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
-
-
-def _collect_all(
-    catalog: Catalog, targets: Sequence[tuple[Path, Lineage]], staged: Sequence[StagedCommit], ended: threading.Event
-) -> None:
-    for path, lineage in targets:
-        try:
-            collect(catalog, path, lineage, staged, ended.is_set)
-        except SessionEndedError:
-            return
-        except Exception as error:
-            if not ended.is_set():
-                log.warning(
-                    "table %s: the files that earlier sessions left behind stay until the next one: %s: %s",
-                    ".".join(path),
-                    type(error).__name__,
-                    error,
-                )
 
 
 def collect(
@@ -84,15 +44,8 @@ def collect(
         for location in listed
         if (origin := FileOrigin.of(name := file_name(location))) and is_left_behind(origin)
     }
-    orphans = unreferenced(table, locations, table.metadata.snapshots, is_interrupted)
-
-    def delete(name: str) -> None:
-        if is_interrupted():
-            raise SessionEndedError
-        with suppress(FileNotFoundError):
-            table.io.delete(locations[name])
-
-    side_by_side(delete, sorted(orphans), DELETIONS_AT_ONCE, "orphans")
+    orphans = unreferenced(table, locations, is_interrupted)
+    delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
         log.info("table %s: deleted %d file(s) that earlier sessions left behind", ".".join(path), len(orphans))
     return len(orphans)
@@ -125,13 +78,4 @@ def _listed(table: Table) -> Iterator[str]:
     """The locations of all files in the table's directories."""
     provider = load_location_provider(table.location(), table.properties)
     for directory in {provider.data_path, provider.metadata_path}:
-        yield from _files_under(table.io, directory)
-
-
-def _files_under(io: FileIO, directory: str) -> Iterator[str]:
-    assert isinstance(io, PyArrowFileIO), "the only one that open_catalog asks for"
-    scheme, netloc, root = io.parse_location(directory, io.properties)
-    selector = FileSelector(root, recursive=True, allow_not_found=True)
-    for file in io.fs_by_scheme(scheme, netloc).get_file_info(selector):
-        if file.type == FileType.File:
-            yield directory + file.path.removeprefix(root)
+        yield from files_under(table.io, directory)

@@ -135,7 +135,7 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
 def _in_table(table: Table, chain: Sequence[StagedCommit]) -> list[StagedCommit]:
     """Those that a snapshot of the table refers to."""
     names = [{file_name(path) for path in _paths(table, commit)} for commit in chain]
-    absent = unreferenced(table, set().union(*names), table.metadata.snapshots)
+    absent = unreferenced(table, set().union(*names))
     return [commit for commit, its_names in zip(chain, names, strict=True) if its_names - absent]
 
 

@@ -42,17 +42,18 @@ def same_schema(table: Table) -> tuple[TableRequirement, ...]:
     )
 
 
-def new_snapshot(snapshot: Snapshot) -> tuple[TableUpdate, ...]:
-    """Makes it the main branch's."""
+def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
+    """Makes it the main branch's, which keeps a retention of its own."""
+    main = table.metadata.refs.get(MAIN_BRANCH)
     return (
         AddSnapshotUpdate(snapshot=snapshot),
         SetSnapshotRefUpdate(
             ref_name=MAIN_BRANCH,
             type=SnapshotRefType.BRANCH,
             snapshot_id=snapshot.snapshot_id,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
+            max_ref_age_ms=main and main.max_ref_age_ms,
+            max_snapshot_age_ms=main and main.max_snapshot_age_ms,
+            min_snapshots_to_keep=main and main.min_snapshots_to_keep,
         ),
     )
 

@@ -1,8 +1,6 @@
 """Of all files around a table only those are deleted that are ours and that no table can ever refer to."""
 
 import json
-import logging
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,22 +9,18 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
 from connector.errors import FencedError
 from connector.file_lists import files_of
-from connector.iceberg import commit, fence, orphans
-from connector.iceberg.bound_table import bind_all
+from connector.iceberg import commit, fence
 from connector.iceberg.file_names import FileOrigin, file_prefix
-from connector.iceberg.orphans import collect, collecting
+from connector.iceberg.orphans import collect
 from connector.iceberg.references import SessionEndedError
 from connector.iceberg.reset import Decision, perform, plan
-from connector.invalid_values import Policy
 from connector.state import Lineage, StagedCommit
 from connector.table_change import OWNER_PROPERTY
-from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.s3_server import S3Server
 from support.staged_files import leave_behind, stage, write_file
 from support.tables import ID_ONLY, foreign_table, ids_of
@@ -336,40 +330,6 @@ def test_a_table_that_was_made_anew_is_left_alone(catalog: EventfulCatalog) -> N
     land(catalog, WHOLE, 2)
     assert collect_as(catalog, WHOLE) == 0
     assert exists(table_of(catalog), left)
-
-
-def collect_in_session(catalog: Catalog) -> None:
-    """As a session does it, but until it is done."""
-    binding = MaterializationBinding(
-        resource_path=PATH, state_key=WHOLE.state_key, field_selection=FieldSelection(keys=("id",))
-    )
-    tables = bind_all(
-        catalog, Materialization(name=WHOLE.materialization, bindings=(binding,)), WHOLE.key_range, [Policy()]
-    )
-    with collecting(catalog, tables, []):
-        for thread in threading.enumerate():
-            if thread.name == "orphans":
-                thread.join()
-
-
-def test_a_session_collects_in_the_background(catalog: EventfulCatalog) -> None:
-    left = leave_behind(table_of(catalog), WHOLE)
-    land(catalog, WHOLE, 1)
-    collect_in_session(catalog)
-    assert not exists(table_of(catalog), left)
-
-
-def test_a_failure_to_collect_is_a_warning(
-    catalog: EventfulCatalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse(*_: object) -> int:
-        raise ServiceUnavailableError("503")
-
-    monkeypatch.setattr(orphans, "collect", refuse)
-    collect_in_session(catalog)
-    assert [(record.levelno, "shop.orders" in record.getMessage()) for record in caplog.records] == [
-        (logging.WARNING, True)
-    ]
 
 
 @pytest.mark.parametrize("manifests", [0, 1])

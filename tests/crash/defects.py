@@ -30,23 +30,24 @@ def plant() -> None:
 
 
 def advances_without_files() -> None:
-    def advance(catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any) -> None:
-        commit.land(catalog, table, snapshots.mark(table, staged[0].lineage, {}), properties)
+    def advance(catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any) -> Any:
+        return commit.land(catalog, table, snapshots.mark(table, staged[0].lineage, {}), properties)
 
     swap(commit, "_commit", advance)
 
 
 def acknowledges_early() -> None:
     """A commit is sent when its table is looked at the next time."""
-    late: dict[tuple[str, str], Callable[[], None]] = {}
+    late: dict[tuple[str, str], Callable[[], object]] = {}
     send, load = commit._commit, commit._load
 
     def load_late(catalog: Any, staged: StagedCommit) -> Table:
         late.pop(staged.path, lambda: None)()
         return load(catalog, staged)
 
-    def send_later(catalog: Any, table: Table, staged: Sequence[StagedCommit], *rest: Any) -> None:
+    def send_later(catalog: Any, table: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
         late[staged[0].path] = lambda: send(catalog, table, staged, *rest)
+        return table.metadata
 
     swap(commit, "_commit", send_later)
     swap(commit, "_load", load_late)
@@ -86,9 +87,9 @@ def ignores_the_fence() -> None:
 def cleans_up_when_in_doubt() -> None:
     send = commit._commit
 
-    def send_or_clean_up(catalog: Any, table: Table, staged: Sequence[StagedCommit], *rest: Any) -> None:
+    def send_or_clean_up(catalog: Any, table: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
         try:
-            send(catalog, table, staged, *rest)
+            return send(catalog, table, staged, *rest)
         except Exception:
             for file in (file for entry in staged for file in files_of(table.io, entry.files)):
                 table.io.delete(file.path)

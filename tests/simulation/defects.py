@@ -6,7 +6,7 @@ from threading import Thread, current_thread
 from typing import Any, Final, TypeAlias
 
 import pytest
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
 from connector import state, transactions
@@ -127,7 +127,7 @@ def an_unknown_outcome_counts_as_landed(patch: pytest.MonkeyPatch) -> None:
         try:
             return commit_table(catalog, table, requirements, updates)
         except TimeoutError:
-            return None
+            return CommitTableResponse(metadata=table.metadata, metadata_location=table.metadata_location)
 
     patch.setattr(SimulatedCatalog, "commit_table", trusting)
 

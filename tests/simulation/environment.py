@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.io import FileIO
 
 from connector import backlog, committer, progress
-from connector.iceberg import bound_table, commit, fence, folding, manifests, orphans, snapshot
+from connector.iceberg import bound_table, commit, fence, folding, manifests, orphans, snapshot, stored_files
 from simulation.actors import Actor
 from simulation.memory import remember
 from simulation.store import StoreIO
@@ -91,9 +91,9 @@ def simulated() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(fence, "secrets", _Random)
         for module in (snapshot, manifests):
             patch.setattr(module, "uuid", _Random)
-        for module in (commit, bound_table, folding, orphans):
+        for module in (commit, bound_table, folding, stored_files):
             patch.setattr(module, "side_by_side", _one_by_one)
-        patch.setattr(orphans, "_files_under", _files_under)
+        patch.setattr(orphans, "files_under", _files_under)
         patch.setattr(pyiceberg.table.update, "datetime", _Datetime)
         logging.disable()
         try:

@@ -1,0 +1,93 @@
+"""Which snapshots a table's own properties no longer keep: a pure function of its metadata and of the time.
+
+The properties are Iceberg's, and so is their meaning but for two things that favour readers and other writers: the age
+of a snapshot counts from when it was replaced, and what was staged to be audited is kept until it is published.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
+MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
+GC_ENABLED: Final = "gc.enabled"
+STAGED: Final = "wap.id"
+
+# Expiring costs a commit, and reading the manifest list of every snapshot that stays: it waits for a batch. At a steady
+# pace of commits a fifth of the snapshots go at once.
+LATENESS: Final = 4  # the oldest is let grow older than it need, by its maximal age divided by this
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long a table keeps its snapshots, and how many of them whatever their age."""
+
+    max_age: int  # milliseconds
+    min_kept: int
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Retention | None":
+        """None where the table has not asked for expiry, or forbids it; ValueError where its properties make no sense."""
+        found = dict(properties)
+        max_age, min_kept = property_as_int(found, MAX_AGE), property_as_int(found, MIN_KEPT, 1)
+        if max_age is None or not property_as_bool(found, GC_ENABLED, True):
+            return None
+        assert min_kept is not None
+        return cls(max_age, min_kept)
+
+
+def due(metadata: TableMetadata, now: int) -> list[int]:
+    """The ids of the snapshots to expire, all that may go once one of them is late; `now` is in milliseconds."""
+    retention = Retention.of(metadata.properties)
+    if retention is None or not _expired(metadata, retention, now - retention.max_age // LATENESS):
+        return []
+    return _expired(metadata, retention, now)
+
+
+def _expired(metadata: TableMetadata, retention: Retention, now: int) -> list[int]:
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    kept: set[int] = set()
+    reached: set[int] = set()
+    for ref in metadata.refs.values():
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
+            ancestors = list(_ancestors(by_id, ref.snapshot_id))
+            kept.update(_kept(ancestors, _of_branch(ref, retention), now))
+            reached.update(ancestor.snapshot_id for ancestor in ancestors)
+        else:
+            kept.add(ref.snapshot_id)
+    return [
+        snapshot.snapshot_id
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id not in kept
+        and (snapshot.snapshot_id in reached or _is_abandoned(snapshot, now - retention.max_age))
+    ]
+
+
+def _ancestors(by_id: Mapping[int, Snapshot], snapshot_id: int | None) -> Iterator[Snapshot]:
+    while snapshot_id is not None and (snapshot := by_id.get(snapshot_id)):
+        yield snapshot
+        snapshot_id = snapshot.parent_snapshot_id
+
+
+def _of_branch(ref: SnapshotRef, table: Retention) -> Retention:
+    return Retention(ref.max_snapshot_age_ms or table.max_age, ref.min_snapshots_to_keep or table.min_kept)
+
+
+def _kept(newest_first: Iterable[Snapshot], retention: Retention, now: int) -> Iterator[int]:
+    replaced_at = now
+    for number, snapshot in enumerate(newest_first):
+        if number >= retention.min_kept and replaced_at < now - retention.max_age:
+            return
+        yield snapshot.snapshot_id
+        replaced_at = snapshot.timestamp_ms
+
+
+def _is_abandoned(snapshot: Snapshot, oldest: int) -> bool:
+    """Whether a snapshot that no branch has is nobody's work in progress."""
+    is_staged = snapshot.summary is not None and STAGED in snapshot.summary.additional_properties
+    return snapshot.timestamp_ms < oldest and not is_staged

@@ -1,0 +1,101 @@
+"""Snapshots of tables in a REST catalog expire: the server applies the removal to what it has by then."""
+
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import SetSnapshotRefUpdate
+
+from connector.config import RestCatalog, parse
+from connector.iceberg import commit
+from connector.iceberg.catalogs import open_catalog
+from connector.iceberg.expiry import expire
+from connector.iceberg.rest_catalog import open_rest
+from connector.iceberg.retention import MAX_AGE
+from connector.iceberg.stored_files import files_under
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import on_s3, rest
+from support.fault_proxy import GENUINE, fault_proxy, is_commit
+from support.rest_catalog import RestCatalogOnS3, RestCatalogServer
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of
+
+pytestmark = pytest.mark.catalog
+
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
+
+
+@pytest.fixture
+def path() -> tuple[str, str]:
+    return f"shop_{uuid.uuid4().hex}", "orders"
+
+
+def land(catalog: Catalog, path: tuple[str, str], *ids: int) -> int:
+    """A transaction; its snapshot's id."""
+    commit.finish(catalog, [stage(catalog, path, LINEAGE, *ids)])
+    snapshot = catalog.load_table(path).current_snapshot()
+    assert snapshot
+    return snapshot.snapshot_id
+
+
+def referred_to(table: Table) -> set[str]:
+    """The current snapshot's files."""
+    snapshot = table.current_snapshot()
+    assert snapshot
+    manifests = snapshot.manifests(table.io)
+    data = [entry.data_file.file_path for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+    return {snapshot.manifest_list, *(manifest.manifest_path for manifest in manifests), *data}
+
+
+def test_a_bucket_has_only_what_is_referred_to(rest_on_s3: RestCatalogOnS3, path: tuple[str, str]) -> None:
+    endpoint, _ = parse(on_s3(rest_on_s3.s3, rest_on_s3.bucket, path[0], rest(rest_on_s3.uri)), [])
+    with open_catalog(endpoint) as catalog:
+        foreign_table(catalog, path, properties=NOTHING_OLD)
+        for number in range(5):
+            land(catalog, path, number)
+        catalog.load_table(path).delete("id = 1")
+        assert expire(catalog, path) > 0
+        table = catalog.load_table(path)
+        assert len(table.snapshots()) == 1
+        found = {location for location in files_under(table.io, table.location()) if not location.endswith(".json")}
+        assert found == referred_to(table)
+        assert ids_of(catalog, path) == [0, 2, 3, 4]
+
+
+@pytest.fixture
+def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
+    with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as opened:
+        yield opened
+
+
+def point(catalog: Catalog, path: tuple[str, str], branch: str, snapshot: int) -> None:
+    update = SetSnapshotRefUpdate(
+        ref_name=branch,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=snapshot,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    catalog.commit_table(catalog.load_table(path), (), (update,))
+
+
+@pytest.mark.parametrize("branch", [MAIN_BRANCH, "audit"])
+def test_a_branch_that_is_set_back_in_that_moment_is_not_lost(
+    catalog: Catalog, rest_catalog: RestCatalogServer, path: tuple[str, str], branch: str
+) -> None:
+    foreign_table(catalog, path, properties=NOTHING_OLD)
+    first, _, newest = (land(catalog, path, number) for number in range(3))
+    point(catalog, path, branch, newest)
+    with fault_proxy(rest_catalog.uri) as proxy, open_rest(RestCatalog(proxy.uri, "warehouse"), {}) as slow:
+        proxy.inject(is_commit, GENUINE, before=partial(point, catalog, path, branch, first))
+        assert expire(slow, path) == 0
+    assert catalog.load_table(path).refs()[branch].snapshot_id == first
+    assert sorted(catalog.load_table(path).scan(snapshot_id=first).to_arrow()["id"].to_pylist()) == [0]

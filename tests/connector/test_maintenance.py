@@ -1,0 +1,196 @@
+"""A session looks after its tables in the background: however many commits they get, they stay small."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from connector.evolution import DEFAULT_PROPERTIES
+from connector.iceberg import maintenance
+from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.commit import Landed
+from connector.iceberg.maintenance import Maintenance, maintaining
+from connector.iceberg.retention import GC_ENABLED, MAX_AGE
+from connector.invalid_values import Policy
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
+from support.staged_files import leave_behind, stage
+from support.tables import foreign_table, ids_of, local_catalog
+
+PATH: Final = ("shop", "orders")
+LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+FOLDED_AT: Final = 10
+PREVIOUS_VERSIONS: Final = 5
+NOTHING_OLD: Final = {
+    MAX_AGE: "0",
+    "commit.manifest.min-count-to-merge": str(FOLDED_AT),
+    "write.metadata.previous-versions-max": str(PREVIOUS_VERSIONS),
+}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
+    return catalog
+
+
+def table_of(catalog: Catalog) -> Table:
+    return catalog.load_table(PATH)
+
+
+def metadata_files(catalog: Catalog) -> list[Path]:
+    return list(Path(table_of(catalog).location().removeprefix("file://"), "metadata").iterdir())
+
+
+def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Landed:
+    [outcome] = maintenance.attempt([stage(catalog, PATH, LINEAGE, *ids)])
+    assert isinstance(outcome, Landed)
+    return outcome
+
+
+def do_all(maintenance: Maintenance) -> None:
+    maintenance.finish()
+    maintenance.run()
+
+
+def bound(catalog: Catalog) -> list[BoundTable]:
+    binding = MaterializationBinding(
+        resource_path=PATH, state_key=LINEAGE.state_key, field_selection=FieldSelection(keys=("id",))
+    )
+    task = Materialization(name=LINEAGE.materialization, bindings=(binding,))
+    return bind_all(catalog, task, LINEAGE.key_range, [Policy()])
+
+
+@pytest.fixture
+def in_background(catalog: Catalog) -> Iterator[Maintenance]:
+    """A session's, which is let do all that it has begun with."""
+    with maintaining(catalog) as running:
+        yield running
+
+
+def wait_until_done(running: Maintenance) -> None:
+    running.finish()
+    for thread in threading.enumerate():
+        if thread.name == "maintenance":
+            thread.join()
+
+
+def test_a_table_is_as_small_after_many_commits_as_after_a_few(catalog: Catalog) -> None:
+    upkeep = Maintenance(catalog)
+    for number in range(100):
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+    table = table_of(catalog)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    manifests = snapshot.manifests(table.io)
+    assert len(table.snapshots()) == 1
+    assert len(table.metadata.snapshot_log) == 1
+    assert len(manifests) <= FOLDED_AT + 3
+    # The newest metadata file and those that it names, a manifest list, and the manifests.
+    assert len(metadata_files(catalog)) == 1 + PREVIOUS_VERSIONS + 1 + len(manifests)
+    assert len(table.metadata.model_dump_json()) < 10_000
+    assert ids_of(catalog, PATH) == list(range(100))
+
+
+def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires_nothing(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({GC_ENABLED: "false"})
+    upkeep = Maintenance(catalog)
+    for number in range(12):
+        land(upkeep, catalog, number)
+    do_all(upkeep)
+    table = table_of(catalog)
+    named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    assert len(named) == 1 + PREVIOUS_VERSIONS
+    assert {f"file://{file}" for file in metadata_files(catalog) if file.name.endswith(".json")} == named
+
+
+def test_metadata_files_stay_where_the_table_says_so(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
+    upkeep, before = Maintenance(catalog), len([f for f in metadata_files(catalog) if f.name.endswith(".json")])
+    for number in range(8):
+        land(upkeep, catalog, number)
+    do_all(upkeep)
+    expiry = 1
+    assert len([f for f in metadata_files(catalog) if f.name.endswith(".json")]) == before + 8 + expiry
+
+
+def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(catalog: Catalog) -> None:
+    upkeep = Maintenance(catalog)
+    stale = table_of(catalog)
+    land(upkeep, catalog, 0)
+    before = set(metadata_files(catalog))
+    with pytest.raises(CommitFailedException):
+        catalog.commit_table(stale, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+    [lost] = set(metadata_files(catalog)) - before
+    do_all(upkeep)
+    assert lost.exists()
+    for number in range(1, 2 * PREVIOUS_VERSIONS):
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+    assert not lost.exists()
+
+
+def test_a_session_does_what_earlier_ones_have_left_undone(catalog: Catalog, in_background: Maintenance) -> None:
+    left = leave_behind(table_of(catalog), LINEAGE)
+    for number in range(3):
+        land(Maintenance(catalog), catalog, number)
+    in_background.look_after(bound(catalog), [])
+    wait_until_done(in_background)
+    assert not table_of(catalog).io.new_input(left).exists()
+    assert len(table_of(catalog).snapshots()) == 1
+
+
+def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
+    catalog: Catalog, in_background: Maintenance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> int:
+        raise ServiceUnavailableError("503")
+
+    monkeypatch.setattr(maintenance, "collect", refuse)
+    for number in range(3):
+        land(Maintenance(catalog), catalog, number)
+    in_background.look_after(bound(catalog), [])
+    wait_until_done(in_background)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [("shop.orders" in warning, "503" in warning) for warning in warnings] == [(True, True)]
+    assert len(table_of(catalog).snapshots()) == 1
+
+
+def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({MAX_AGE: "a while"})
+    upkeep = Maintenance(catalog)
+    assert land(upkeep, catalog, 1).attempts == 1
+    do_all(upkeep)
+    assert ids_of(catalog, PATH) == [1]
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "nothing is tidied up" in warning
+    assert MAX_AGE in warning
+
+
+def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung, released = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        hung.set()
+        released.wait(60)
+
+    monkeypatch.setattr(maintenance, "collect", hang)
+    with maintaining(catalog) as running:
+        running.look_after(bound(catalog), [])
+        hung.wait()
+    assert "maintenance" in {thread.name for thread in threading.enumerate()}
+    released.set()
