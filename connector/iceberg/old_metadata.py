@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, MetastoreCatalog
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -40,8 +41,17 @@ def stale(table: Table) -> Iterator[str]:
     oldest = min(map(_version, named))
     provider = load_location_provider(table.location(), table.properties)
     for location in files_under(table.io, provider.metadata_path):
-        if 0 <= _version(location) < oldest:
+        if 0 <= _version(location) < oldest and _is_of(table, location):
             yield location
+
+
+def _is_of(table: Table, location: str) -> bool:
+    """A table that was renamed keeps its directory, and whoever takes its name next shares it."""
+    try:
+        metadata = FromInputFile.table_metadata(table.io.new_input(location))
+    except (FileNotFoundError, ValueError):  # half of a file says nothing
+        return False
+    return metadata.table_uuid == table.metadata.table_uuid
 
 
 def _version(location: str) -> int:

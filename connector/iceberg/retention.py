@@ -38,6 +38,10 @@ class Retention:
         if max_age is None or not property_as_bool(found, GC_ENABLED, True):
             return None
         assert min_kept is not None
+        # -1 is said by people who want to keep all: the opposite of what it would mean.
+        for name, value, least in ((MAX_AGE, max_age, 0), (MIN_KEPT, min_kept, 1)):
+            if value < least:
+                raise ValueError(f"{name} is {value}, less than {least}")
         return cls(max_age, min_kept)
 
 
@@ -51,15 +55,13 @@ def due(metadata: TableMetadata, now: int) -> list[int]:
 
 def _expired(metadata: TableMetadata, retention: Retention, now: int) -> list[int]:
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    kept: set[int] = set()
+    kept = {ref.snapshot_id for ref in metadata.refs.values()}
     reached: set[int] = set()
     for ref in metadata.refs.values():
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
             ancestors = list(_ancestors(by_id, ref.snapshot_id))
             kept.update(_kept(ancestors, _of_branch(ref, retention), now))
             reached.update(ancestor.snapshot_id for ancestor in ancestors)
-        else:
-            kept.add(ref.snapshot_id)
     return [
         snapshot.snapshot_id
         for snapshot in metadata.snapshots

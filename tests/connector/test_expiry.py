@@ -20,7 +20,7 @@ from connector.iceberg.retention import GC_ENABLED, MAX_AGE
 from connector.iceberg.snapshot import SnapshotWriter
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
-from support.staged_files import stage
+from support.staged_files import leave_behind, stage
 from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog
 
 Send: TypeAlias = Callable[[], Any]
@@ -302,6 +302,31 @@ def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_
     collect(catalog, PATH, LINEAGE, [])
     assert loads == 2
     assert left(catalog) == referred_to(catalog)
+
+
+def test_files_of_a_table_that_was_renamed_meanwhile_are_not_judged_by_the_one_that_took_its_name(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_behind(table_of(catalog), LINEAGE)  # to find it unreferenced, every snapshot has to be read
+    for number in range(3):
+        land(catalog, number)
+    manifest_list, load_table, loads = table_of(catalog).snapshots()[0].manifest_list, catalog.load_table, 0
+
+    def loaded_before_a_renaming(path: Any) -> Table:
+        nonlocal loads
+        loads += 1
+        table = load_table(path)
+        if loads == 2:  # what the collector judges by
+            monkeypatch.setattr(catalog, "load_table", load_table)
+            Path(manifest_list.removeprefix("file://")).unlink()
+            catalog.rename_table(PATH, ("shop", "renamed"))
+            foreign_table(catalog, PATH)
+        return table
+
+    monkeypatch.setattr(catalog, "load_table", loaded_before_a_renaming)
+    with pytest.raises(FileNotFoundError):
+        collect(catalog, PATH, LINEAGE, [])
+    assert ids_of(catalog, ("shop", "renamed")) == [0, 1, 2]
 
 
 def test_a_file_that_is_gone_without_an_expiry_is_an_error(catalog: Catalog) -> None:

@@ -141,6 +141,18 @@ def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(cat
     assert not lost.exists()
 
 
+def test_metadata_of_a_renamed_table_stay_though_its_name_and_its_directory_are_taken(catalog: Catalog) -> None:
+    upkeep = Maintenance(catalog)
+    land(upkeep, catalog, 0)
+    catalog.rename_table(PATH, ("shop", "renamed"))
+    foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
+    for number in range(1, 2 * PREVIOUS_VERSIONS):
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+    assert table_of(catalog).location() == catalog.load_table(("shop", "renamed")).location()
+    assert ids_of(catalog, ("shop", "renamed")) == [0]
+
+
 def test_a_session_does_what_earlier_ones_have_left_undone(catalog: Catalog, in_background: Maintenance) -> None:
     left = leave_behind(table_of(catalog), LINEAGE)
     for number in range(3):

@@ -93,11 +93,14 @@ def test_a_table_that_does_not_ask_for_it_keeps_all(table: Table, properties: di
     assert table.due(properties) == []
 
 
-@pytest.mark.parametrize("name", [MAX_AGE, MIN_KEPT, GC_ENABLED])
-def test_a_property_that_makes_no_sense_expires_nothing(table: Table, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(MAX_AGE, "a while"), (MAX_AGE, "-1"), (MIN_KEPT, "a few"), (MIN_KEPT, "0"), (GC_ENABLED, "maybe")],
+)
+def test_a_property_that_makes_no_sense_expires_nothing(table: Table, name: str, value: str) -> None:
     table.commit(1000, 2000, 3000)
     with pytest.raises(ValueError, match=name):
-        table.due(AGE | {name: "a while"})
+        table.due(AGE | {name: value})
 
 
 def test_what_a_tag_names_stays(table: Table) -> None:
