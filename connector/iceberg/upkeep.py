@@ -28,7 +28,8 @@ class Upkeep:
         try:
             dropped = old_metadata.dropped(table.metadata, committed) if old_metadata.are_ours(table) else ()
             expires = bool(due(committed, time.time_ns() // 1_000_000))
-        except ValueError as error:
-            log.warning("table %s: nothing is tidied up: %s", ".".join(table.name()), error)
+        except Exception as error:  # the commit has landed: nothing that comes after it may say otherwise
+            kind = type(error).__name__
+            log.warning("table %s: nothing is tidied up: %s: %s", ".".join(table.name()), kind, error)
             return None
         return cls(table.io, frozenset(dropped), expires) if dropped or expires else None

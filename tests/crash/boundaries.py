@@ -44,10 +44,11 @@ def guard_commits() -> None:
     """Death around a commit to any catalog."""
     land, faults = commit.land, Faults.of_this_process()
 
-    def guarded(*arguments: Any) -> None:
+    def guarded(*arguments: Any) -> Any:
         _die(faults, KILL_BEFORE_COMMIT)
-        land(*arguments)
+        landed = land(*arguments)
         _die(faults, KILL_AFTER_COMMIT)
+        return landed
 
     swap(commit, "land", guarded)
 
