@@ -70,9 +70,6 @@ def type_change(column: IcebergType, needed: PrimitiveType) -> TypeChange:
     """How a column can come to have the type that its field needs."""
     if column == needed:
         return TypeChange.NONE
-    if isinstance(column, DecimalType) and isinstance(needed, DecimalType):
-        wider = column.scale == needed.scale and column.precision < needed.precision
-        return TypeChange.WIDEN if wider else TypeChange.SET_ASIDE
     return TYPE_CHANGES.get((type(column), type(needed)), TypeChange.SET_ASIDE)
 
 

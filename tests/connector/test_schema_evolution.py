@@ -107,13 +107,6 @@ def test_every_entry_of_the_table_is_of_types_that_occur() -> None:
     assert all(old in existing and new in needed for old, new in TYPE_CHANGES)
 
 
-def test_decimals_are_widened_only_within_their_scale() -> None:
-    assert type_change(DecimalType(9, 2), DecimalType(18, 2)) is TypeChange.WIDEN
-    assert type_change(DecimalType(9, 2), DecimalType(9, 2)) is TypeChange.NONE
-    assert type_change(DecimalType(18, 2), DecimalType(9, 2)) is TypeChange.SET_ASIDE
-    assert type_change(DecimalType(9, 2), DecimalType(18, 3)) is TypeChange.SET_ASIDE
-
-
 def test_an_int_column_holds_integers_where_it_may_not_be_widened() -> None:
     assert holds(IntegerType(), LongType())
     assert not holds(FloatType(), DoubleType())
