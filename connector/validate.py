@@ -6,10 +6,11 @@ from typing import Final
 
 from connector import rejected_table
 from connector.candidate import Candidate
+from connector.candidate_problems import problems
 from connector.column_evolution import Evolution
 from connector.config import EndpointConfig, ResourceConfig, parse_each, resource_path
 from connector.config_values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
-from connector.constraints import constraints, most_severe, problems
+from connector.constraints import constraints, most_severe
 from connector.errors import InvalidConfigError, UserError, all_of
 from connector.evolution import former_names, last_bindings
 from connector.iceberg.checks import survey

@@ -19,8 +19,9 @@ from pyiceberg.types import (
 )
 
 from connector.candidate import Candidate
+from connector.candidate_problems import problems
 from connector.column_evolution import Evolution
-from connector.constraints import constraints, most_severe, problems
+from connector.constraints import constraints, most_severe
 from connector.schema_evolution import SchemaEvolution
 from connector.table_change import ExistingTable, Owner
 from protocol.flow import (

@@ -5,8 +5,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
 from connector.candidate import Candidate
+from connector.candidate_problems import problems
 from connector.column_evolution import Evolution
-from connector.constraints import constraints, problems
+from connector.constraints import constraints
 from connector.errors import UserError
 from connector.evolution import changes, columns, former_names
 from connector.schema_evolution import SchemaEvolution
