@@ -65,6 +65,11 @@ def cpu_seconds(root: int) -> float:
     return sum(sum(map(int, _stat(process)[11:15])) for process in _tree(root)) / TICKS
 
 
+def own_cpu_seconds(pid: int) -> float:
+    """User and system time of one process, without its children."""
+    return sum(map(int, _stat(Path(f"/proc/{pid}"))[11:13])) / TICKS
+
+
 def _tree(root: int) -> Iterator[Path]:
     children: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,0 +1,184 @@
+"""Thousands of small transactions of one table: what the last commits cost, as a ratio to what early ones cost."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from benchmarks import rows
+from benchmarks.connector import Connector
+from benchmarks.process_tree import memory, own_cpu_seconds
+from benchmarks.report import REPOSITORY, conditions, publish
+from connector.iceberg.local_catalog import open_local
+from connector.iceberg.retention import MAX_AGE
+from fixtures.collection import NAMESPACE, Collection
+from fixtures.conversation import Row, line, opening, store
+
+CACHE: Final = REPOSITORY / ".cache" / "bench"
+MB: Final = 1e6
+EARLY: Final = slice(50, 100)
+LATE: Final = slice(-50, None)
+LEAST: Final = 200  # transactions: fewer have no early and no late ones
+YARDSTICK: Final = json.dumps(list(rows.documents(200)))
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Seconds from acknowledge to acknowledged, and of it on the connector's processor; and what a fixed piece of work
+    took directly afterwards, on the same machine with the same load."""
+
+    seconds: float
+    cpu_seconds: float
+    yardstick_seconds: float
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """How large its commits have left a table."""
+
+    metadata_json_megabytes: float
+    metadata_json_files: int
+    other_metadata_files: int
+    snapshots: int
+    manifests: int
+
+
+@dataclass(frozen=True)
+class Measurement(TableSize):
+    """Milliseconds are medians, those of processor time means: it is counted in hundredths of a second."""
+
+    transactions: int
+    rows_of_each: int
+    max_snapshot_age_seconds: int
+    commit_ms_50_to_100: float
+    commit_ms_last_50: float
+    yardstick_ms_50_to_100: float
+    yardstick_ms_last_50: float
+    cpu_ms_50_to_100: float
+    cpu_ms_last_50: float
+    ratio: float
+    ratio_with_the_load_divided_out: float
+    ratio_of_cpu: float
+    pss_megabytes_after_100: float
+    pss_megabytes_at_the_end: float
+    transactions_per_second: float
+
+
+def main() -> int:
+    arguments = _arguments()
+    properties = {MAX_AGE: str(arguments.age * 1000)}
+    collection = replace(rows.COLLECTION, settings={"additional_table_properties": properties})
+    before = conditions()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
+        directory = Path(name)
+        with _session(directory, collection) as connector:
+            began = time.perf_counter()
+            stores = [store(collection, Row(0, document), packed=False) for document in rows.documents(arguments.rows)]
+            commits, pss = [], []
+            for _ in range(arguments.count):
+                commits.append(_transaction(connector, stores, directory / "yardstick"))
+                if len(commits) in (EARLY.stop, arguments.count):
+                    pss.append(memory(connector.pid).pss / MB)
+            seconds = time.perf_counter() - began
+        measured = _measurement(arguments, commits, seconds, pss, _size(directory / "warehouse", collection.table))
+    publish("commits", before, [measured])
+    return 0
+
+
+@contextmanager
+def _session(directory: Path, collection: Collection) -> Iterator[Connector]:
+    requests = list(opening("commits", [collection]))
+    with Connector(directory) as connector:
+        for request, answer in zip(requests, ("spec", "validated", "applied", "opened", "acknowledged"), strict=True):
+            connector.send(request)
+            connector.expect(answer)
+        yield connector
+        connector.end()
+
+
+def _transaction(connector: Connector, stores: Sequence[bytes], scratch: Path) -> Commit:
+    connector.send(line("flush", {}))
+    connector.expect("flushed")
+    connector.send(*stores, rows.START_COMMIT)
+    connector.expect("startedCommit")
+    cpu, began = own_cpu_seconds(connector.pid), time.perf_counter()
+    connector.send(line("acknowledge", {}))
+    connector.expect("acknowledged")
+    ended = time.perf_counter()
+    return Commit(ended - began, own_cpu_seconds(connector.pid) - cpu, _yardstick(scratch))
+
+
+def _yardstick(scratch: Path) -> float:
+    """Like a commit, it parses JSON and writes it, and waits for the disk."""
+    began = time.perf_counter()
+    with scratch.open("w") as file:
+        json.dump(json.loads(YARDSTICK), file)
+        file.flush()
+        os.fsync(file.fileno())
+    return time.perf_counter() - began
+
+
+def _size(warehouse: Path, name: str) -> TableSize:
+    table = open_local(warehouse, {}).load_table((NAMESPACE, name))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    files = list(Path(table.location().removeprefix("file://"), "metadata").iterdir())
+    json_files = [file for file in files if file.suffix == ".json"]
+    return TableSize(
+        metadata_json_megabytes=len(table.io.new_input(table.metadata_location)) / MB,
+        metadata_json_files=len(json_files),
+        other_metadata_files=len(files) - len(json_files),
+        snapshots=len(table.snapshots()),
+        manifests=len(snapshot.manifests(table.io)),
+    )
+
+
+def _measurement(
+    arguments: argparse.Namespace, commits: Sequence[Commit], seconds: float, pss: Sequence[float], size: TableSize
+) -> Measurement:
+    early, late = commits[EARLY], commits[LATE]
+    commit = [median(each.seconds for each in window) for window in (early, late)]
+    yardstick = [median(each.yardstick_seconds for each in window) for window in (early, late)]
+    cpu = [sum(each.cpu_seconds for each in window) / len(window) for window in (early, late)]
+    return Measurement(
+        **vars(size),
+        transactions=len(commits),
+        rows_of_each=arguments.rows,
+        max_snapshot_age_seconds=arguments.age,
+        commit_ms_50_to_100=commit[0] * 1000,
+        commit_ms_last_50=commit[1] * 1000,
+        yardstick_ms_50_to_100=yardstick[0] * 1000,
+        yardstick_ms_last_50=yardstick[1] * 1000,
+        cpu_ms_50_to_100=cpu[0] * 1000,
+        cpu_ms_last_50=cpu[1] * 1000,
+        ratio=commit[1] / commit[0],
+        ratio_with_the_load_divided_out=commit[1] / commit[0] * yardstick[0] / yardstick[1],
+        ratio_of_cpu=cpu[1] / cpu[0],
+        pss_megabytes_after_100=pss[0],
+        pss_megabytes_at_the_end=pss[1],
+        transactions_per_second=len(commits) / seconds,
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench commits", description=__doc__)
+    parser.add_argument("--count", type=int, default=5000, help="transactions, each a commit")
+    parser.add_argument("--rows", type=int, default=10, help="of each transaction")
+    parser.add_argument("--age", type=int, default=10, help="seconds that a snapshot is kept after it was replaced")
+    arguments = parser.parse_args()
+    if arguments.count < LEAST:
+        parser.error(f"--count: at least {LEAST}")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
