@@ -1,0 +1,93 @@
+ARG BASE_IMAGE=python:3.11-slim-bookworm
+
+
+FROM ${BASE_IMAGE} AS build
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+# Java's package wants the directory of manual pages that slim images leave out.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
+    && apt-get install --yes --no-install-recommends binutils
+
+
+# A Java runtime with the modules that Spark needs, and an archive of Java's own classes.
+FROM build AS java
+
+RUN apt-get install --yes --no-install-recommends openjdk-17-jdk-headless
+COPY image/java-modules.txt ./
+RUN jlink --add-modules "$(paste --serial --delimiters , java-modules.txt)" --output /opt/java \
+        --compress 2 --strip-debug --no-header-files --no-man-pages \
+    && /opt/java/bin/java -Xshare:dump
+
+
+# The pinned packages. An index of one's own, and its password, are a secret: they stay out of every layer.
+FROM build AS installed
+
+RUN python3 -m venv --without-pip /opt/connector
+COPY requirements.txt ./
+RUN --mount=type=secret,id=pipconf,target=/etc/pip.conf \
+    --mount=type=cache,target=/root/.cache/pip \
+    awk '/^setuptools==/,/# via/' requirements.txt >build-requirements.txt \
+    && pip="python3 -m pip --python /opt/connector/bin/python install --no-compile --require-hashes" \
+    && $pip -r build-requirements.txt \
+    && $pip --no-build-isolation -r requirements.txt
+
+
+FROM installed AS wheel
+
+COPY . ./
+RUN python3 -m pip --python /opt/connector/bin/python wheel --no-build-isolation --no-deps --no-index --wheel-dir /wheel .
+
+
+# The packages without what is never used of them, byte-compiled.
+FROM installed AS packages
+
+COPY image/unused.txt image/trim.py ./
+# Modules are compiled, and files dated, so that the same sources make the same layers.
+RUN cd /opt/connector/lib/python3.11/site-packages \
+    && python3 /build/trim.py /build/unused.txt . \
+    && strip --strip-unneeded pyarrow/*.so* pyiceberg/avro/*.so pyroaring.*.so sqlalchemy/*/*.so zstandard/*.so \
+    && PYTHONHASHSEED=0 python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/connector \
+    && find /opt/connector -exec touch --no-dereference --date @315532800 {} +
+
+
+# The connector, in a tree of its own, with the archive of Spark's classes that it makes beside the packages.
+FROM packages AS connector
+
+COPY --from=java /opt/java /opt/java
+COPY --from=wheel /wheel /wheel
+RUN python3 -m pip --python /opt/connector/bin/python install --root /new --no-compile --no-deps --no-index /wheel/*.whl \
+    && PYTHONHASHSEED=0 python3 -m compileall -q -s /new -p / --invalidation-mode unchecked-hash /new \
+    && cp --recursive /new/. / \
+    && archive=$(JAVA_HOME=/opt/java /opt/connector/bin/python -m connector.spark.class_archive) \
+    && install -D --mode 644 "$archive" "/new$archive" \
+    && find /new -exec touch --no-dereference --date @315532800 {} +
+
+
+FROM ${BASE_IMAGE}
+
+COPY --from=java /opt/java /opt/java
+COPY --from=packages /opt/connector /opt/connector
+COPY --from=connector /new /
+# Public images of Python come without compiled modules of its library, and nobody can add them on a read-only root.
+RUN PYTHONHASHSEED=0 python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
+
+# Whoever runs it, with a name or without, may write to /tmp only.
+ENV PATH=/opt/connector/bin:$PATH \
+    JAVA_HOME=/opt/java \
+    HOME=/tmp \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONSAFEPATH=1
+USER 65532:65532
+ENTRYPOINT ["materialize-iceberg"]
+
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL FLOW_RUNTIME_PROTOCOL=materialize \
+    FLOW_RUNTIME_CODEC=json \
+    org.opencontainers.image.title=materialize-iceberg \
+    org.opencontainers.image.description="A Flow materialization connector that commits JSON lines to Apache Iceberg tables exactly once." \
+    org.opencontainers.image.licenses=Apache-2.0 \
+    org.opencontainers.image.version=${VERSION} \
+    org.opencontainers.image.revision=${REVISION}
