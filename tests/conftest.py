@@ -8,6 +8,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from support.consistency_report import ConsistencyReport
+from support.containers import Image, built_image
 from support.glue_server import glue_server, moto_python
 from support.jars import jars
 from support.readers import duckdb_connection, let_duckdb_read
@@ -84,6 +85,13 @@ def glue_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """AWS Glue's stand-in for all tests: each takes a database of its own."""
     with glue_server(moto_python(), tmp_path_factory.mktemp("glue")) as uri:
         yield uri
+
+
+@pytest.fixture(scope="session")
+def image() -> Iterator[Image]:
+    """The container image of this working copy."""
+    with built_image() as image:
+        yield image
 
 
 @pytest.fixture(scope="session")

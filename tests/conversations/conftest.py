@@ -3,11 +3,22 @@
 import pytest
 
 from fixtures.generate import DIRECTORY
+from support.connector_process import Launch, launch_process
+from support.containers import IMAGE, Image
 from support.conversations import Conversation, hold_conversations
 
 
+@pytest.fixture(scope="session", params=["process", pytest.param("image", marks=IMAGE)])
+def launch(request: pytest.FixtureRequest) -> Launch:
+    """What holds a conversation: a process of this working copy, and a container of its image."""
+    if request.param == "process":
+        return launch_process
+    image: Image = request.getfixturevalue("image")
+    return image.launch()
+
+
 @pytest.fixture(scope="session")
-def fixture_conversations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
+def fixture_conversations(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
     """Every fixture conversation, held once."""
     lines = {path.stem: path.read_bytes().splitlines(keepends=True) for path in sorted(DIRECTORY.iterdir())}
-    return hold_conversations(lines, tmp_path_factory.mktemp("fixture-conversations"))
+    return hold_conversations(lines, tmp_path_factory.mktemp("fixture-conversations"), launch=launch)

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.collection import NAMESPACE, Collection, Field, Json
 from fixtures.conversation import CONFIG, Row, commit, line, opening, store
-from support.connector_process import Outcome, run_conversation
+from support.connector_process import Launch, Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
 
 JSON_LOG = {"LOG_FORMAT": "json"}
@@ -84,10 +84,10 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def conversations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
+def conversations(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
     """Every fault in a session of its own."""
     lines = {name: [*BEFORE, *fault.lines] for name, fault in FAULTS.items()}
-    return hold_conversations(lines, tmp_path_factory.mktemp("faults"), JSON_LOG)
+    return hold_conversations(lines, tmp_path_factory.mktemp("faults"), JSON_LOG, launch)
 
 
 @pytest.mark.spark
@@ -111,33 +111,35 @@ def test_nothing_of_the_transaction_is_answered_or_becomes_visible(
         assert len(found.snapshots()) == 1
 
 
-def test_a_message_out_of_order_is_an_error_that_names_its_line_and_what_was_expected(tmp_path: Path) -> None:
-    outcome = run_conversation([line("spec", {}), b"\n", line("flush", {})], tmp_path, JSON_LOG)
+def test_a_message_out_of_order_is_an_error_that_names_its_line_and_what_was_expected(
+    launch: Launch, tmp_path: Path
+) -> None:
+    outcome = run_conversation([line("spec", {}), b"\n", line("flush", {})], tmp_path, JSON_LOG, launch)
     assert outcome.kinds == ["spec"]
     assert last_message(outcome) == "line 3: flush may not follow spec: expected spec, validate, apply or open"
 
 
-def test_a_broken_line_is_an_error_that_names_it(tmp_path: Path) -> None:
-    outcome = run_conversation([line("spec", {}), b'{"spec":{},\n', line("spec", {})], tmp_path, JSON_LOG)
+def test_a_broken_line_is_an_error_that_names_it(launch: Launch, tmp_path: Path) -> None:
+    outcome = run_conversation([line("spec", {}), b'{"spec":{},\n', line("spec", {})], tmp_path, JSON_LOG, launch)
     assert outcome.kinds == ["spec"]
     assert last_message(outcome).startswith("line 2: not a JSON object: ")
 
 
 @pytest.mark.parametrize("lines", [[], [line("spec", {}), b"\n"], [line("spec", {})[:-1]]], ids=len)
-def test_input_that_ends_between_requests_is_no_error(lines: list[bytes], tmp_path: Path) -> None:
-    outcome = run_conversation(lines, tmp_path, JSON_LOG)
+def test_input_that_ends_between_requests_is_no_error(lines: list[bytes], launch: Launch, tmp_path: Path) -> None:
+    outcome = run_conversation(lines, tmp_path, JSON_LOG, launch)
     assert (outcome.status, outcome.kinds, outcome.log) == (0, ["spec"] * any(lines), "")
 
 
-def test_standard_updates_are_refused_by_validate(tmp_path: Path) -> None:
+def test_standard_updates_are_refused_by_validate(launch: Launch, tmp_path: Path) -> None:
     binding = TABLES[FIRST].validate_binding()
     binding["resourceConfig"]["delta_updates"] = False
-    outcome = run_conversation([validate(CONFIG, binding)], tmp_path, JSON_LOG)
+    outcome = run_conversation([validate(CONFIG, binding)], tmp_path, JSON_LOG, launch)
     assert outcome.kinds == []
     assert re.search(r"acmeCo/first.*standard updates.*delta_updates", last_message(outcome))
 
 
-def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(tmp_path: Path) -> None:
+def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(launch: Launch, tmp_path: Path) -> None:
     config = {
         "namespace": "with.dot",
         "regoin": "eu-west-1",
@@ -146,7 +148,7 @@ def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(tm
         "catalog": {"catalog_type": "Iceberg REST Server", "uri": "https://example.com", "credential": {"key": SECRET}},
     }
     binding = TABLES[FIRST].validate_binding() | {"resourceConfig": {"table": 5}}
-    outcome = run_conversation([validate(config, binding)], tmp_path, JSON_LOG)
+    outcome = run_conversation([validate(config, binding)], tmp_path, JSON_LOG, launch)
     message = last_message(outcome)
     wrong = {"/namespace", "/regoin", "/upload_interval", "/aws_secret_access_key", "/catalog/credential"}
     assert {*wrong, "/catalog/warehouse", "bindings[0] /table"} <= {
@@ -157,22 +159,24 @@ def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(tm
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_another_codec_than_json_is_refused(log_format: str, tmp_path: Path) -> None:
-    outcome = run_conversation([], tmp_path, {"LOG_FORMAT": log_format, "FLOW_RUNTIME_CODEC": "proto"})
+def test_another_codec_than_json_is_refused(log_format: str, launch: Launch, tmp_path: Path) -> None:
+    outcome = run_conversation([], tmp_path, {"LOG_FORMAT": log_format, "FLOW_RUNTIME_CODEC": "proto"}, launch)
     assert outcome.status == 1
     assert "FLOW_RUNTIME_CODEC is 'proto'; this connector speaks json only." in outcome.last_log_line
 
 
 @pytest.mark.parametrize(("variable", "value"), [("LOG_FORMAT", "xml"), ("LOG_LEVEL", "loud")])
-def test_an_unknown_way_to_log_is_refused_in_one_line(variable: str, value: str, tmp_path: Path) -> None:
-    outcome = run_conversation([line("spec", {})], tmp_path, {variable: value})
+def test_an_unknown_way_to_log_is_refused_in_one_line(
+    variable: str, value: str, launch: Launch, tmp_path: Path
+) -> None:
+    outcome = run_conversation([line("spec", {})], tmp_path, {variable: value}, launch)
     assert (outcome.status, outcome.kinds) == (1, [])
     assert outcome.log.splitlines() == [outcome.last_log_line]
     assert f"{variable} is {value!r}" in outcome.last_log_line
 
 
-def test_text_for_people_ends_in_the_same_sentence(tmp_path: Path) -> None:
-    outcome = run_conversation([line("flush", {})], tmp_path, {"LOG_FORMAT": "text"})
+def test_text_for_people_ends_in_the_same_sentence(launch: Launch, tmp_path: Path) -> None:
+    outcome = run_conversation([line("flush", {})], tmp_path, {"LOG_FORMAT": "text"}, launch)
     assert outcome.status == 1
     assert outcome.last_log_line.endswith(
         "error line 1: flush may not come first: expected spec, validate, apply or open"

@@ -11,6 +11,7 @@ import pytest
 from fixtures.collection import NAMESPACE, Collection, Field, Json, encode
 from fixtures.conversation import commit, line, opening
 from fixtures.packed import pack
+from support.connector_process import Launch
 from support.conversations import Conversation, hold_conversations
 
 pytestmark = pytest.mark.spark
@@ -150,9 +151,9 @@ def lines() -> Iterator[bytes]:
 
 
 @pytest.fixture(scope="module")
-def conversation(tmp_path_factory: pytest.TempPathFactory) -> Conversation:
+def conversation(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> Conversation:
     """All shapes in one session, piped at once."""
-    return hold_conversations({"shapes": list(lines())}, tmp_path_factory.mktemp("shapes"))["shapes"]
+    return hold_conversations({"shapes": list(lines())}, tmp_path_factory.mktemp("shapes"), launch=launch)["shapes"]
 
 
 @pytest.fixture(scope="module")

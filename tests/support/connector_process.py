@@ -7,11 +7,11 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import IO, Any, Final, Protocol, Self, TypeAlias
 
 Json: TypeAlias = Any
 
@@ -58,23 +58,49 @@ class ConnectorEndedError(AssertionError):
         self.outcome = outcome
 
 
+class Process(Protocol):
+    """What subprocess.Popen has in common with a container's first process."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+# Starts a module with its arguments, given the directory to run in, the log to append to and the environment.
+Launch: TypeAlias = Callable[[Sequence[str], Path, Path, Mapping[str, str]], Process]
+
+
+def launch_process(module: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str]) -> Process:
+    with log.open("ab") as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-m", *module],
+            cwd=directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, **environment},
+        )
+
+
 class ConnectorProcess:
     """A connector in a directory of its own, spoken to request by request. `module` is what Python runs, with its
     arguments: the connector, or something that alters it first."""
 
     def __init__(
-        self, directory: Path, environment: Mapping[str, str] | None = None, module: Sequence[str] = CONNECTOR
+        self,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        module: Sequence[str] = CONNECTOR,
+        launch: Launch = launch_process,
     ) -> None:
         self._log = directory / "connector.log"
-        with self._log.open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *module],
-                cwd=directory,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env={**os.environ, **(environment or {})},
-            )
+        self.process = launch(module, directory, self._log, environment or {})
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
@@ -157,7 +183,12 @@ class ConnectorProcess:
         return Outcome(status, tuple(self._answers), self.log)
 
 
-def run_conversation(lines: Iterable[bytes], directory: Path, environment: Mapping[str, str] | None = None) -> Outcome:
+def run_conversation(
+    lines: Iterable[bytes],
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    launch: Launch = launch_process,
+) -> Outcome:
     """Pipes a whole conversation into a new connector that runs in this directory."""
-    with ConnectorProcess(directory, environment) as connector:
+    with ConnectorProcess(directory, environment, launch=launch) as connector:
         return connector.pipe(lines)

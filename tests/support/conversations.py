@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from support.connector_process import Outcome, run_conversation
+from support.connector_process import Launch, Outcome, launch_process, run_conversation
 from support.readers import local_catalog
 
 
@@ -29,12 +29,15 @@ class Conversation:
 
 
 def hold_conversations(
-    conversations: Mapping[str, Sequence[bytes]], directory: Path, environment: Mapping[str, str] | None = None
+    conversations: Mapping[str, Sequence[bytes]],
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    launch: Launch = launch_process,
 ) -> dict[str, Conversation]:
     def hold(name: str) -> Conversation:
         own = directory / name
         own.mkdir()
-        return Conversation(conversations[name], own, run_conversation(conversations[name], own, environment))
+        return Conversation(conversations[name], own, run_conversation(conversations[name], own, environment, launch))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(conversations, pool.map(hold, conversations), strict=True))

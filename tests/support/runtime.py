@@ -7,7 +7,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG, WHOLE_RANGE, Row, line, store
-from support.connector_process import CONNECTOR, Answer, ConnectorProcess, Outcome
+from support.connector_process import CONNECTOR, Answer, ConnectorProcess, Launch, Outcome, launch_process
 
 Json: TypeAlias = Any
 
@@ -50,6 +50,7 @@ class Runtime:
         *,
         shards_share_state: bool = False,
         module: Sequence[str] = CONNECTOR,
+        launch: Launch = launch_process,
     ) -> None:
         self.directory = directory
         self.collections = collections
@@ -57,6 +58,7 @@ class Runtime:
         self.checkpoint = 0
         self._environment = environment
         self._module = module
+        self._launch = launch
         self._task: Json = {
             "name": "acmeCo/task",
             "connectorType": "IMAGE",
@@ -107,7 +109,7 @@ class Runtime:
             self.checkpoint = checkpoint
 
     def _process(self) -> ConnectorProcess:
-        return ConnectorProcess(self.directory, self._environment, self._module)
+        return ConnectorProcess(self.directory, self._environment, self._module, self._launch)
 
     def _apply(self) -> bytes:
         return line("apply", {"materialization": self._task, "version": "1"})
