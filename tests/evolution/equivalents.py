@@ -1,0 +1,80 @@
+"""The values of columns that get another type, as docs/columns.md has them: a second reading, with the standard library."""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+from support.expected_rows import FIRST_INSTANT, LAST_INSTANT, canonical
+from support.fitting import fits
+
+_EXACT_INTEGERS: Final = 2**53
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def has_equivalents(old: str, new: str) -> bool:
+    """Whether any value of one type has one of the other; if not the column is set aside."""
+    return (old, new) in EQUIVALENTS
+
+
+def equivalent(old: str, new: str, text: str | None) -> str | None:
+    """A value's equivalent; null for null. ValueError where it has none."""
+    return None if text is None else EQUIVALENTS[old, new](text)
+
+
+def _double_of_long(text: str) -> str:
+    if abs(int(text)) > _EXACT_INTEGERS:
+        raise ValueError(text)
+    return repr(float(text))
+
+
+def _long_of_double(text: str) -> str:
+    number = Decimal(text)
+    if not number.is_finite() or number % 1 or not -(2**63) <= number < 2**63:
+        raise ValueError(text)
+    return str(int(number))
+
+
+def _text_of_double(text: str) -> str:
+    """Of numbers that are not so small that Python writes them in another way than JSON libraries do."""
+    return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(text, text)
+
+
+def _text_of_instant(text: str) -> str:
+    moment = (_EPOCH + timedelta(microseconds=int(text))).isoformat(timespec="microseconds")
+    return moment.removesuffix("+00:00").rstrip("0").removesuffix(".") + "Z"
+
+
+def _text_of_binary(text: str) -> str:
+    return b64encode(bytes.fromhex(text)).decode()
+
+
+def _of_text(new: str) -> Callable[[str], str]:
+    """As if the text came in a document, where nothing of it would have to be clamped."""
+
+    def value(text: str) -> str:
+        json = text if new == "boolean" else _quoted(text)
+        found = canonical(new, json) if fits(new, json) else None
+        if found is None or (new == "timestamptz" and int(found) in (FIRST_INSTANT, LAST_INSTANT)):
+            raise ValueError(text)
+        return found
+
+    return value
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+EQUIVALENTS: Final[Mapping[tuple[str, str], Callable[[str], str]]] = {
+    ("long", "double"): _double_of_long,
+    ("double", "long"): _long_of_double,
+    ("boolean", "string"): str,
+    ("long", "string"): str,
+    ("double", "string"): _text_of_double,
+    ("date", "string"): str,
+    ("timestamptz", "string"): _text_of_instant,
+    ("binary", "string"): _text_of_binary,
+    **{("string", new): _of_text(new) for new in ("boolean", "long", "double", "date", "timestamptz", "binary")},
+}
