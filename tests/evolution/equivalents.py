@@ -31,7 +31,7 @@ def _double_of_long(text: str) -> str:
 
 def _long_of_double(text: str) -> str:
     number = Decimal(text)
-    if not number.is_finite() or number % 1 or not -(2**63) <= number < 2**63:
+    if not number.is_finite() or not -(2**63) <= number < 2**63 or number % 1:
         raise ValueError(text)
     return str(int(number))
 
