@@ -6,7 +6,7 @@ when tasks fall behind, `add` waits, stdin is not read, and the runtime waits to
 
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import count
@@ -19,6 +19,7 @@ from protocol.request import Store
 
 BLOCK_SIZE: Final = 32 << 20  # bytes: large enough to pay for its claim, small enough to spread over the cores
 SPOOL_LIMIT: Final = 1 << 30  # bytes: what arrives at full speed while a cold Spark starts
+LOOKS_AFTER_CLAIMANTS: Final = 1.0  # seconds: who waits for a block may be killed meanwhile
 
 
 class Spool:
@@ -84,13 +85,15 @@ class Spool:
         if self._error:
             raise self._error
 
-    def claim(self, preferred: int | None) -> Block | None:
+    def claim(self, preferred: int | None, has_left: Callable[[], bool] = lambda: False) -> Block | None:
         """A block, of the preferred binding if there is one; None when there are no more. Waits for blocks that may
-        still come, strays of claimed ones included. Raises what `fail` was told."""
+        still come, strays of claimed ones included, unless who claims `has_left`. Raises what `fail` was told."""
         with self._changed:
-            self._changed.wait_for(lambda: self._sealed or self._error or (self._is_complete and not self._claimed))
+            while not self._changed.wait_for(self._is_claim_answered, LOOKS_AFTER_CLAIMANTS):
+                if has_left():
+                    return None
             self.check()
-            if not self._sealed:
+            if not self._sealed or has_left():
                 return None
             block = next((block for block in self._sealed if block.binding == preferred), self._sealed[0])
             self._sealed.remove(block)
@@ -111,6 +114,15 @@ class Spool:
         with self._changed:
             self._encoded.difference_update(blocks)
 
+    def give_back(self, blocks: Collection[Block]) -> None:
+        """Claimed or encoded blocks may be claimed again: their rows are in no file that counts."""
+        with self._changed:
+            self._size += sum(block.size for block in self._encoded.intersection(blocks))
+            self._claimed.difference_update(blocks)
+            self._encoded.difference_update(blocks)
+            self._sealed.extend(blocks)
+            self._changed.notify_all()
+
     def check_written(self) -> None:
         """To be called when nobody claims any more. No row may be lost without an error, whatever has happened."""
         self.check()
@@ -129,6 +141,9 @@ class Spool:
             self._size += block.size
             self._sealed.append(block.seal())
             self._changed.notify_all()
+
+    def _is_claim_answered(self) -> bool:
+        return bool(self._sealed or self._error or (self._is_complete and not self._claimed))
 
     def _wake(self, _: Future[Any]) -> None:
         with self._changed:

@@ -31,7 +31,7 @@ from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.rejection_limit import RejectionLimit
 from connector.renewal import Renewed
 from connector.scratch import scratch
-from connector.spark.claim_server import ClaimServer
+from connector.spark.claim_server import claim_server
 from connector.spark.layout import Layout, TableLayout
 from connector.spark.session import Spark
 from connector.spark.writing import Writing, Written
@@ -161,7 +161,7 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
         directories = resources.enter_context(scratch())
         spark = Spark(dict(config.spark), directories)
         resources.callback(spark.kill)
-        claims = resources.enter_context(closing(ClaimServer(directories.sockets / "claims")))
+        claims = resources.enter_context(closing(claim_server(dict(config.spark), directories.sockets / "claims")))
         catalog = open_catalog(config)
         spools = count(1)
 

@@ -8,24 +8,29 @@ that a row is in one counted file however its task ends.
 import logging
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from connector.blocks import Block
-from connector.errors import ConnectorError, RetryableError
+from connector.errors import ConnectorError, UserError
 from connector.invalid_values import Tally
-from connector.spark.claims import Address, Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
+from connector.spark.claims import Address, Claim, Failed, Next, Noted, Place, Strays, TreatedValues, Wrote
+from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
+from connector.spark.handover import Handover
+from connector.spark.keep_alive import keep_alive
 from connector.spark.layout import Layout, TableLayout
 from connector.staging import Spool
 from connector.state import DataFile
 from protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
+
+BACKLOG: Final = 64
 
 
 @dataclass(frozen=True)
@@ -36,18 +41,36 @@ class Counted:
     treated: dict[int, Tally] = field(default_factory=dict)  # by binding
 
 
+def claim_server(settings: Mapping[str, str], socket: Path) -> "ClaimServer":
+    """Where the tasks of this Spark can reach it: at the socket, or on the network."""
+    if is_local(settings):
+        return ClaimServer(str(socket))
+    address = claims_address(settings)
+    try:
+        return ClaimServer(address, driver_host(settings))
+    except OSError as error:
+        raise UserError(
+            f"Spark's tasks cannot be listened for at {address[0]}:{address[1]} ({error}). Set {DRIVER_HOST} in "
+            f"/advanced/spark to an address of this machine that the cluster reaches, or {BIND_ADDRESS} where it has "
+            "another name here."
+        ) from error
+
+
 class ClaimServer:
     """Serves the claims of a session's transactions, one transaction after the other, a thread a task."""
 
-    def __init__(self, socket: Path) -> None:
-        self.address = Address(str(socket), secrets.token_bytes(32))
-        self._listener = Listener(str(socket), family="AF_UNIX", backlog=64)
+    def __init__(self, listening: Place, host: str = "") -> None:
+        """Tasks find it where it listens; on a network, at the port of this host."""
+        self._listener = Listener(listening, backlog=BACKLOG)
+        bound = self._listener.address
+        place = (host, bound[1]) if isinstance(bound, tuple) else listening
+        self.address = Address(place, secrets.token_bytes(32))
         self._transaction: _Transaction | None = None
         threading.Thread(target=self._accept, name="claims", daemon=True).start()
 
-    def begin(self, spool: Spool, layouts: Sequence[Layout]) -> None:
+    def begin(self, spool: Spool, layouts: Sequence[Layout], handover: Handover) -> None:
         """Tasks that connect from now on claim from this spool."""
-        self._transaction = _Transaction(spool, layouts)
+        self._transaction = _Transaction(spool, layouts, handover)
 
     def finish(self) -> Counted:
         """To be called when the tasks are over: hears each to its end, so that no failure is missed."""
@@ -73,6 +96,7 @@ class ClaimServer:
     def _serve(self, connection: "Connection[Any, Any]") -> None:
         with connection:
             try:
+                keep_alive(connection)
                 deliver_challenge(connection, self.address.secret)
                 answer_challenge(connection, self.address.secret)
             except (AuthenticationError, EOFError, OSError):
@@ -92,12 +116,14 @@ class _Task:
 
 
 class _Transaction:
-    def __init__(self, spool: Spool, layouts: Sequence[Layout]) -> None:
+    def __init__(self, spool: Spool, layouts: Sequence[Layout], handover: Handover) -> None:
         self.threads: list[threading.Thread] = []
         self.counted = Counted()
         self._counting = threading.Lock()
         self._spool = spool
         self._layouts = layouts
+        self._handover = handover
+        self._sorted: set[Block] = set()  # whose strays are in blocks of their own by now
 
     def serve(self, connection: "Connection[Any, Any]") -> None:
         """Answer one task to its end. What ends it early is told to the spool."""
@@ -106,11 +132,7 @@ class _Transaction:
         try:
             while message := _receive(connection):
                 self._answer(connection, task, message)
-            if task.block or task.encoded:
-                raise RetryableError(
-                    "A Spark task ended before its files were complete; its worker may have been killed for want of "
-                    "memory."
-                )
+            self._ended(task)
         except (ConnectorError, ProtocolError) as error:
             self._spool.fail(error)
         except BaseException as error:
@@ -121,8 +143,8 @@ class _Transaction:
         match message:
             case Next(binding):
                 self._end_block(task)
-                task.block = self._spool.claim(binding)
-                _send(connection, Claim(task.block, self._layout_of(task.block)) if task.block else None)
+                task.block = self._spool.claim(binding, connection.poll)  # who waits says nothing but farewell
+                _send(connection, self._claim_of(task.block) if task.block else None)
             case Strays():
                 task.strays.append(message)
             case TreatedValues():
@@ -137,7 +159,7 @@ class _Transaction:
 
     def _end_block(self, task: _Task) -> None:
         if task.block:
-            for strays in task.strays:
+            for strays in task.strays if task.block not in self._sorted else ():
                 self._spool.add_strays(strays.binding, strays.lines, strays.numbers)
             self._spool.encoded(task.block)
             task.encoded.append(task.block)
@@ -149,8 +171,19 @@ class _Transaction:
                 self.counted.files[table] = self.counted.files.get(table, ()) + written
             for treated in task.treated:
                 self.counted.treated.setdefault(treated.binding, Tally()).add_all(treated.tally)
-        self._spool.written(task.encoded)
+            self._spool.written(task.encoded)
         task.encoded, task.treated = [], []
+
+    def _ended(self, task: _Task) -> None:
+        """It has ended, in good order or not."""
+        unwritten = task.encoded if task.block is None else [*task.encoded, task.block]
+        if unwritten:
+            self._sorted.update(task.encoded)
+            self._handover.lost(self._spool, unwritten)
+
+    def _claim_of(self, block: Block) -> Claim:
+        layout = self._layout_of(block)
+        return Claim(block, self._handover.source(block, layout), layout)
 
     def _layout_of(self, block: Block) -> TableLayout:
         if not 0 <= block.binding < len(self._layouts):

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Client, Connection
-from typing import Any
+from typing import Any, TypeAlias
 
 from connector.blocks import Block
 from connector.errors import ConnectorError
 from connector.invalid_values import Tally
+from connector.spark.handover import Source
 from connector.spark.layout import TableLayout
 from connector.state import DataFile
 from protocol.errors import ProtocolError
@@ -28,9 +29,10 @@ class Next:
 
 @dataclass(frozen=True)
 class Claim:
-    """A block to write, and the table that its lines go to."""
+    """A block to write, where to read it, and the table that its lines go to."""
 
     block: Block
+    source: Source
     layout: TableLayout
 
 
@@ -72,14 +74,17 @@ class Failed:
     traceback: str = ""  # of what nobody has thought of
 
 
+Place: TypeAlias = str | tuple[str, int]  # a socket's path, or host and port
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a task finds its claims; the secret is for the tasks of one session."""
 
-    path: str
+    place: Place
     secret: bytes = field(repr=False)
 
     @contextmanager
     def connected(self) -> Iterator["Connection[Any, Any]"]:
-        with Client(self.path, family="AF_UNIX", authkey=self.secret) as connection:
+        with Client(self.place, authkey=self.secret) as connection:
             yield connection

@@ -49,6 +49,10 @@ class TableLayout:
     def new_location(self) -> str:
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
 
+    def new_block_location(self) -> str:
+        """For rows on their way to these files."""
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
+
     def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
         """The files as the connector state is to name them."""
         if not file_lists.is_too_long(files):

@@ -1,6 +1,7 @@
 """Spark, started in the background when a session opens, so that nobody waits for it who does not need it yet."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.errors import RetryableError
 from connector.scratch import Scratch
+from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, check_master, cluster_settings, is_local
 from connector.spark.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -43,10 +45,11 @@ class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
 
     def __init__(self, settings: Mapping[str, str], directories: Scratch, class_sharing: str | None = None) -> None:
-        environment = LOCAL_ENVIRONMENT if _is_local(settings) else {}
+        self.is_local = is_local(settings)
+        environment = LOCAL_ENVIRONMENT if self.is_local else {}
         self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), environment, class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
-        self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, _conf(settings, directories))
+        self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, settings, directories)
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
 
     def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
@@ -81,30 +84,47 @@ class Spark:
             return context.parallelize(things, tasks).map(call).collect()
 
 
-def _is_local(settings: Mapping[str, str]) -> bool:
-    return settings.get("spark.master", "local").startswith("local")
-
-
 def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
+    sockets = {"spark.python.unix.domain.socket.dir": str(directories.sockets)}  # which other machines do not have
     return {
         **DEFAULT_SETTINGS,
-        **(LOCAL_SETTINGS if _is_local(settings) else {}),
+        **(LOCAL_SETTINGS | sockets if is_local(settings) else cluster_settings(settings)),
         "spark.local.dir": str(directories.files),
-        "spark.python.unix.domain.socket.dir": str(directories.sockets),
         **settings,
     }
 
 
-def _connect(jvm: Jvm, settings: Mapping[str, str]) -> "SparkContext":
+def _connect(jvm: Jvm, settings: Mapping[str, str], directories: Scratch) -> "SparkContext":
     from pyspark import SparkConf, SparkContext
 
-    conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
+    if not is_local(settings):
+        check_master(settings)
+    conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
     with _explained(jvm, "Spark did not start"):
         context = SparkContext(gateway=jvm.connect(), conf=conf)
-    context.pythonExec = sys.executable
+        if not is_local(settings):
+            _wait_for_executor(context, jvm)
+    context.pythonExec = settings.get(PYTHON, sys.executable)
     # It would print a traceback when the JVM goes first; nobody here uses accumulators.
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no public way
     return context
+
+
+def _wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
+    deadline = time.monotonic() + EXECUTOR_TIMEOUT
+    scala = context._jsc.sc()
+    while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
+        if scala.isStopped():
+            raise RetryableError(
+                f"the Spark master {context.master} does not run this application ({jvm.last_words}). The logs of its "
+                "workers say more."
+            )
+        if time.monotonic() > deadline:
+            raise RetryableError(
+                f"the Spark master {context.master} has given no executor within {EXECUTOR_TIMEOUT:.0f} s. Check that its "
+                "workers have the cores and the memory that spark.* in /advanced/spark asks for."
+            )
+        time.sleep(0.1)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from functools import lru_cache
 from itertools import groupby
 from multiprocessing.connection import Connection
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Final
+
+from pyiceberg.io import FileIO
 
 from connector.blocks import Block
 from connector.errors import BrokenTaskError, ConnectorError, RetryableError
@@ -38,7 +39,7 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         except (ConnectorError, ProtocolError) as error:
             claims.send(Failed(error))
         except EOFError:
-            pass  # the transaction has failed elsewhere: its driver knows why
+            raise  # the transaction has failed elsewhere, or the network has: another task may go on
         except OSError as error:
             claims.send(Failed(RetryableError(f"A data file could not be written: {error}")))
         except Exception as error:
@@ -57,7 +58,7 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
         files = TableFiles(layout)
         unfinished.callback(files.abort)
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
-            _write_block(claims, claim, files)
+            _write_block(claims, claim, files, layout.io)
             claims.send(Next(layout.binding.index))
             if not claims.poll(layout.seconds_left):
                 files.close()  # the keys may end before the next block comes
@@ -75,16 +76,17 @@ def _receive(claims: "Connection[Any, Any]") -> Claim | None:
     return claim
 
 
-def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles) -> None:
+def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, io: FileIO) -> None:
     tally = Tally()
     row = 0
-    for content in _batches(claim.block.path):
-        lines = Lines(content, _numbers_from(claim.block, row))
-        row += lines.count
-        decoded = decoder(claim.layout.binding).decode(lines)
-        tally.add_all(decoded.treated)
-        _return_strays(claims, decoded.strays)
-        files.write(decoded)
+    with claim.source.opened(io) as stream:
+        for content in _batches(stream):
+            lines = Lines(content, _numbers_from(claim.block, row))
+            row += lines.count
+            decoded = decoder(claim.layout.binding).decode(lines)
+            tally.add_all(decoded.treated)
+            _return_strays(claims, decoded.strays)
+            files.write(decoded)
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
 
@@ -93,16 +95,15 @@ def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
     return lambda place: block.line_of(first + place)
 
 
-def _batches(path: Path) -> Iterator[bytes]:
+def _batches(block: Any) -> Iterator[bytes]:
     """A block's whole lines, about DECODING_BATCH bytes at a time."""
-    with path.open("rb", buffering=0) as block:
-        rest = b""
-        while read := block.read(DECODING_BATCH):
-            lines = rest + read
-            end = lines.rfind(b"\n") + 1
-            rest = lines[end:]
-            if end:
-                yield lines[:end]
+    rest = b""
+    while read := block.read(DECODING_BATCH):
+        lines = rest + read
+        end = lines.rfind(b"\n") + 1
+        rest = lines[end:]
+        if end:
+            yield lines[:end]
     assert not rest, "a block holds whole lines"
 
 

@@ -14,6 +14,7 @@ from connector.errors import RetryableError
 from connector.renewal import Lease
 from connector.spark.claim_server import ClaimServer
 from connector.spark.claims import Failed, Next, Wrote
+from connector.spark.handover import OnThisMachine
 from connector.spark.layout import TableLayout
 from connector.staging import Spool
 from connector.state import DataFile
@@ -33,14 +34,14 @@ def spool(tmp_path: Path) -> Spool:
 @pytest.fixture
 def claims(tmp_path: Path, spool: Spool) -> Iterator[ClaimServer]:
     layout = TableLayout(binding(LongType(), index=0), f"file://{tmp_path}", (), "prefix", Lease.until((), None))
-    with closing(ClaimServer(tmp_path / "claims")) as server:
-        server.begin(spool, [lambda: layout])
+    with closing(ClaimServer(str(tmp_path / "claims"))) as server:
+        server.begin(spool, [lambda: layout], OnThisMachine())
         yield server
 
 
 @pytest.fixture
 def task(claims: ClaimServer) -> "Iterator[Connection[Any, Any]]":
-    with Client(claims.address.path, family="AF_UNIX", authkey=claims.address.secret) as connection:
+    with Client(claims.address.place, authkey=claims.address.secret) as connection:
         yield connection
 
 
@@ -104,7 +105,7 @@ def test_a_task_that_ends_after_its_last_block_ends_well(
 def test_who_connects_and_says_nothing_holds_up_nobody(claims: ClaimServer, spool: Spool) -> None:
     add_a_row(spool)
     with closing(socket.socket(socket.AF_UNIX)) as silent:
-        silent.connect(claims.address.path)
+        silent.connect(claims.address.place)
         with claims.address.connected() as task:
             task.send(Next(None))
             assert task.poll(DEADLINE)

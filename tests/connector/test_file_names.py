@@ -13,7 +13,7 @@ TABLE = str(uuid.uuid4())
 VALUE = fence.new_value()
 
 
-@pytest.mark.parametrize("form", ["{}.parquet", "{}-m0.avro", "{}-files.json", "snap-123-{}.avro"])
+@pytest.mark.parametrize("form", ["{}.parquet", "{}.jsonl", "{}-m0.avro", "{}-files.json", "snap-123-{}.avro"])
 @pytest.mark.parametrize(
     "value",
     [fence.NONE, VALUE, f"closed:{VALUE}", "closed:", fence.reset_value(VALUE), fence.reset_value(fence.NONE)],

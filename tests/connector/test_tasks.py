@@ -23,6 +23,7 @@ from connector.invalid_values import OnInvalid, Tally, Treatment
 from connector.renewal import Lease
 from connector.spark.claim_server import ClaimServer
 from connector.spark.claims import Address, Claim, Next, Wrote
+from connector.spark.handover import OnThisMachine, SpooledFile
 from connector.spark.layout import TableLayout
 from connector.spark.tasks import write_files
 from connector.staging import Spool
@@ -69,8 +70,8 @@ class Job:
     def run(self) -> None:
         """Raises what has stopped the task."""
         self._spool.complete()
-        with closing(ClaimServer(self._directory / "claims")) as claims:
-            claims.begin(self._spool, [lambda: self._layout])
+        with closing(ClaimServer(str(self._directory / "claims"))) as claims:
+            claims.begin(self._spool, [lambda: self._layout], OnThisMachine())
             write_files(claims.address, [0])
             counted = claims.finish()
         self._spool.check_written()
@@ -168,7 +169,8 @@ def test_files_that_the_driver_may_have_counted_are_not_deleted(tmp_path: Path) 
     """Whether its message was read a task cannot know that gets no answer."""
     path = tmp_path / "block"
     path.write_bytes(row(1, 1))
-    claim = Claim(Block(0, path, path.stat().st_size, (Run(1, 1),)), layout(tmp_path, ORDERS))
+    block = Block(0, path, path.stat().st_size, (Run(1, 1),))
+    claim = Claim(block, SpooledFile(path), layout(tmp_path, ORDERS))
     with closing(Listener(str(tmp_path / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
         task = pool.submit(write_files, Address(str(tmp_path / "claims"), b"secret"), [0])
         with listener.accept() as driver:

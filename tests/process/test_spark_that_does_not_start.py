@@ -15,6 +15,7 @@ pytestmark = pytest.mark.spark
     ("setting", "value", "cause"),
     [
         ("spark.master", "nowhere", "Could not parse Master URL: 'nowhere'"),  # refused by the JVM, which lives on
+        ("spark.master", "spark://127.0.0.1:1", r"no Spark master of spark://127\.0\.0\.1:1 can be reached .*refused"),
         ("spark.driver.memory", "1m", "Too small maximum heap"),  # the JVM ends
         ("spark.driver.memory", "400m", "System memory .* must be at least"),
     ],

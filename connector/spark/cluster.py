@@ -1,0 +1,94 @@
+"""What is different where tasks run on other machines, that is where `spark.master` names a cluster."""
+
+import re
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import connector
+from connector.errors import RetryableError, UserError
+from connector.spark.jvm import WORKER_ALLOCATION
+
+MASTER: Final = "spark.master"
+DRIVER_HOST: Final = "spark.driver.host"
+BIND_ADDRESS: Final = "spark.driver.bindAddress"
+# Ours, beside Spark's own spark.driver.port and spark.driver.blockManager.port: where firewalls want to know.
+CLAIMS_PORT: Final = "spark.materialize.claims.port"
+PYTHON: Final = "spark.pyspark.python"
+
+GREATEST_PORT: Final = 65_535
+MASTER_TIMEOUT: Final = 10.0  # seconds for each of the masters
+EXECUTOR_TIMEOUT: Final = 120.0  # seconds: a worker may have to load its image first
+
+_STANDALONE: Final = "spark://"
+_HOST_AND_PORT: Final = re.compile(r"(?P<host>[^/:\[\]]+|\[[^\]]+\]):(?P<port>[0-9]+)")
+
+
+def is_local(settings: Mapping[str, str]) -> bool:
+    """Whether tasks run on this machine."""
+    return settings.get(MASTER, "local").startswith("local")
+
+
+def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of Spark's that a cluster needs, for whoever has not set them."""
+    package_root = str(Path(connector.__file__).parent.parent)
+    environment = {"PYTHONPATH": package_root, **WORKER_ALLOCATION}
+    return {
+        DRIVER_HOST: driver_host(settings),
+        # The blocks of a task that is lost are given to another: it may run again.
+        "spark.task.maxFailures": "4",
+        **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
+    }
+
+
+def driver_host(settings: Mapping[str, str]) -> str:
+    """How the cluster reaches this process: as it is told, or at the address from which this machine reaches the master."""
+    if host := settings.get(DRIVER_HOST):
+        return host
+    for address in _masters(settings):
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+            unused.connect(address)  # sends nothing
+            return str(unused.getsockname()[0])
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
+    """Where this process listens for its tasks; port 0 is any."""
+    port = settings.get(CLAIMS_PORT, "0")
+    if not port.isdecimal() or int(port) > GREATEST_PORT:
+        raise UserError(f"{CLAIMS_PORT} in /advanced/spark is {port!r}, which is no port.")
+    return settings.get(BIND_ADDRESS) or driver_host(settings), int(port)
+
+
+def check_master(settings: Mapping[str, str]) -> None:
+    """RetryableError where a standalone cluster has no master that answers: Spark itself would try for a minute, and not
+    say so."""
+    refusals = []
+    for address in _masters(settings):
+        try:
+            socket.create_connection(address, MASTER_TIMEOUT).close()
+        except OSError as error:
+            refusals.append(f"{address[0]}:{address[1]}: {error.strerror or error}")
+        else:
+            return
+    if refusals:
+        raise RetryableError(
+            f"no Spark master of {settings[MASTER]} can be reached ({'; '.join(refusals)}). Start it, or correct "
+            f"{MASTER} in /advanced/spark."
+        )
+
+
+def _masters(settings: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Of a standalone cluster."""
+    master = settings[MASTER]
+    if not master.startswith(_STANDALONE):
+        return []
+    found = [_HOST_AND_PORT.fullmatch(address) for address in master.removeprefix(_STANDALONE).split(",")]
+    if not all(found):
+        raise UserError(f"{MASTER} in /advanced/spark is {master}: write it as {_STANDALONE}host:port.")
+    return [(match["host"].strip("[]"), int(match["port"])) for match in found if match]

@@ -1,0 +1,123 @@
+"""How a claimed block comes to its task: as it lies on the driver's disk, or through the object store."""
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+from pyiceberg.io import FileIO
+
+from connector import object_store
+from connector.blocks import Block
+from connector.errors import RetryableError
+from connector.parallel import side_by_side
+from connector.spark.layout import Layout, TableLayout
+from connector.staging import Spool
+
+log = logging.getLogger(__name__)
+
+COPIED_AT_ONCE: Final = 4 << 20  # bytes
+DELETIONS_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True)
+class SpooledFile:
+    """A block on a disk that driver and task share."""
+
+    path: Path
+
+    @contextmanager
+    def opened(self, _: FileIO) -> Iterator[Any]:
+        with self.path.open("rb", buffering=0) as file:
+            yield file
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """A block beside its table's data files, for whoever has the keys to these."""
+
+    location: str
+
+    @contextmanager
+    def opened(self, io: FileIO) -> Iterator[Any]:
+        with object_store.using(self.location), io.new_input(self.location).open(seekable=False) as stream:
+            yield stream
+
+
+Source: TypeAlias = SpooledFile | StoredObject
+
+
+class Handover(Protocol):
+    """One transaction's."""
+
+    def source(self, block: Block, layout: TableLayout) -> Source:
+        """Where a task of this table reads the block from now on."""
+
+    def lost(self, spool: Spool, blocks: Sequence[Block]) -> None:
+        """Their task has ended before their rows were in files that count."""
+
+    def remove(self) -> None:
+        """Whatever was handed over is not needed again."""
+
+
+class OnThisMachine:
+    """A task reads the spool's own files, which go when they are encoded: a task that is lost fails the transaction, and
+    the runtime replays it."""
+
+    def source(self, block: Block, _: TableLayout) -> Source:
+        return SpooledFile(block.path)
+
+    def lost(self, _: Spool, __: Sequence[Block]) -> None:
+        raise RetryableError(
+            "A Spark task ended before its files were complete; its worker may have been killed for want of memory."
+        )
+
+    def remove(self) -> None:
+        pass
+
+
+class ThroughTheStore:
+    """A block is kept in the object store until the transaction is written: what a lost task had claimed is claimed
+    again, by another.
+
+    The objects bear the names of their transaction's data files, so that what a killed process leaves is collected like
+    any other file of it.
+    """
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        self._layouts = layouts  # the bindings'
+        self._locations: dict[Block, str] = {}
+
+    def source(self, block: Block, layout: TableLayout) -> Source:
+        if block not in self._locations:
+            location = layout.new_block_location()
+            output = layout.io.new_output(location)
+            with (
+                block.path.open("rb") as spooled,
+                object_store.using(location),
+                output.create(overwrite=True) as stored,
+            ):
+                shutil.copyfileobj(spooled, stored, COPIED_AT_ONCE)
+            self._locations[block] = location
+            block.path.unlink()
+        return StoredObject(self._locations[block])
+
+    def lost(self, spool: Spool, blocks: Sequence[Block]) -> None:
+        log.warning("a Spark task was lost: its %d block(s) of rows are written by another", len(blocks))
+        spool.give_back(blocks)
+
+    def remove(self) -> None:
+        stored = list(self._locations.items())
+        ios = {index: self._layouts[index]().io for index in {block.binding for block, _ in stored}}
+
+        def delete(each: tuple[Block, str]) -> None:
+            block, location = each
+            ios[block.binding].delete(location)
+
+        try:
+            side_by_side(delete, stored, DELETIONS_AT_ONCE, "spool")
+        except OSError as error:
+            log.warning("rows that were spooled stay in the object store until a later session: %s", error)

@@ -1,0 +1,63 @@
+"""What a cluster is told of this process, and what is said of a cluster that cannot be used."""
+
+import socket
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from connector.errors import RetryableError, UserError
+from connector.spark.claim_server import claim_server
+from connector.spark.cluster import check_master, cluster_settings, driver_host
+from support.server_process import free_address
+
+MASTER = {"spark.master": "spark://127.0.0.1:7077"}
+
+
+def test_the_cluster_finds_us_at_the_address_from_which_we_find_it() -> None:
+    assert driver_host(MASTER) == "127.0.0.1"
+    assert cluster_settings(MASTER)["spark.driver.host"] == "127.0.0.1"
+
+
+def test_the_cluster_finds_us_where_the_config_says() -> None:
+    assert driver_host({**MASTER, "spark.driver.host": "203.0.113.1"}) == "203.0.113.1"
+
+
+def test_tasks_are_sent_to_our_address_however_we_are_bound(tmp_path: Path) -> None:
+    settings = {**MASTER, "spark.driver.host": "203.0.113.1", "spark.driver.bindAddress": "127.0.0.1"}
+    with closing(claim_server(settings, tmp_path / "claims")) as claims:
+        assert isinstance(claims.address.place, tuple)
+        host, port = claims.address.place
+        assert host == "203.0.113.1"
+        socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_tasks_on_this_machine_come_to_a_socket_that_no_other_machine_sees(tmp_path: Path) -> None:
+    with closing(claim_server({"spark.master": "local[2]"}, tmp_path / "claims")) as claims:
+        assert claims.address.place == str(tmp_path / "claims")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "what"),
+    [
+        ("spark.master", "spark://127.0.0.1", "write it as spark://host:port"),
+        ("spark.materialize.claims.port", "any", "'any', which is no port"),
+        ("spark.materialize.claims.port", "70000", "'70000', which is no port"),
+        ("spark.driver.host", "203.0.113.1", "or spark.driver.bindAddress"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_one_clear_error(setting: str, value: str, what: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=what):
+        claim_server({**MASTER, setting: value}, tmp_path / "claims")
+
+
+def test_of_several_masters_one_has_to_answer() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as master:
+        check_master({"spark.master": f"spark://{free_address()},127.0.0.1:{master.getsockname()[1]}"})
+
+
+def test_where_no_master_answers_each_is_named_with_its_reason() -> None:
+    first, second = free_address(), free_address()
+    with pytest.raises(RetryableError) as raised:
+        check_master({"spark.master": f"spark://{first},{second}"})
+    assert f"({first}: Connection refused; {second}: Connection refused)" in str(raised.value)

@@ -1,0 +1,90 @@
+"""A session whose Spark tasks run on other machines writes what it would have written on its own."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from fixtures.collection import NAMESPACE, encode
+from fixtures.conversation import CONFIG
+from support.canonical_rows import read_by_pyiceberg
+from support.connector_process import run_conversation
+from support.conversations import Conversation
+from support.endpoint_configs import on_s3, rest
+from support.expected_rows import expected_tables
+from support.jars import REPOSITORY
+from support.processes import wait_until
+from support.rest_catalog import RestCatalogOnS3
+from support.runtime import LEDGER, Runtime
+from support.spark_cluster import EXECUTOR, PYTHON_WORKER, SparkCluster, spark_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.catalog]
+
+Json: TypeAlias = Any
+
+ORDERS: Final = (REPOSITORY / "fixtures" / "conversations" / "orders.jsonl").read_bytes().splitlines(keepends=True)
+MORE_THAN_A_BLOCK: Final = 40  # documents of a megabyte each
+MACHINE: Final = ""  # the worker and whatever it has started
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+def on(cluster: SparkCluster, endpoint: Mapping[str, Json], **spark: str) -> Json:
+    return {**endpoint, "advanced": {"spark": cluster.settings(**spark)}}
+
+
+def test_a_conversation_gives_the_same_tables_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    lines = [request.replace(encode(CONFIG), encode(on(cluster, CONFIG))) for request in ORDERS]
+    conversation = Conversation(lines, tmp_path, run_conversation(lines, tmp_path))
+    assert conversation.outcome.status == 0, conversation.outcome.log
+    for path, expected in expected_tables(lines).items():
+        assert Counter(read_by_pyiceberg(conversation.table(*path))) == Counter(expected.rows)
+    assert not list(conversation.warehouse.rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [
+        MACHINE,
+        # Each takes as long as the one before, for what the tests of handed-over blocks show in milliseconds.
+        pytest.param(EXECUTOR, marks=pytest.mark.slow),
+        pytest.param(PYTHON_WORKER, marks=pytest.mark.slow),
+    ],
+    ids=["machine", "executor", "python worker"],
+)
+def test_what_a_killed_process_was_writing_is_written_by_another(
+    killed: str, cluster: SparkCluster, rest_on_s3: RestCatalogOnS3, tmp_path: Path
+) -> None:
+    collection = replace(LEDGER, table=f"killed_{killed.lower().replace('.', '_')}")
+    endpoint = on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(rest_on_s3.uri))
+    runtime = Runtime(tmp_path, [collection], on(cluster, endpoint, spark_cores_max="1"))
+    runtime.apply()
+    with runtime.open() as session, rest_on_s3.client() as catalog:
+        session.transaction({"id": 0})
+        session.flush()
+        session.store(*({"id": number, "note": "x" * 1_000_000} for number in range(1, MORE_THAN_A_BLOCK)))
+        location = catalog.load_table((NAMESPACE, collection.table)).location()
+        assert wait_until(lambda: blocks(rest_on_s3, location) != [])
+        cluster.machine_of_executor().kill(killed)
+        session.store({"id": MORE_THAN_A_BLOCK})
+        session.start_commit()
+        session.acknowledge()
+        assert "a Spark task was lost" in session.connector.log
+        rows = catalog.load_table((NAMESPACE, collection.table)).scan(selected_fields=("id",)).to_arrow()
+    assert sorted(rows["id"].to_pylist()) == list(range(MORE_THAN_A_BLOCK + 1))
+    assert blocks(rest_on_s3, location) == []
+
+
+def blocks(server: RestCatalogOnS3, location: str) -> list[str]:
+    """The objects in which rows are on their way to a table's files."""
+    bucket, _, prefix = location.removeprefix("s3://").partition("/")
+    with server.s3.client() as client:
+        listed = client.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
+    return [each["Key"] for each in listed if each["Key"].endswith(".jsonl")]
