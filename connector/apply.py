@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
+from typing import Final
 
 from connector.config import parse
 from connector.evolution import changes
@@ -12,11 +14,14 @@ from connector.iceberg.commit import finish
 from connector.iceberg.discards import discarding
 from connector.iceberg.lookups import find_all
 from connector.iceberg.tables import evolve
+from connector.parallel import side_by_side
 from connector.plan import Plan, plans
 from connector.spark.rewriting import rewrite_jobs
 from connector.state import removed
 from protocol import request, response
 from protocol.flow import ConnectorState
+
+TABLES_AT_ONCE: Final = 8
 
 
 def apply(message: request.Apply) -> response.Applied:
@@ -31,17 +36,23 @@ def apply(message: request.Apply) -> response.Applied:
 
 
 def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
-    """What a crash leaves undone of it the next apply plans again."""
-    config, catalog = endpoint.config, endpoint.catalog
-    performed: list[str] = []
-    for plan in planned:
-        finish(catalog, plan.finished)
-        performed += plan.state_actions()
-        if plan.changes:
-            path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
-            plan_again = partial(changes, target=plan.target)
-            with explained(config), discarding(catalog, path, plan.dropped):
-                done = evolve(catalog, path, table_location(config, path), plan_again, alter)
-            performed += (change.description for change in done)
+    """What a crash or an error leaves undone of it the next apply plans again."""
+    performed = side_by_side(partial(_perform, endpoint, rewrite), planned, TABLES_AT_ONCE, "apply")
     settled = [commit for plan in planned for commit in plan.settled]
-    return response.Applied("\n".join(performed), ConnectorState(removed(settled)) if settled else None)
+    return response.Applied(
+        "\n".join(dict.fromkeys(chain.from_iterable(performed))), ConnectorState(removed(settled)) if settled else None
+    )
+
+
+def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str]:
+    """What has been done for one table, a line each."""
+    config, catalog = endpoint.config, endpoint.catalog
+    finish(catalog, plan.finished)
+    performed = list(plan.state_actions())
+    if plan.changes:
+        path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
+        plan_again = partial(changes, target=plan.target)
+        with explained(config), discarding(catalog, path, plan.dropped):
+            done = evolve(catalog, path, table_location(config, path), plan_again, alter)
+        performed += (change.description for change in done)
+    return performed

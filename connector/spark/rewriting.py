@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from threading import Lock
 from typing import Final, TypeAlias
 
 from pyiceberg.io import load_file_io
@@ -43,7 +44,8 @@ RewriteJobs: TypeAlias = Callable[
 
 @contextmanager
 def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[RewriteJobs]:
-    """What runs the jobs. Spark starts with the first of them, and ends with the block."""
+    """What runs the jobs, one table's after another's. Spark starts with the first of them, and ends with the block."""
+    turn = Lock()
     with ExitStack() as resources:
 
         @cache
@@ -55,11 +57,14 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[RewriteJobs]:
         def rewrite(
             rewriting: Rewriting, sources: Sequence[SourceFile], access: Renewed[Settings]
         ) -> list[tuple[DataFile, ...] | None]:
-            return [
-                files
-                for job in _jobs(sources)
-                for files in _checked(spark().map(partial(_rewrite, rewriting, access.current().value), job).result())
-            ]
+            with turn:
+                return [
+                    files
+                    for job in _jobs(sources)
+                    for files in _checked(
+                        spark().map(partial(_rewrite, rewriting, access.current().value), job).result()
+                    )
+                ]
 
         yield rewrite
 

@@ -1,26 +1,37 @@
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
-from connector.apply import apply
+from connector.apply import apply, perform
+from connector.config import parse
 from connector.errors import UserError
+from connector.iceberg.checks import OpenedEndpoint
 from connector.iceberg.commit import finish
+from connector.iceberg.lookups import find_all
+from connector.iceberg.sql_catalog import SqlTables
+from connector.plan import plans
 from connector.state import StagedCommit, added
 from connector.table_change import Owner
 from protocol import request, response
 from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
-from support.tables import foreign_table, ids_of, local_catalog, staged_ids, version_3_table
+from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids, version_3_table
 
 PATH = ("shop", "orders")
 NOTE = projection("note", "string")
 ORDERS = collection(ID, DOCUMENT, NOTE, projection("qty", "integer"))
 V0, V1 = "shop%2Forders.v0", "shop%2Forders.v1"
+RETURNS = binding(ORDERS, table="returns")
 RETAIN = "retain_existing_data_on_backfill"
 
 
@@ -92,11 +103,36 @@ def columns(warehouse: Path) -> list[tuple[str, bool]]:
     return [(field.name, field.required) for field in local_catalog(warehouse).load_table(PATH).schema().fields]
 
 
+class MeetingCatalog(SqlTables):
+    """A Local catalog that creates no table before it is asked for two."""
+
+    def __init__(self, warehouse: Path) -> None:
+        super().__init__("local", {"uri": f"sqlite:///{warehouse}/catalog.db", "warehouse": warehouse.as_uri()})
+        self._meeting = Barrier(2, timeout=60)
+
+    def create_table(self, *args: Any, **kwargs: Any) -> Table:
+        self._meeting.wait()
+        return super().create_table(*args, **kwargs)
+
+
+def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
+    endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
+    with closing(MeetingCatalog(tmp_path)) as catalog:
+        planned = plans(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
+        answer = perform(planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
+    assert answer.action_description.splitlines() == [
+        "create namespace shop",
+        "create table shop.orders ('id' long not null)",
+        "create table shop.returns ('id' long not null)",
+    ]
+
+
 def test_namespaces_and_tables_are_created_and_every_action_is_described(tmp_path: Path) -> None:
     answer = applied(
         tmp_path,
         binding(ORDERS, "note", document="flow_document", properties={"color": "red"}),
-        binding(ORDERS, table="returns"),
+        RETURNS,
     )
     assert answer.action_description.splitlines() == [
         "create namespace shop",
