@@ -39,6 +39,13 @@ def position(value: str) -> int:
     return int(_without_closed(value)[:POSITION_DIGITS] or "0", 16)
 
 
+def is_passed(value: str, recorded: str) -> bool:
+    """Whether nothing that was staged on a value can land any more, however little its asker knows of the state: a later
+    value is still to come, and what an operator has reset to add it is staged on the value that was reset."""
+    is_reset = recorded.count(":") > 1
+    return value != recorded and position(value) <= position(recorded) - is_reset
+
+
 def materialization_hash(lineage: Lineage) -> str:
     return _hash(lineage.materialization)[:12]
 

@@ -65,9 +65,7 @@ def _condition(table: Table, lineage: Lineage, staged: Collection[StagedCommit])
             and origin.table_uuid == str(table.metadata.table_uuid)
             and origin.lineage_hash.startswith(fence.materialization_hash(lineage))
             and begin <= origin.key_range.split("-")[0] <= end
-            and origin.prev != value
-            # A later value is still to come: a table that refuses its commits has several of them waiting.
-            and fence.position(origin.prev) <= fence.position(value)
+            and fence.is_passed(origin.prev, value)
             and origin not in in_state
         )
 

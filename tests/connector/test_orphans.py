@@ -264,6 +264,30 @@ def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catal
     assert ids_of(catalog, PATH) == [1, 2, 3, 4]
 
 
+def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: EventfulCatalog) -> None:
+    """An older process, which knows nothing of the state that was restored, may still be there."""
+    fenced = stage(catalog, PATH, WHOLE, 1)
+    land(catalog, WHOLE, 2)
+    perform(table_of(catalog), plan(table_of(catalog), [fenced], Decision.ADD), "a test")
+    assert collect_as(catalog, WHOLE) == 0
+    commit.finish(catalog, [replace(fenced, is_recovered=True)])
+    assert ids_of(catalog, PATH) == [1, 2]
+    leave_behind(table_of(catalog), WHOLE)
+    assert collect_as(catalog, WHOLE) == 1
+
+
+def test_what_is_staged_while_something_waits_is_kept_whoever_lands_it(catalog: EventfulCatalog) -> None:
+    """An older process lands what the state names, and closes the value that its successor has staged on."""
+    land(catalog, WHOLE, 1)
+    waiting = stage(catalog, PATH, LEFT, 2)
+    successor = stage(catalog, PATH, WHOLE, 3, waiting=[replace(waiting, is_recovered=True)])
+    commit.finish(catalog, [waiting])
+    assert fence.recorded(table_of(catalog).properties, WHOLE).startswith(fence.CLOSED)
+    assert collect_as(catalog, WHOLE) == 0
+    commit.finish(catalog, [successor])
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
 def metadata_files(catalog: Catalog) -> set[str]:
     directory = Path(table_of(catalog).location().removeprefix("file://")) / "metadata"
     return {path.name for path in directory.glob("*.avro")}

@@ -1,6 +1,7 @@
 """Transactions that are staged as a session stages them: real files, under the names that prove whose they are."""
 
 import uuid
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,13 +30,19 @@ def leave_behind(table: Table, lineage: Lineage, prev: str = fence.NONE) -> str:
 
 
 def stage(
-    catalog: Catalog, path: tuple[str, str], lineage: Lineage, *ids: int, prev: str | None = None
+    catalog: Catalog,
+    path: tuple[str, str],
+    lineage: Lineage,
+    *ids: int,
+    prev: str | None = None,
+    waiting: Sequence[StagedCommit] = (),
 ) -> StagedCommit:
-    """Without a `prev` as the first transaction of a session that opens now."""
+    """Without a `prev` as the first transaction of a session that opens now, while others wait for the table."""
     table = catalog.load_table(path)
-    tenure = Tenure.begin(table.properties, lineage, [])
+    tenure = Tenure.begin(table.properties, lineage, waiting)
+    in_name = tenure.in_file_names if prev is None else prev
     prev = tenure.prev if prev is None else prev
-    location = write_file(table, _name(table, lineage, prev), *ids)
+    location = write_file(table, _name(table, lineage, in_name), *ids)
     return StagedCommit(
         lineage=lineage,
         prev=prev,
