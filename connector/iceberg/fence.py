@@ -11,6 +11,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from connector.errors import FencedError
@@ -192,6 +193,7 @@ def _show_command(staged: StagedCommit) -> str:
     )
 
 
+@lru_cache(maxsize=4096)
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 

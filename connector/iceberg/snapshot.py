@@ -3,7 +3,6 @@
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from itertools import groupby
 from typing import Final
 
@@ -107,11 +106,15 @@ class SnapshotWriter:
             ]
         # Writing a manifest list sets the sequence number in the very objects that it is given. A later attempt that
         # re-used them would commit the files under an old number, and other engines' deletes would then hide their rows.
-        return deepcopy(self._manifests[key])
+        return [_fresh(manifest) for manifest in self._manifests[key]]
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
         files = (file for commit in staged for file in files_of(table.io, commit.files))
         return self._factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
+
+
+def _fresh(manifest: ManifestFile) -> ManifestFile:
+    return ManifestFile(*(manifest[position] for position in range(len(manifest))))
 
 
 def _file_prefix(table: Table, lineage: Lineage) -> str:
