@@ -1,10 +1,10 @@
-"""Threads of which one runs at a time: at every boundary a seed decides which goes on, which sleeps and which is dead."""
+"""Processes of which one runs at a time: at every boundary a seed decides which goes on, which sleeps and which is dead."""
 
 import random
 import threading
 import uuid
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 BEGINNING: Final = 1_800_000_000.0  # seconds since the epoch
 STEPS_ALLOWED: Final = 20_000  # a schedule takes some hundred
@@ -26,9 +26,10 @@ class Stage:
         self.now = BEGINNING
         self.steps = 0
         self.keep_running = self.random.choice((0.0, 0.5, 0.9))
+        self.falls_back = self.random.choice((0.0, 0.0, 0.01, 0.04))  # behind all others, in an order; 0: there is none
         self.events: list[str] = []
         self.actors: list[Actor] = []
-        self.failed: list[Actor] = []
+        self.ended: list[Actor] = []
         self.baton = _held_lock()
 
     def tell(self, event: str) -> None:
@@ -42,56 +43,75 @@ class Stage:
 
     def enter(self, actor: "Actor") -> None:
         self.actors.append(actor)
-        actor.start()
 
     def step(self) -> bool:
         """Let one actor run to its next boundary; False when no actor is left."""
-        self.actors = [actor for actor in self.actors if not actor.is_done]
         if not self.actors:
             return False
         self.steps += 1
         if self.steps > STEPS_ALLOWED:
             raise StuckError(f"the schedule still runs after {STEPS_ALLOWED} steps")
         able = [actor for actor in self.actors if actor.is_ready()]
-        awake = [actor for actor in able if actor.frozen_until <= self.steps]
         if not able:
             raise StuckError("every process waits for another one")
-        chosen = self.random.choice(awake or able)
+        awake = [actor for actor in able if actor.frozen_until <= self.steps] or able
+        chosen = self._chosen(awake)
         # Time passes when nobody has anything to do.
-        self._resume(chosen if chosen.wakes_at <= self.now else min(awake or able, key=lambda actor: actor.wakes_at))
+        self._resume(chosen if chosen.wakes_at <= self.now else min(awake, key=lambda actor: actor.wakes_at))
         return True
+
+    def _chosen(self, awake: Sequence["Actor"]) -> "Actor":
+        """Anyone, or the first in an order that changes now and then: one process stands still for long, wherever it is."""
+        if not self.falls_back:
+            return awake[int(self.random.random() * len(awake))]
+        chosen = max(awake, key=lambda actor: (actor.wakes_at <= self.now, actor.priority))
+        if self.chance(self.falls_back):
+            chosen.priority = -float(self.steps)
+        return chosen
 
     def clear(self) -> None:
         """Kill whoever is left."""
-        for actor in self.actors:
-            if not actor.is_done:
-                actor.kill()
-                self._resume(actor)
-            actor.join()
+        for actor in [*self.actors]:
+            actor.kill()
+            self._resume(actor)
 
     def _resume(self, actor: "Actor") -> None:
         self.now = max(self.now, actor.wakes_at)
-        actor.baton.release()
+        actor.resume()
         self.baton.acquire()
+        if actor.is_done:
+            self.actors.remove(actor)
+            self.ended.append(actor)
 
 
-class Actor(threading.Thread):
+class Actor:
     """A process of the connector. Whatever it does at a boundary it does in `pause`, or after it in one go."""
 
+    present: "Actor | None" = None  # who runs now
+
     def __init__(self, stage: Stage, name: str, run: Callable[["Actor"], None], clock_skew: float = 0.0) -> None:
-        super().__init__(name=name, daemon=True)
         self.stage = stage
-        self.baton = _held_lock()
+        self.name = name
+        self.catalog: Any = None  # the process's own connection
         self.is_ready: Callable[[], bool] = _always
         self.frozen_until = 0  # steps
         self.wakes_at = 0.0
         self.is_killed = self.is_done = False
         self.error: Exception | None = None
         self.clock_skew = clock_skew  # seconds, of its wall clock
+        self.priority = stage.random.random()
         self._run = run
+        self._body: _Body | None = None
 
-    def run(self) -> None:
-        self.baton.acquire()
+    def resume(self) -> None:
+        """Let it run to its next boundary, on a thread of its own."""
+        if self._body is None:
+            self._body = _Body.free.pop() if _Body.free else _Body()
+            self._body.actor = self
+        Actor.present = self
+        self._body.baton.release()
+
+    def live(self) -> None:
         try:
             if not self.is_killed:
                 self._run(self)
@@ -99,10 +119,8 @@ class Actor(threading.Thread):
             self.tell("is killed")
         except Exception as error:  # judged by whoever directs the schedule
             self.error = error
-            self.stage.failed.append(self)
             self.tell(f"ends with {type(error).__name__}: {error}")
         self.is_done = True
-        self.stage.baton.release()
 
     def tell(self, event: str) -> None:
         self.stage.tell(f"{self.name:16} {event}")
@@ -129,11 +147,33 @@ class Actor(threading.Thread):
         self.is_ready = _always
 
     def _switch(self) -> None:
+        assert self._body
         if not self.is_killed:
             self.stage.baton.release()
-            self.baton.acquire()
+            self._body.baton.acquire()
         if self.is_killed:
             raise Killed
+
+
+class _Body(threading.Thread):
+    """A thread that is one actor after another."""
+
+    free: Final[list["_Body"]] = []
+
+    def __init__(self) -> None:
+        super().__init__(name="actors", daemon=True)
+        self.actor: Actor | None = None
+        self.baton = _held_lock()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            self.baton.acquire()
+            assert self.actor
+            actor, stage = self.actor, self.actor.stage
+            actor.live()
+            self.free.append(self)
+            stage.baton.release()
 
 
 def _held_lock() -> threading.Lock:

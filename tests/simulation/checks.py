@@ -30,6 +30,14 @@ def check_nothing_doubled(lake: Lake, in_any_log: Iterable[Row]) -> None:
             raise BrokenPromiseError(f"{path[1]}: doubled or never committed {sorted(surplus.elements())}")
 
 
+def check_nothing_lost(lake: Lake, task: Task, skipped: set[Row]) -> None:
+    """After the operator has helped, every row is in its table but those that he was told of."""
+    for path in lake.tables:
+        wanted = _of_table(lake, path, Counter(row for row in task.rows if row not in skipped))
+        if lost := wanted - lake.rows(path):
+            raise BrokenPromiseError(f"{path[1]}: lost {sorted(lost.elements())}, although its operator has helped")
+
+
 def check_readable(lake: Lake) -> None:
     """Other engines can read the table."""
     for path, metadata in lake.tables.items():

@@ -1,8 +1,29 @@
-"""`pytest tests/simulation --seed 4711` tells one schedule event by event; `--schedules 100000` runs more of them."""
+"""`pytest tests/simulation -n 0 -k lands_once --seed 4711` tells one schedule event by event; `--schedules 1000000` runs more."""
+
+from typing import Final
 
 import pytest
+
+SCHEDULES: Final = 10_000
+MANY_SCHEDULES: Final = 100_000
+BLOCK: Final = 1_250  # schedules of one test: they run side by side
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="run this one schedule of the simulation, and print what happens in it")
-    parser.addoption("--schedules", type=int, default=0, help="how many schedules the simulation runs")
+    parser.addoption("--schedules", type=int, default=SCHEDULES, help="how many schedules the simulation runs")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`seeds` are those of a block."""
+    if "seeds" in metafunc.fixturenames:
+        blocks = _blocks(metafunc.config, is_slow=metafunc.definition.get_closest_marker("slow") is not None)
+        metafunc.parametrize("seeds", blocks, ids=lambda seeds: f"{seeds.start}-{seeds[-1]}")
+
+
+def _blocks(config: pytest.Config, *, is_slow: bool) -> list[range]:
+    if (seed := config.getoption("--seed")) is not None:
+        return [range(seed, seed + 1)]
+    first = config.getoption("--schedules")
+    seeds = range(first, first + MANY_SCHEDULES) if is_slow else range(first)
+    return [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]

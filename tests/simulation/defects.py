@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from threading import Thread, current_thread
 from typing import Any, Final, TypeAlias
 
 import pytest
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
-from connector import state, transactions
+from connector import apply, transactions
 from connector.backlog import Backlog
 from connector.committer import Committer
 from connector.iceberg import commit, fence, orphans, snapshot
-from connector.state import LandedTransaction, StagedCommit, StagedTransaction
-from simulation.faults import SimulatedCatalog
+from connector.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
+from simulation.actors import Actor
+from simulation.catalog import SimulatedCatalog
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -30,10 +30,38 @@ def nobody_is_replaced_but_by_its_own_range(patch: pytest.MonkeyPatch) -> None:
 
 
 def lineages_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
-    def overlapping(properties: Mapping[str, str], lineage: state.Lineage) -> dict[str, str]:
+    def overlapping(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
         return {name: value for name, value in properties.items() if name == fence.property_name(lineage)}
 
     patch.setattr(fence, "overlapping", overlapping)
+
+
+def while_something_waits_nobody_is_replaced(patch: pytest.MonkeyPatch) -> None:
+    check, begin = fence._check_known, fence.Tenure.begin
+    lenient = set()
+
+    def noting(properties: Mapping[str, str], lineage: Lineage, waiting: Sequence[StagedCommit]) -> fence.Tenure:
+        tenure = begin(properties, lineage, waiting)
+        if waiting:
+            lenient.add(id(tenure.known))
+        return tenure
+
+    def unless_something_waited(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> None:
+        if id(chain[-1].known) not in lenient:
+            check(chain, properties)
+
+    patch.setattr(fence.Tenure, "begin", noting)
+    patch.setattr(fence, "_check_known", unless_something_waited)
+
+
+def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
+    overlapping = fence.overlapping
+
+    def of_one_key(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
+        prefix = fence.PREFIX + fence.lineage_hash(lineage)
+        return {name: value for name, value in overlapping(properties, lineage).items() if name.startswith(prefix)}
+
+    patch.setattr(fence, "overlapping", of_one_key)
 
 
 def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
@@ -45,7 +73,7 @@ def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state.Lineage, "overlaps", lambda lineage, key_range: lineage.key_range == key_range)
+    patch.setattr(Lineage, "overlaps", lambda lineage, key_range: lineage.key_range == key_range)
 
 
 def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -111,10 +139,10 @@ def the_uuid_is_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 def the_fence_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
     unlanded = fence.unlanded
-    known: dict[tuple[Thread, str], Sequence[StagedCommit]] = {}
+    known: dict[tuple[Actor | None, str], Sequence[StagedCommit]] = {}
 
     def first(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
-        key = current_thread(), chain[-1].next
+        key = Actor.present, chain[-1].next
         if key not in known:
             known[key] = unlanded(chain, properties)
         return known[key]
@@ -142,7 +170,7 @@ def the_fence_moves_in_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def manifests_are_used_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshot, "deepcopy", lambda manifests: manifests)
+    patch.setattr(snapshot, "_fresh", lambda manifest: manifest)
 
 
 def a_skewed_clock_is_believed(patch: pytest.MonkeyPatch) -> None:
@@ -157,12 +185,18 @@ def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(orphans, "unreferenced", lambda _table, locations, *_: set(locations))
 
 
+def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apply, "finish", lambda *_: [])
+
+
 DEFECTS: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
         the_fence_is_ignored,
         nobody_is_replaced_but_by_its_own_range,
         lineages_are_strangers_to_each_other,
+        while_something_waits_nobody_is_replaced,
+        an_old_state_key_is_a_stranger,
         what_waits_must_not_land_late,
         nothing_is_recovered,
         only_the_own_range_is_recovered,
@@ -182,5 +216,6 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         a_skewed_clock_is_believed,
         files_of_the_present_value_are_orphans,
         referenced_files_are_orphans,
+        apply_does_not_finish_what_is_staged,
     )
 }

@@ -1,21 +1,35 @@
-"""What the connector's modules ask of the machine: its clocks, its dice and its threads. All are the stage's."""
+"""What the connector's modules ask of the machine: its clocks, its dice, its threads and its connections. All are the
+stage's."""
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from threading import current_thread
-from typing import TypeVar
+from datetime import UTC, datetime, tzinfo
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pyiceberg.table.update
 import pytest
 from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadataV2
 
-from connector import backlog, committer, progress
-from connector.iceberg import bound_table, commit, fence, folding, manifests, orphans, snapshot, stored_files
-from simulation.actors import Actor
-from simulation.memory import remember
+from connector import apply, backlog, committer, config, progress
+from connector.iceberg import (
+    bound_table,
+    checks,
+    commit,
+    fence,
+    folding,
+    lookups,
+    manifests,
+    orphans,
+    reset,
+    snapshot,
+    stored_files,
+)
+from simulation.actors import BEGINNING, Actor
+from simulation.files import keep_in_memory
 from simulation.store import StoreIO
 
 T = TypeVar("T")
@@ -23,9 +37,8 @@ R = TypeVar("R")
 
 
 def _actor() -> Actor:
-    actor = current_thread()
-    assert isinstance(actor, Actor), "only simulated processes ask"
-    return actor
+    assert Actor.present, "only simulated processes ask"
+    return Actor.present
 
 
 class _Time:
@@ -48,9 +61,8 @@ class _Datetime:
     """Stands for the class `datetime` where PyIceberg commits to a Local catalog: in the process's own time."""
 
     @staticmethod
-    def now() -> datetime:
-        thread = current_thread()
-        return datetime.fromtimestamp(_Time.time_ns() / 1e9 if isinstance(thread, Actor) else 0, UTC)
+    def now(_zone: tzinfo | None = None) -> datetime:
+        return datetime.fromtimestamp(_Time.time_ns() / 1e9 if Actor.present else BEGINNING, UTC)
 
 
 class _Random:
@@ -79,11 +91,33 @@ def _files_under(store: FileIO, directory: str) -> Iterator[str]:
     return store.list(directory)
 
 
+def _open_catalog(_config: object) -> Any:
+    return _actor().catalog
+
+
+def _remember(patch: pytest.MonkeyPatch) -> None:
+    """What is dear, and the same every time."""
+    copy, parse = TableMetadataV2.model_copy, config.parse
+    parsed: dict[str, Any] = {}
+
+    def parse_once(endpoint: Any, resources: Any) -> Any:
+        text = json.dumps([endpoint, resources])
+        if text not in parsed:
+            parsed[text] = parse(endpoint, resources)
+        return parsed[text]
+
+    # Nobody changes what is in it in place.
+    patch.setattr(TableMetadataV2, "model_copy", lambda metadata, **how: copy(metadata, update=how.get("update")))
+    patch.setattr(apply, "parse", parse_once)
+
+
 @contextmanager
-def simulated() -> Iterator[pytest.MonkeyPatch]:
+def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
     """The environment; what a test patches beyond it is undone with it."""
     with pytest.MonkeyPatch.context() as patch:
-        remember(patch)
+        _remember(patch)
+        if not with_avro:
+            keep_in_memory(patch)
         for module in (commit, committer, snapshot, progress):
             patch.setattr(module, "time", _Time)
         for module in (commit, backlog):
@@ -91,10 +125,12 @@ def simulated() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(fence, "secrets", _Random)
         for module in (snapshot, manifests):
             patch.setattr(module, "uuid", _Random)
-        for module in (commit, bound_table, folding, stored_files):
+        for module in (commit, bound_table, folding, lookups, stored_files):
             patch.setattr(module, "side_by_side", _one_by_one)
         patch.setattr(orphans, "files_under", _files_under)
-        patch.setattr(pyiceberg.table.update, "datetime", _Datetime)
+        for module in (pyiceberg.table.update, reset):
+            patch.setattr(module, "datetime", _Datetime)
+        patch.setattr(checks, "open_catalog", _open_catalog)
         logging.disable()
         try:
             yield patch

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from pyiceberg.exceptions import RESTError
+from pyiceberg.exceptions import NoSuchTableError, RESTError
 
 from connector import state, transactions
 from connector.backlog import Limit
@@ -20,11 +20,12 @@ from connector.spark.writing import Writing, Written
 from connector.state import DataFile, StagedCommit, StagedTransaction
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
-from simulation.faults import Author, Network, SimulatedCatalog, store_of
+from simulation.catalog import SimulatedCatalog
+from simulation.network import Network
 from simulation.store import StoreIO
+from simulation.takeovers import Author
 from simulation.task import TASK, Row, RuntimeSession
 
-COLLECTS: Final = 0.4  # of the processes; the others are too slow for it to matter
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
 
 
@@ -38,7 +39,6 @@ class Instance:
     network: Network
     planned: int  # transactions
     acknowledges_last: bool
-    has_rows_for_all: bool  # of the tables, in every transaction
     _tables: Sequence[BoundTable] = field(default=(), init=False)
     _staged: Sequence[StagedCommit] = field(default=(), init=False)
 
@@ -55,39 +55,48 @@ class Instance:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         self._staged = transactions.overlapping(state.entries(TASK, self.message.state), key_range)
         committer = Committer(partial(commit.attempt, catalog), LIMIT)
-        bind = partial(self._bind, catalog, key_range)
-        session = transactions.recover(self._staged, committer, bind, partial(self._writing, actor))
-        if actor.stage.chance(COLLECTS):
+        session = transactions.recover(
+            self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor)
+        )
+        if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
         return session
 
-    def _bind(self, catalog: SimulatedCatalog, key_range: str) -> Sequence[BoundTable]:
+    def _bind(self, catalog: SimulatedCatalog) -> Sequence[BoundTable]:
         task = self.message.materialization
-        tables = bind_all(catalog, task, key_range, [Policy()] * len(task.bindings))
+        tables = bind_all(catalog, task, self.author.key_range, [Policy()] * len(task.bindings))
         for table in tables:
-            self.network.begins(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
+            self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables
 
     def _writing(self, actor: Actor, tables: Sequence[BoundTable]) -> Callable[[Sequence[str]], Writing]:
         self._tables = tables
-        return lambda prefixes: SimulatedWriting(actor, store_of(actor, self.network), tables, prefixes)
+        return lambda prefixes: SimulatedWriting(actor, self.network.store_of(actor), tables, prefixes)
 
     def _collect(self, owner: Actor, actor: Actor) -> None:
-        """The thread that deletes what earlier sessions left behind; it may linger after its process."""
+        """The thread that deletes what earlier sessions left behind: a slow one knows nothing of what came since."""
+        actor.sleep(actor.stage.random.choice((0.0, 0.0, 10.0, 400.0)))
         catalog = SimulatedCatalog(actor, self.network, self.author)
-        for table in self._tables:
-            with suppress(SessionEndedError, RESTError, OSError):
-                collect(catalog, table.binding.path, table.lineage, self._staged, lambda: owner.is_done)
+        actor.wait_for(lambda: not self.network.is_resetting)
+        self.network.deleting += 1
+        try:
+            for table in self._tables:
+                with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
+                    collect(catalog, table.binding.path, table.lineage, self._staged, lambda: owner.is_done)
+        finally:
+            self.network.deleting -= 1
 
     def _transaction(self, actor: Actor, transaction: transactions.OpenTransaction, number: int) -> StagedTransaction:
         rows: list[Row] = []
         for index, table in enumerate(self._tables):
-            if self.has_rows_for_all or actor.stage.chance(0.7):
+            if self.session.is_last or actor.stage.chance(0.8):
                 row = f"{actor.name}-{number}"
                 transaction.store(Store(index, 0, 1, (row.encode(),)))
                 rows.append((table.binding.path, table.table_uuid, row))
         staged = transaction.start_commit(StartCommit({"at": number}))
-        self.network.staged_by.update({commit.next: self.author for commit in staged.commits})
+        self.network.takeovers.stages(self.author, staged.commits)
+        by_path = {row[0]: row for row in rows}
+        self.network.staged |= {commit.next: by_path[commit.path] for commit in staged.commits}
         self.session.started_commit(actor, staged.patch, rows)
         return staged
 

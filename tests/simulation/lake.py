@@ -1,45 +1,23 @@
-"""The catalog and the object store as they truly are, and the other engines that write to them."""
+"""The catalog and the object store as they truly are."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
 from uuid import UUID
 
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    read_manifest_list,
-    write_manifest,
-    write_manifest_list,
-)
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.manifest import DataFile, ManifestFile, read_manifest_list
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataV2, new_table_metadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    RemoveSnapshotsUpdate,
-    SetSnapshotRefUpdate,
-    TableRequirement,
-    TableUpdate,
-    update_table_metadata,
-)
-from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from simulation.store import StoreIO, no_boundary
 
 Path = tuple[str, str]
-
-SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 
 
 class BrokenPromiseError(Exception):
@@ -59,42 +37,66 @@ class Lake:
     """What is durable. `now` is the catalog's clock, in seconds; `new_uuid` names its tables."""
 
     def __init__(self, now: Callable[[], float], new_uuid: Callable[[], UUID]) -> None:
+        self.now = now
         self.objects: dict[str, bytes] = {}
-        self.tables: dict[Path, TableMetadataV2] = {}
+        self.reader = StoreIO(self.objects, no_boundary)
         self.added_at: dict[int, int] = {}  # sequence numbers by snapshot
-        self._now, self._new_uuid = now, new_uuid
-        self._numbers = count(1)
+        self.numbers = count(1)  # for whatever needs a new one
+        self._tables: dict[Path, TableMetadataV2] = {}
+        self._new_uuid = new_uuid
 
-    def create(self, path: Path) -> None:
-        """Create a table, or replace it by a new one of the same name."""
-        location = f"memory:///{path[1]}-{next(self._numbers)}"
-        metadata = new_table_metadata(
-            SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location, table_uuid=self._new_uuid()
-        ).model_copy(update={"last_updated_ms": int(self._now() * 1000)})
-        assert isinstance(metadata, TableMetadataV2)
-        self.tables[path] = metadata
+    @property
+    def tables(self) -> Mapping[Path, TableMetadataV2]:
+        return self._tables
+
+    def table(self, path: Path) -> TableMetadataV2:
+        if path not in self._tables:
+            raise NoSuchTableError(f"there is no table {'.'.join(path)}")
+        return self._tables[path]
 
     def uuid(self, path: Path) -> str:
-        return str(self.tables[path].table_uuid)
+        return str(self.table(path).table_uuid)
+
+    def create(self, path: Path, schema: Schema, properties: Mapping[str, str]) -> TableMetadataV2:
+        """A new table, in the directory where the one before it was, if there was one."""
+        if path in self._tables:
+            raise TableAlreadyExistsError(f"there is a table {'.'.join(path)}")
+        metadata = new_table_metadata(
+            schema,
+            UNPARTITIONED_PARTITION_SPEC,
+            UNSORTED_SORT_ORDER,
+            f"memory:///{path[1]}",
+            {**properties},
+            self._new_uuid(),
+        ).model_copy(update={"last_updated_ms": int(self.now() * 1000)})
+        assert isinstance(metadata, TableMetadataV2)
+        self._tables[path] = metadata
+        return metadata
+
+    def drop(self, path: Path) -> None:
+        self.table(path)
+        del self._tables[path]
 
     def commit(self, commit: Commit) -> TableMetadataV2:
         """Apply it as any catalog does: PyIceberg's own metadata code, under the requirements."""
-        base = self.tables[commit.path]
+        base = self.table(commit.path)
         for requirement in commit.requirements:
             requirement.validate(base)
         metadata = update_table_metadata(base, commit.updates)
         assert isinstance(metadata, TableMetadataV2)
-        if len(metadata.snapshots) <= len(base.snapshots):  # another engine's; PyIceberg does not know its time
-            now = max(int(self._now() * 1000), base.last_updated_ms)
+        if len(metadata.snapshots) <= len(base.snapshots):  # without a snapshot, PyIceberg dates it by the machine
+            now = max(int(self.now() * 1000), base.last_updated_ms)
             metadata = metadata.model_copy(update={"last_updated_ms": now})
         for snapshot in metadata.snapshots[len(base.snapshots) :]:
+            if base.last_updated_ms == snapshot.timestamp_ms:  # PyIceberg takes the metadata for unchanged
+                metadata = metadata.model_copy(update={"last_updated_ms": snapshot.timestamp_ms})
             self._check_added(commit.path, base, snapshot)
             if metadata.last_updated_ms < snapshot.timestamp_ms:
                 raise BrokenPromiseError(
                     f"{commit.path[1]}: the metadata is older than the snapshot that it was made for"
                 )
             self.added_at[snapshot.snapshot_id] = snapshot.sequence_number or 0
-        self.tables[commit.path] = metadata
+        self._tables[commit.path] = metadata
         return metadata
 
     def _check_added(self, path: Path, base: TableMetadataV2, snapshot: Snapshot) -> None:
@@ -106,103 +108,24 @@ class Lake:
     def rows(self, path: Path) -> Counter[str]:
         """Every row that a reader of the current snapshot sees, found by walking its manifests."""
         rows: Counter[str] = Counter()
-        for _, file in self.live_files(path):
-            rows.update(self._object(file.file_path).decode().split())
+        for file in self.live_files(path):
+            rows.update(self.content(file.file_path).decode().split())
         return rows
 
-    def live_files(self, path: Path) -> Iterator[tuple[ManifestFile, DataFile]]:
-        reader = StoreIO(self.objects, no_boundary)
+    def live_files(self, path: Path) -> Iterator[DataFile]:
         for manifest in self.manifests(path):
-            self._object(manifest.manifest_path)
-            for entry in manifest.fetch_manifest_entry(reader):
-                yield manifest, entry.data_file
+            self.content(manifest.manifest_path)
+            for entry in manifest.fetch_manifest_entry(self.reader):
+                yield entry.data_file
 
     def manifests(self, path: Path) -> list[ManifestFile]:
-        snapshot = self.tables[path].current_snapshot()
+        snapshot = self.table(path).current_snapshot()
         if snapshot is None:
             return []
-        self._object(snapshot.manifest_list)
-        return list(read_manifest_list(StoreIO(self.objects, no_boundary).new_input(snapshot.manifest_list)))
+        self.content(snapshot.manifest_list)
+        return list(read_manifest_list(self.reader.new_input(snapshot.manifest_list)))
 
-    def _object(self, location: str) -> bytes:
+    def content(self, location: str) -> bytes:
         if location not in self.objects:
             raise BrokenPromiseError(f"{location} is part of a table, and gone")
         return self.objects[location]
-
-    def append(self, path: Path) -> str:
-        """Another engine adds a row of its own; returns it."""
-        row = f"foreign-{next(self._numbers)}"
-        file = self._put(path, row.encode())
-        self._foreign_snapshot(path, file, self.manifests(path), Operation.APPEND)
-        return row
-
-    def compact(self, path: Path) -> None:
-        """Another engine writes all rows into one file."""
-        contents = [self._object(file.file_path) for _, file in self.live_files(path)]
-        if contents:
-            self._foreign_snapshot(path, self._put(path, b"\n".join(contents)), [], Operation.REPLACE)
-
-    def expire(self, path: Path) -> None:
-        """Another engine removes every snapshot but the current one."""
-        metadata = self.tables[path]
-        ids = [it.snapshot_id for it in metadata.snapshots if it.snapshot_id != metadata.current_snapshot_id]
-        tagged = {ref.snapshot_id for ref in metadata.refs.values()}
-        if expired := [snapshot_id for snapshot_id in ids if snapshot_id not in tagged]:
-            self.commit(Commit(path, (), (RemoveSnapshotsUpdate(snapshot_ids=expired),)))
-
-    def tag(self, path: Path) -> None:
-        """Another engine moves the metadata while main stands still."""
-        if (current := self.tables[path].current_snapshot_id) is not None:
-            self.commit(Commit(path, (), (_ref(f"tag-{next(self._numbers)}", SnapshotRefType.TAG, current),)))
-
-    def _put(self, path: Path, content: bytes) -> str:
-        location = f"{self.tables[path].location}/foreign/{next(self._numbers)}"
-        self.objects[location] = content
-        return location
-
-    def _foreign_snapshot(self, path: Path, file: str, kept: Sequence[ManifestFile], operation: Operation) -> None:
-        metadata, number = self.tables[path], next(self._numbers)
-        store = StoreIO(self.objects, no_boundary)
-        with write_manifest(
-            2, metadata.spec(), metadata.schema(), store.new_output(f"{file}-m0.avro"), number, "null"
-        ) as manifest:
-            manifest.add_entry(_entry(file, self.objects[file]))
-        sequence_number, location = metadata.last_sequence_number + 1, f"{file}-list.avro"
-        parent = metadata.current_snapshot_id
-        with write_manifest_list(2, store.new_output(location), number, parent, sequence_number, "null") as manifests:
-            manifests.add_manifests([manifest.to_manifest_file(), *kept])
-        snapshot = Snapshot(
-            snapshot_id=number,
-            parent_snapshot_id=parent,
-            sequence_number=sequence_number,
-            timestamp_ms=max(int(self._now() * 1000), metadata.last_updated_ms + 1),
-            manifest_list=location,
-            summary=Summary(operation),
-            schema_id=metadata.current_schema_id,
-        )
-        updates = (AddSnapshotUpdate(snapshot=snapshot), _ref(MAIN_BRANCH, SnapshotRefType.BRANCH, number))
-        self.commit(Commit(path, (), updates))
-
-
-def _ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> SetSnapshotRefUpdate:
-    return SetSnapshotRefUpdate(
-        ref_name=name,
-        type=kind,
-        snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
-
-
-def _entry(location: str, content: bytes) -> ManifestEntry:
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=location,
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=len(content.split()),
-        file_size_in_bytes=len(content),
-    )
-    file.spec_id = 0
-    return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file)

@@ -1,30 +1,38 @@
-"""A schedule: sessions of a task follow each other, faults and other engines come in between, and the last one is well."""
+"""A schedule: a task is published and its sessions follow each other, faults and other engines come in between, and the
+last session is well."""
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Final
 
-from pyiceberg.exceptions import ForbiddenError, RESTError, ServiceUnavailableError
+from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, RESTError, ServiceUnavailableError
 
 from connector.errors import ConnectorError, FencedError
 from protocol.request import Open
-from simulation.actors import Actor, Stage, StuckError
-from simulation.checks import check_exact, check_nothing_doubled, check_readable
-from simulation.faults import Author, Network, Refusal
+from simulation import people
+from simulation.actors import STEPS_ALLOWED, Actor, Stage, StuckError
+from simulation.checks import check_exact, check_nothing_doubled, check_nothing_lost, check_readable
+from simulation.engines import SCHEMA, Engine
 from simulation.instance import Instance
 from simulation.lake import BrokenPromiseError, Lake, Path
-from simulation.task import TOPOLOGIES, Row, RuntimeSession, SessionOverError, Task
+from simulation.network import Network
+from simulation.takeovers import Author
+from simulation.task import BoundTable, Row, RuntimeSession, SessionOverError, Task
+from simulation.weather import weather
 
-GOES_ON: Final = 0.2  # of the processes that the runtime has given up; it has killed the others
-FREEZES: Final = 0.4
-STAYS: Final = 0.4  # the topology, from one session to the next
-EXPECTED: Final = (
+FREEZES: Final = 0.5
+STAYS: Final = 0.3  # the topology, from one session to the next
+TRIES: Final = 30  # to publish a task
+EXPECTED: Final = (  # what may end a process while anything is disturbed
     ConnectorError,
+    NoSuchTableError,
     RESTError,
     OSError,
     SessionOverError,
-)  # what may end a process before the last session
+)
 
 
 @dataclass(frozen=True)
@@ -49,84 +57,153 @@ def run(seed: int) -> Result:
 
 
 class Schedule:
-    """Directs the stage. Every rate is the probability of one step."""
+    """Directs the stage."""
 
     def __init__(self, stage: Stage) -> None:
         random = stage.random
         self._stage = stage
+        self._weather = weather(random)
         self._lake = Lake(lambda: stage.now, stage.uuid)
-        self._paths: list[Path] = [("shop", f"table-{number}") for number in range(random.choice((1, 1, 2)))]
-        for path in self._paths:
-            self._lake.create(path)
-        self._task = Task(self._paths)
-        self._foreign_rows: list[Row] = []
-        self._network = Network(
-            stage,
-            self._lake,
-            load=random.choice((0.0, 0.0, 0.03)),
-            commit=random.choice((0.0, 0.1, 0.4)),
-            store=random.choice((0.0, 0.0, 0.02)),
-        )
-        self._giving_up = random.choice((0.0, 0.01, 0.03))
-        self._foreign = random.choice((0.0, 0.0, 0.02))
-        self._refusing = random.choice((0.0, 0.0, 0.03))
-        self._replacing = random.choice((0.0, 0.0, 0.0, 0.02))
-        self._forks = stage.chance(0.35)
-        self._forked: list[RuntimeSession] = []
-        self._delivering = random.choice((0.02, 0.1))
+        self._engine = Engine(self._lake)
+        paths = [("shop", f"table-{number}") for number in range(random.choice((1, 1, 1, 1, 2)))]
+        for path in paths:
+            if stage.chance(0.5):
+                self._lake.create(path, SCHEMA, {})
+        self._task = Task([BoundTable(path) for path in paths])
+        self._network = Network(stage, self._lake, self._weather)
+        self._tells_state = stage.chance(0.7)  # to apply: one of the two runtimes does
+        self._other_logs: list[Task] = []
+        self._skipped: set[Row] = set()  # by the operator
         self._sessions = 0
-        self._topology = random.choice(TOPOLOGIES)
-        self._crew: dict[Actor, RuntimeSession] = {}
+        self._topology = random.choice(self._weather.topologies)
+        self._crew: dict[Actor, RuntimeSession | None] = {}  # None: a person's
 
     def run(self) -> None:
-        for _ in range(self._stage.random.choice((1, 2, 2, 3))):
-            self._live_through(self._begin(is_last=False))
+        for _ in range(self._weather.sessions):
+            if self._publish():
+                self._live_through(self._begin(is_last=False))
+            if self._stage.chance(self._weather.restoring):
+                self._restore()
+            if self._other_logs and self._stage.chance(self._weather.resetting):
+                self._go_on(self._stage.random.randrange(100))
+                self._reset()
         self._network.calm_down()
-        last = self._begin(is_last=True)
-        self._live_through(last)
-        if last.transactions == 0 and not self._forked:
+        if self._other_logs and self._stage.chance(0.5):
+            self._run_out()
+            self._reset()
+            self._finish()
+            check_nothing_lost(self._lake, self._task, self._skipped)
+        else:
+            self._finish()
+        check_readable(self._lake)
+        if self._other_logs:
+            logs = [log.rows for log in self._other_logs]
+            check_nothing_doubled(self._lake, [*chain(self._task.rows, *logs), *self._engine.rows])
+        else:
+            check_exact(self._lake, self._task, self._engine.rows)
+
+    def _finish(self) -> None:
+        """One more session, which nothing disturbs, until nobody is left."""
+        last = self._begin(is_last=True) if self._publish() else None
+        if last:
+            self._live_through(last)
+        self._run_out()
+        if not self._other_logs and (last is None or last.transactions == 0):
             raise BrokenPromiseError("the last session has committed nothing")
-        while self._stage.step():
+
+    def _go_on(self, steps: int) -> None:
+        while steps and self._stage.step():
             self._disturb()
             self._bury()
-        self._bury()
+            steps -= 1
+
+    def _run_out(self) -> None:
+        self._go_on(STEPS_ALLOWED)
         while self._network.on_their_way:
             self._network.deliver()
-        check_readable(self._lake)
-        if self._forked:
-            logs = [session.rows for session in self._forked]
-            check_nothing_doubled(self._lake, [*chain(self._task.rows, *logs), *self._foreign_rows])
-        else:
-            check_exact(self._lake, self._task, self._foreign_rows)
+
+    def _publish(self) -> bool:
+        """Whether the task can be opened: nobody but an operator helps one that is fenced."""
+        self._specify()
+        new = self._task.specification()
+        publish = partial(
+            people.publish, network=self._network, task=self._task, new=new, tells_state=self._tells_state
+        )
+        for number in range(TRIES):
+            if number > TRIES / 2:
+                self._network.refusing.clear()
+            if self._task.published == new or self._run_errand(f"apply {self._sessions}.{number}", publish):
+                for bound in self._task.bound:
+                    bound.uuid = self._lake.uuid(bound.path)
+                return True
+        if self._other_logs:
+            return False
+        raise BrokenPromiseError("the task cannot be published")
+
+    def _specify(self) -> None:
+        """The user changes the task, and backfills a table that somebody else has replaced."""
+        for bound in self._task.bound:
+            table = self._lake.tables.get(bound.path)
+            is_replaced = bound.uuid and table and bound.uuid != str(table.table_uuid)
+            if is_replaced or (bound.uuid and self._stage.chance(self._weather.specifying)):
+                bound.backfill += 1
+                self._task.keeps_rows = self._stage.chance(0.5)
+            if self._stage.chance(self._weather.specifying):
+                bound.columns += 1
+
+    def _restore(self) -> None:
+        """Somebody has lost the log, and has an older copy of it."""
+        for session in dict.fromkeys(self._crew.values()):
+            if session and not session.is_forked:
+                self._end(session)
+        if copies := min(len(self._task.copies), 4):
+            self._other_logs.append(self._task.restore(self._stage.random.randint(1, copies)))
+            self._stage.tell("the log          is restored from a copy")
+
+    def _reset(self) -> None:
+        """The operator helps a task that another log's processes have fenced."""
+        self._run_errand(
+            "operator", partial(people.reset, network=self._network, task=self._task, skipped=self._skipped)
+        )
+
+    def _run_errand(self, name: str, run: Callable[[Actor], None]) -> bool:
+        """Whether it has come to its end."""
+        actor = Actor(self._stage, name, run)
+        self._crew[actor] = None
+        self._stage.enter(actor)
+        while not actor.is_done:
+            self._disturb()
+            if not self._network.is_calm and self._stage.chance(self._weather.giving_up):
+                actor.kill()
+            self._stage.step()
+            self._bury()
+        return not actor.is_killed and actor.error is None
 
     def _begin(self, *, is_last: bool) -> RuntimeSession:
         """Start a session's processes, on the log as it is now."""
         random = self._stage.random
         self._sessions += 1
         if not self._stage.chance(STAYS):
-            self._topology = random.choice(TOPOLOGIES)
-        if self._refusing and not is_last and self._stage.chance(0.3):
-            self._refuse(random.choice(self._paths))
+            self._topology = random.choice(self._weather.topologies)
+        if not is_last and self._stage.chance(self._weather.begins_refused):
+            self._refuse(random.choice([*self._lake.tables]))
         session = RuntimeSession(
             self._task, self._topology, is_last=is_last, records_at_once=is_last or self._stage.chance(0.5)
         )
-        publication = self._task.publish(self._lake)
-        transactions = random.choice((1, 2) if is_last else (0, 1, 2, 3))
+        transactions = 1 if is_last else random.choice((0, 1, 1, 2))
         acknowledges_last = is_last or self._stage.chance(0.5)
+        assert self._task.published
         for number, held in enumerate(session.ranges):
             instance = Instance(
                 Author(self._sessions, held.key_range),
-                Open(publication, "1", held, self._task.state),
+                Open(self._task.published, "1", held, self._task.state),
                 session,
                 self._network,
                 transactions,
                 acknowledges_last=acknowledges_last,
-                has_rows_for_all=is_last,
             )
-            skew = random.choice((0.0, 0.0, -3600.0, 3600.0))
-            actor = Actor(
-                self._stage, f"{self._sessions}.{number}/{held.key_range[0]}-{held.key_range[9]}", instance.run, skew
-            )
+            name = f"{self._sessions}.{number}/{held.key_range[0]}-{held.key_range[9]}"
+            actor = Actor(self._stage, name, instance.run, clock_skew=random.choice((0.0, 0.0, -3600.0, 3600.0)))
             self._crew[actor] = session
             self._stage.enter(actor)
         self._stage.tell(f"the runtime      begins session {self._sessions} of {len(session.ranges)} shard(s)")
@@ -135,42 +212,55 @@ class Schedule:
     def _live_through(self, session: RuntimeSession) -> None:
         while session in self._crew.values() and not (session.is_over or session.is_forked):
             self._disturb()
-            if not session.is_last and self._stage.chance(self._giving_up):
+            if not session.is_last and self._stage.chance(self._weather.giving_up):
                 self._give_up(session)
             self._stage.step()
             self._bury()
 
     def _disturb(self) -> None:
         """What others do meanwhile."""
-        stage, path = self._stage, self._stage.random.choice(self._paths)
-        if self._network.on_their_way and stage.chance(self._delivering):
-            self._network.deliver()
-        if stage.chance(self._foreign):
-            action = stage.random.choice((self._append, self._lake.compact, self._lake.expire, self._lake.tag))
-            stage.tell(f"another engine   comes to {path[1]} ({action.__name__})")
-            action(path)
-        if not self._network.is_calm and stage.chance(self._refusing):
-            self._refuse(path)
-        if not self._network.is_calm and stage.chance(self._replacing):
-            stage.tell(f"another engine   replaces {path[1]}")
-            self._lake.create(path)
+        stage, network = self._stage, self._network
+        if network.on_their_way and stage.chance(self._weather.delivering):
+            network.deliver()
+        if network.refusing and stage.chance(self._weather.yielding):
+            network.refusing.clear()
+        if not self._lake.tables or not stage.chance(
+            self._weather.foreign + self._weather.refusing + self._weather.replacing
+        ):
+            return
+        path = stage.random.choice([*self._lake.tables])
+        rates = {self._come_to: self._weather.foreign}
+        if not network.is_calm and None not in self._crew.values():  # what a person does comes to an end
+            rates |= {self._refuse: self._weather.refusing, self._replace: self._weather.replacing}
+        [act] = stage.random.choices([*rates], [*rates.values()]) if any(rates.values()) else [None]
+        if act:
+            act(path)
+
+    def _come_to(self, path: Path) -> None:
+        engine = self._engine
+        act = self._stage.random.choice((engine.append, engine.compact, engine.expire, engine.tag))
+        self._stage.tell(f"another engine   comes to {path[1]} ({act.__name__})")
+        act(path)
+
+    def _replace(self, path: Path) -> None:
+        self._stage.tell(f"another engine   replaces {path[1]}")
+        self._engine.replace(path)
 
     def _refuse(self, path: Path) -> None:
-        error = self._stage.random.choice((ForbiddenError, ServiceUnavailableError, ServiceUnavailableError))
-        self._network.refusing[path] = Refusal(error, self._stage.random.randrange(1, 30))
-
-    def _append(self, path: Path) -> None:
-        self._foreign_rows.append((path, self._lake.uuid(path), self._lake.append(path)))
+        errors = (ForbiddenError, ServiceUnavailableError, ServiceUnavailableError)
+        self._network.refusing[path] = self._stage.random.choice(errors)
 
     def _give_up(self, session: RuntimeSession) -> None:
         """The runtime takes the session's processes for dead: most are, some only freeze, some even go on.
 
-        A runtime that is none lets them all go on, with the log as it is now.
+        A runtime that is none lets them all go on, sooner or later, with the log as it is now.
         """
-        if self._forks:
-            session.fork()
-            self._forked.append(session)
+        if self._weather.forks:
+            self._other_logs.append(session.fork())
             self._stage.tell("the runtime      lets the session go on beside its successor")
+            for actor in self._processes(session):
+                if not self._stage.chance(self._weather.going_on):
+                    self._freeze(actor)
         else:
             self._end(session)
 
@@ -178,27 +268,33 @@ class Schedule:
         if session.is_over:
             return
         session.is_over = True
-        for actor in [actor for actor, its in self._crew.items() if its is session and not actor.is_done]:
-            if self._stage.chance(GOES_ON):
+        for actor in self._processes(session):
+            if self._stage.chance(self._weather.going_on):
                 actor.tell("is given up, and goes on")
             elif self._stage.chance(FREEZES):
-                actor.tell("is given up, and freezes")
-                actor.frozen_until = self._stage.steps + self._stage.random.randrange(5, 100)
+                self._freeze(actor)
             else:
                 actor.kill()
 
+    def _processes(self, session: RuntimeSession) -> list[Actor]:
+        return [actor for actor, its in self._crew.items() if its is session and not actor.is_done]
+
+    def _freeze(self, actor: Actor) -> None:
+        actor.tell("is given up, and freezes")
+        actor.frozen_until = self._stage.steps + self._stage.random.randrange(5, self._stage.random.choice((100, 1000)))
+
     def _bury(self) -> None:
         """Judge those that have ended."""
-        for actor in self._stage.failed:
-            session = self._crew.get(actor)
-            if session is None or not self._may_fail(session, actor.error):
+        while self._stage.ended:
+            actor = self._stage.ended.pop()
+            session = self._crew.pop(actor, None)
+            if actor.error is None:
+                continue
+            if not isinstance(actor.error, EXPECTED) or self._is_surprise(session, actor.error):
                 raise BrokenPromiseError(f"process {actor.name}: {''.join(traceback.format_exception(actor.error))}")
-            self._end(session)
-        self._stage.failed.clear()
-        self._crew = {actor: session for actor, session in self._crew.items() if not actor.is_done}
+            if session:
+                self._end(session)
 
-    def _may_fail(self, session: RuntimeSession, error: Exception | None) -> bool:
-        if not isinstance(error, EXPECTED):
-            return False
-        is_surprise = session.is_last or (isinstance(error, FencedError) and not session.is_over)
-        return bool(self._forked) or not is_surprise
+    def _is_surprise(self, session: RuntimeSession | None, error: Exception) -> bool:
+        is_fenced = isinstance(error, FencedError) and session is not None and not session.is_over
+        return not self._other_logs and (is_fenced or (session is not None and session.is_last))

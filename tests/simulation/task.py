@@ -1,16 +1,19 @@
-"""The runtime's side: a task, its recovery log with one state for all shards, and the sessions that may write to it."""
+"""The runtime's side: a task as it is published, its recovery log with one state for all shards, and its sessions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, Range, ShardTemplate
+from connector.catalog_schemas import REST
+from connector.config_values import RETAIN_EXISTING_DATA
+from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor
-from simulation.lake import Lake, Path
-from support.bindings import ID, collection, materialization_binding
+from simulation.lake import Path
+from support.bindings import ID, collection, materialization_binding, projection
 from support.runtime import SHARED_STATE, merged
 
 TASK: Final = "acme/task"
+LABELS: Final = LabelSet((LabelValue(SHARED_STATE["name"], SHARED_STATE["value"]),))
 
 Json: TypeAlias = Any
 Row: TypeAlias = tuple[Path, str, str]  # path and uuid of the table that it was staged for, and the row itself
@@ -21,33 +24,54 @@ class SessionOverError(Exception):
 
 
 @dataclass
+class BoundTable:
+    """A binding's specification, as its user changes it."""
+
+    path: Path
+    backfill: int = 0
+    columns: int = 0  # beside the key
+    uuid: str = ""  # of the table that it was last published for
+
+    def binding(self) -> MaterializationBinding:
+        values = [f"value_{number}" for number in range(self.columns)]
+        bound = collection(ID, *(projection(value, "string") for value in values))
+        return materialization_binding(bound, *values, table=self.path[1], backfill=self.backfill)
+
+
+@dataclass
 class Task:
     """What the log holds: the connector's state, and with it the rows that count."""
 
-    tables: Sequence[Path]
+    bound: Sequence[BoundTable]
+    keeps_rows: bool = False  # when it is backfilled
+    published: Materialization | None = None
     state: Json = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
-    backfills: dict[Path, int] = field(default_factory=dict)
-    uuids: dict[Path, str] = field(default_factory=dict)  # of the tables that it was last published for
+    copies: list[tuple[Json, list[Row]]] = field(default_factory=list)  # of the log, as it was
 
-    def publish(self, lake: Lake) -> Materialization:
-        """The task as a session opens it. A table that somebody has replaced is backfilled: it begins anew."""
-        for path in self.tables:
-            if self.uuids.setdefault(path, lake.uuid(path)) != lake.uuid(path):
-                self.backfills[path] = self.backfills.get(path, 0) + 1
-                lake.create(path)
-                self.uuids[path] = lake.uuid(path)
-        bindings = tuple(
-            materialization_binding(collection(ID), table=path[1], backfill=self.backfills.get(path, 0))
-            for path in self.tables
+    def specification(self) -> Materialization:
+        catalog = {"catalog_type": REST, "uri": "http://localhost", "warehouse": "lake"}
+        flags = {"feature_flags": RETAIN_EXISTING_DATA if self.keeps_rows else ""}
+        return Materialization(
+            TASK,
+            config={"namespace": "shop", "catalog": catalog, "advanced": flags},
+            bindings=tuple(bound.binding() for bound in self.bound),
+            shard_template=ShardTemplate(LABELS),
         )
-        labels = LabelSet((LabelValue(SHARED_STATE["name"], SHARED_STATE["value"]),))
-        return Materialization(TASK, bindings=bindings, shard_template=ShardTemplate(labels))
 
-    def record(self, patches: Sequence[Json]) -> None:
+    def record(self, patches: Sequence[Json], rows: Sequence[Row] = ()) -> None:
+        self.copies.append((self.state, self.rows))
         for patch in patches:
             if patch is not None:
                 self.state = merged(self.state, patch)
+        self.rows = [*self.rows, *rows]
+
+    def restore(self, age: int) -> "Task":
+        """Go back to what the log was, and forget what has become of it; returns that."""
+        before = replace(self, copies=[])
+        self.state, self.rows = self.copies[-age]
+        del self.copies[-age:]
+        return before
 
 
 class RuntimeSession:
@@ -64,10 +88,11 @@ class RuntimeSession:
         self._acknowledged: list[Json] = []
         self._round = _Round()
 
-    def fork(self) -> None:
-        """From now on what this session commits is in no log that a successor reads."""
+    def fork(self) -> Task:
+        """From now on what this session commits is in a log of its own, which no successor reads."""
         self.is_forked = True
-        self._task = replace(self._task, rows=list(self._task.rows))
+        self._task = replace(self._task, copies=[])
+        return self._task
 
     def acknowledged(self, actor: Actor, patch: Json) -> None:
         """Returns when every shard has acknowledged."""
@@ -80,19 +105,13 @@ class RuntimeSession:
         """Returns when the log has committed the transaction of every shard."""
         if done := self._report(actor, patch, rows):
             self._record_acknowledged()
-            self._task.record(done.patches)
-            self._task.rows += done.rows
+            self._task.record(done.patches, done.rows)
             self.transactions += 1
             actor.stage.tell(f"the log          commits {len(done.rows)} rows: {[row for *_, row in done.rows]}")
 
     def _record_acknowledged(self) -> None:
         self._task.record(self._acknowledged)
         self._acknowledged = []
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        """What its log holds."""
-        return self._task.rows
 
     def _report(self, actor: Actor, patch: Json, rows: Sequence[Row]) -> "_Round | None":
         """The whole round, to the shard that completes it."""
@@ -126,4 +145,5 @@ def split_at(*cuts: int) -> tuple[Range, ...]:
     return tuple(Range(begin, end, 0, KEY_END) for begin, end in zip(begins, ends, strict=True))
 
 
-TOPOLOGIES: Final = (split_at(), split_at(8), split_at(4, 8), split_at(8, 12), split_at(5))
+WHOLE: Final = split_at()
+TOPOLOGIES: Final = (WHOLE, WHOLE, split_at(8), split_at(8), split_at(5), split_at(4, 8))

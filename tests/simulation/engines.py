@@ -1,0 +1,114 @@
+"""Other engines: they append to the tables, rewrite, expire and tag them, and drop them to make them anew."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
+
+from simulation.lake import Commit, Lake, Path
+from simulation.task import Row
+
+SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
+
+
+class Engine:
+    """Whoever else writes to the lake. It is never disturbed."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.rows: list[Row] = []
+        self._lake = lake
+
+    def append(self, path: Path) -> None:
+        row = f"foreign-{next(self._lake.numbers)}"
+        file = self._put(path, row.encode())
+        self._commit(path, file, self._lake.manifests(path), Operation.APPEND)
+        self.rows.append((path, self._lake.uuid(path), row))
+
+    def compact(self, path: Path) -> None:
+        """Write all rows into one file."""
+        contents = [self._lake.content(file.file_path) for file in self._lake.live_files(path)]
+        if contents:
+            self._commit(path, self._put(path, b"\n".join(contents)), [], Operation.REPLACE)
+
+    def expire(self, path: Path) -> None:
+        """Remove every snapshot but the current one."""
+        metadata = self._lake.table(path)
+        kept = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
+        if expired := [it.snapshot_id for it in metadata.snapshots if it.snapshot_id not in kept]:
+            self._lake.commit(Commit(path, (), (RemoveSnapshotsUpdate(snapshot_ids=expired),)))
+
+    def tag(self, path: Path) -> None:
+        """Move the metadata while main stands still."""
+        if (current := self._lake.table(path).current_snapshot_id) is not None:
+            name = f"tag-{next(self._lake.numbers)}"
+            self._lake.commit(Commit(path, (), (_ref(name, SnapshotRefType.TAG, current),)))
+
+    def replace(self, path: Path) -> None:
+        """Drop the table and make another one of that name."""
+        self._lake.drop(path)
+        self._lake.create(path, SCHEMA, {})
+
+    def _put(self, path: Path, content: bytes) -> str:
+        location = f"{self._lake.table(path).location}/foreign/{next(self._lake.numbers)}"
+        self._lake.objects[location] = content
+        return location
+
+    def _commit(self, path: Path, file: str, kept: Sequence[ManifestFile], operation: Operation) -> None:
+        lake, metadata, number = self._lake, self._lake.table(path), next(self._lake.numbers)
+        output = lake.reader.new_output(f"{file}-m0.avro")
+        with write_manifest(2, metadata.spec(), metadata.schema(), output, number, "null") as manifest:
+            manifest.add_entry(_entry(file, lake.objects[file]))
+        sequence_number, location = metadata.last_sequence_number + 1, f"{file}-list.avro"
+        parent, output = metadata.current_snapshot_id, lake.reader.new_output(location)
+        with write_manifest_list(2, output, number, parent, sequence_number, "null") as manifests:
+            manifests.add_manifests([manifest.to_manifest_file(), *kept])
+        snapshot = Snapshot(
+            snapshot_id=number,
+            parent_snapshot_id=parent,
+            sequence_number=sequence_number,
+            timestamp_ms=max(int(lake.now() * 1000), metadata.last_updated_ms + 1),
+            manifest_list=location,
+            summary=Summary(operation),
+            schema_id=metadata.current_schema_id,
+        )
+        updates = (AddSnapshotUpdate(snapshot=snapshot), _ref(MAIN_BRANCH, SnapshotRefType.BRANCH, number))
+        lake.commit(Commit(path, (), updates))
+
+
+def _ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=kind,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+
+
+def _entry(location: str, content: bytes) -> ManifestEntry:
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=len(content.split()),
+        file_size_in_bytes=len(content),
+    )
+    file.spec_id = 0
+    return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file)

@@ -1,0 +1,79 @@
+"""What people do to a task: its user publishes it anew, and its operator lets it go on when it is fenced."""
+
+from contextlib import suppress
+
+from pyiceberg.table import Table
+
+from connector import state
+from connector.apply import apply
+from connector.errors import RetryableError, UserError
+from connector.iceberg.reset import Decision, Verdict, judged, perform, plan
+from connector.state import StagedCommit
+from protocol.flow import Materialization
+from protocol.request import Apply
+from simulation.actors import Actor
+from simulation.catalog import SimulatedCatalog
+from simulation.lake import BrokenPromiseError
+from simulation.network import Network
+from simulation.takeovers import Author
+from simulation.task import TASK, Row, Task
+
+ANSWERS: int = 3  # of an apply; state in the third one is fatal
+
+
+def publish(actor: Actor, network: Network, task: Task, new: Materialization, *, tells_state: bool) -> None:
+    """As the runtime does it: apply is asked again with the state that it has answered, until it answers with none."""
+    actor.catalog = SimulatedCatalog(actor, network, Author(0, "apply"))
+    for _ in range(ANSWERS):
+        applied = apply(Apply(new, "2", task.published, "1", task.state if tells_state else None))
+        actor.pause()
+        if applied.action_description:
+            actor.tell(f"applies: {applied.action_description}")
+        if applied.state is None:
+            task.published = new
+            return
+        task.record([applied.state.updated])
+    raise BrokenPromiseError(f"the answer to apply names state {ANSWERS} times in turn")
+
+
+def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None:
+    """Every fenced chain is added or skipped, and skipped if a row of it is in the table.
+
+    Processes that others have left running may go on, but whoever is already deleting what it takes for left behind must
+    have stopped: the files of a fenced chain are.
+    """
+    network.is_resetting = True
+    try:
+        actor.wait_for(lambda: not network.deleting)
+        catalog = SimulatedCatalog(actor, network, Author(0, "operator"))
+        for path in [*network.lake.tables]:
+            staged = [entry for entry in state.entries(TASK, task.state) if entry.path == path]
+            while fenced := _fenced(catalog, staged):
+                with suppress(RetryableError):  # the table was changed in that moment: look again
+                    author = Author(0, fenced[0].lineage.key_range)
+                    table = SimulatedCatalog(actor, network, author).load_table(path)
+                    skipped |= _reset(table, network, fenced)
+    finally:
+        network.is_resetting = False
+
+
+def _fenced(catalog: SimulatedCatalog, staged: list[StagedCommit]) -> list[StagedCommit]:
+    """The first chain that is fenced."""
+    verdicts = judged(catalog.load_table(staged[0].path), staged) if staged else []
+    fenced = [verdict.staged for verdict in verdicts if verdict.verdict is Verdict.FENCED]
+    return [commit for commit in fenced if commit.lineage == fenced[0].lineage]
+
+
+def _reset(table: Table, network: Network, chain: list[StagedCommit]) -> set[Row]:
+    """The rows that are never going to be added."""
+    rows = {network.staged[commit.next] for commit in chain}
+    in_table = network.lake.rows(chain[0].path)
+    is_partly_there = any(row in in_table for *_, row in rows)
+    decision = Decision.SKIP if is_partly_there or network.stage.chance(0.3) else Decision.ADD
+    try:
+        planned = plan(table, chain, decision)
+    except UserError:  # its files are gone
+        decision = Decision.SKIP
+        planned = plan(table, chain, decision)
+    perform(table, planned, "simulated")
+    return rows if decision is Decision.SKIP else set()
