@@ -3,6 +3,7 @@ stage's."""
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
@@ -16,17 +17,13 @@ from pyiceberg.table.metadata import TableMetadataV2
 
 from connector import apply, backlog, committer, config, progress
 from connector.iceberg import (
-    bound_table,
     checks,
     commit,
     fence,
-    folding,
-    lookups,
     manifests,
     orphans,
     reset,
     snapshot,
-    stored_files,
 )
 from simulation.actors import BEGINNING, Actor
 from simulation.files import keep_in_memory
@@ -125,8 +122,9 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(fence, "secrets", _Random)
         for module in (snapshot, manifests):
             patch.setattr(module, "uuid", _Random)
-        for module in (commit, bound_table, folding, lookups, stored_files):
-            patch.setattr(module, "side_by_side", _one_by_one)
+        for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
+            if hasattr(module, "side_by_side"):
+                patch.setattr(module, "side_by_side", _one_by_one)
         patch.setattr(orphans, "files_under", _files_under)
         for module in (pyiceberg.table.update, reset):
             patch.setattr(module, "datetime", _Datetime)
