@@ -108,7 +108,7 @@ def _run(path: Path, directory: Path) -> Run:
         connector.send(line("flush", {}))
         connector.expect("flushed")
         cpu_before, began = cpu_seconds(connector.pid), time.perf_counter()
-        _feed(path, connector.input)
+        feed(path, connector.input)
         connector.send(rows.START_COMMIT)
         connector.expect("startedCommit")
         started, cpu_after = time.perf_counter(), cpu_seconds(connector.pid)
@@ -120,7 +120,7 @@ def _run(path: Path, directory: Path) -> Run:
     return Run(started - began, acknowledged - started, cpu_after - cpu_before, whole_cpu, peak.peak)
 
 
-def _feed(path: Path, pipe: int) -> None:
+def feed(path: Path, pipe: int) -> None:
     """The whole file, page by page, without copying it through this process."""
     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
     with path.open("rb") as file:
@@ -136,7 +136,7 @@ def _feed_a_reader(path: Path) -> float:
     assert reader.stdin is not None
     began = time.perf_counter()
     with reader.stdin as stdin:
-        _feed(path, stdin.fileno())
+        feed(path, stdin.fileno())
     reader.wait()
     return time.perf_counter() - began
 
