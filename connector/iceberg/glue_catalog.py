@@ -17,7 +17,7 @@ from botocore.exceptions import (
 from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 
@@ -28,6 +28,7 @@ from connector.iceberg.aws_errors import is_refusal
 from connector.iceberg.aws_keys import CLIENT_CONFIG, AwsKeys, file_keys, session
 from connector.iceberg.commit_base import CommitBase
 from connector.iceberg.file_access import file_properties
+from connector.iceberg.metadata_io import metadata_io
 
 
 class _GlueCatalog(GlueCatalog):
@@ -66,7 +67,7 @@ class _GlueCatalog(GlueCatalog):
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # A table's own properties have no say in it.
-        return load_file_io(file_properties(self.properties, file_keys(self._keys)))
+        return metadata_io(file_properties(self.properties, file_keys(self._keys)))
 
 
 def _metadata_of(identifier: str | Identifier) -> str:

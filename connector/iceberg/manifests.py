@@ -22,6 +22,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
+from connector.iceberg.measured_output import MeasuredOutput
 from connector.state import ColumnStatistics, DataFile
 
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
@@ -55,7 +56,9 @@ class ManifestFactory:
             format_version=table.metadata.format_version,
             spec=table.specs()[spec_id],
             schema=table.schemas().get(schema_id, table.schema()),
-            output_file=table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro")),
+            output_file=MeasuredOutput(
+                table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))
+            ),
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
         )

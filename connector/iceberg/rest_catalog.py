@@ -18,7 +18,6 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
-from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import HEADER_PREFIX
@@ -30,6 +29,7 @@ from connector import config
 from connector.config import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.file_access import FileKeys, file_properties, with_end
+from connector.iceberg.metadata_io import metadata_io
 from connector.iceberg.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader, TokenServerError, halves
 
 QUOTED_CHARACTERS: Final = 300
@@ -85,7 +85,7 @@ class _RestCatalog(RestCatalog):
         location = str(table_response.metadata_location)
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         properties = file_properties(self._keys(), self.properties, with_end({**table_response.config, **vended}))
-        io = load_file_io(properties, location)
+        io = metadata_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
     def view_exists(self, identifier: str | Identifier) -> bool:

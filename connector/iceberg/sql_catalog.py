@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import insert, select
@@ -21,6 +21,7 @@ from connector import config, object_store
 from connector.errors import RetryableError, UserError
 from connector.iceberg.commit_base import CommitBase
 from connector.iceberg.file_access import FileKeys, file_properties
+from connector.iceberg.metadata_io import metadata_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"
@@ -85,7 +86,7 @@ class _TablesOnS3(SqlTables):
         return object_store.using(f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}")
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return load_file_io(file_properties(self.properties))  # a table's own properties have no say in it
+        return metadata_io(file_properties(self.properties))  # a table's own properties have no say in it
 
 
 def opened(open_catalog: Callable[[], SqlTables]) -> SqlTables:

@@ -83,6 +83,7 @@ class FaultProxy:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.seen: list[Request] = []
+        self.clients: list[tuple[str, int]] = []  # the other end of every connection
         self.fired: list[Fault] = []
         self.choose: Choose = lambda _: GENUINE
         self._injected: deque[_Injected] = deque()
@@ -112,7 +113,7 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
     """A proxy on a free loopback port in front of the server at this address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         proxy = FaultProxy(f"http://127.0.0.1:{server.server_port}")
-        server.RequestHandlerClass = partial(_Handler, urlsplit(upstream).netloc, proxy.fault_of)
+        server.RequestHandlerClass = partial(_Handler, urlsplit(upstream).netloc, proxy)
         thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
         thread.start()
         try:
@@ -135,14 +136,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, upstream: str, fault_of: Callable[[Request], Fault], *connection: Any) -> None:
-        self._upstream, self._fault_of = upstream, fault_of
+    def __init__(self, upstream: str, proxy: FaultProxy, *connection: Any) -> None:
+        self._upstream, self._proxy = upstream, proxy
         super().__init__(*connection)
+
+    def setup(self) -> None:
+        self._proxy.clients.append(self.client_address)
+        super().setup()
 
     def do_GET(self) -> None:
         body = self._body()
         target = self.headers.get("X-Amz-Target", "")
-        fault = self._fault_of(Request(self.command, self.path, target, body if target else b""))
+        fault = self._proxy.fault_of(Request(self.command, self.path, target, body if target else b""))
         response = _Response(HTTPStatus.BAD_GATEWAY, (), b"")
         for _ in range(fault.forwarded):
             response = self._forward(body)

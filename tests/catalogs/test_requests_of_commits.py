@@ -1,0 +1,78 @@
+"""A commit asks a catalog and an object store no more than it needs to know."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.config import parse
+from connector.iceberg import commit
+from connector.iceberg.catalogs import open_catalog
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import on_s3, rest
+from support.fault_proxy import FaultProxy, Request, fault_proxy
+from support.rest_catalog import RestCatalogOnS3
+from support.staged_files import stage
+from support.tables import foreign_table
+
+pytestmark = pytest.mark.catalog
+
+PATH: Final = ("requests_of_commits", "orders")
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+
+
+@pytest.fixture
+def store(rest_on_s3: RestCatalogOnS3) -> Iterator[FaultProxy]:
+    with fault_proxy(rest_on_s3.s3.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def server(rest_on_s3: RestCatalogOnS3) -> Iterator[FaultProxy]:
+    with fault_proxy(rest_on_s3.uri) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def catalog(rest_on_s3: RestCatalogOnS3, store: FaultProxy, server: FaultProxy) -> Iterator[Catalog]:
+    s3 = replace(rest_on_s3.s3, endpoint=store.uri)
+    endpoint, _ = parse(on_s3(s3, rest_on_s3.bucket, PATH[0], rest(server.uri)), [])
+    with open_catalog(endpoint) as opened:
+        foreign_table(opened, PATH)
+        commit.finish(opened, [stage(opened, PATH, LINEAGE, 0)])
+        yield opened
+        opened.drop_table(PATH)
+
+
+def kind(request: Request) -> tuple[str, str]:
+    name = PurePosixPath(request.path.partition("?")[0]).name
+    return request.method, "manifest list" if name.startswith("snap-") else "manifest" if "-m0." in name else name
+
+
+def test_a_commit_writes_two_files_and_reads_one(catalog: Catalog, store: FaultProxy, server: FaultProxy) -> None:
+    staged = stage(catalog, PATH, LINEAGE, 1)
+    store.seen.clear()
+    server.seen.clear()
+    commit.finish(catalog, [staged])
+    assert [kind(request) for request in store.seen] == [
+        ("PUT", "manifest"),
+        ("HEAD", "manifest list"),
+        ("GET", "manifest list"),
+        ("PUT", "manifest list"),
+    ]
+    assert [kind(request) for request in server.seen] == [("GET", "orders"), ("POST", "orders")]
+
+
+def test_connections_stay_open_from_one_commit_to_the_next(
+    catalog: Catalog, store: FaultProxy, server: FaultProxy
+) -> None:
+    staged = stage(catalog, PATH, LINEAGE, 1)
+    before = len(store.clients), len(server.clients)
+    for number in range(2, 6):
+        commit.finish(catalog, [staged])
+        staged = stage(catalog, PATH, LINEAGE, number)
+    assert (len(store.clients), len(server.clients)) == before
