@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from connector import catalog_schemas, config_values, credential_schemas
+from connector import catalog_schemas, config_values, credential_schemas, storage_config
 from connector.catalog_schemas import DEFAULT_CATALOG_NAME
 from connector.config_schema import (
     DEFAULT_MAX_WAITING_BYTES,
@@ -19,30 +19,11 @@ from connector.credential_schemas import DEFAULT_SESSION_NAME
 from connector.errors import InvalidConfigError
 from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.schema_evolution import SchemaEvolution
+from connector.secret import Secret
+from connector.storage_config import Storage
 from protocol.flow import Json
 
 Settings: TypeAlias = tuple[tuple[str, str], ...]
-
-
-class Secret:
-    """A string that shows only to those who ask for it: no repr, log line or serializer does."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        return self._value
-
-    def __repr__(self) -> str:
-        return "***"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._value == other._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
 
 
 @dataclass(frozen=True)
@@ -139,6 +120,7 @@ class EndpointConfig:
     prefix: str = ""
     region: str = ""
     s3_endpoint: str = ""
+    storage: Storage | None = None  # in place of a bucket of Amazon S3
     feature_flags: frozenset[str] = frozenset()
     # Spark's settings may hold passwords.
     spark: Settings = field(default=(), repr=False)
@@ -212,11 +194,17 @@ def _endpoint(config: Json) -> EndpointConfig:
         prefix=config.get("prefix", "").strip("/"),
         region=config.get("region", ""),
         s3_endpoint=config.get("s3_endpoint", ""),
+        storage=_storage(config, flags),
         feature_flags=flags,
         spark=_settings(advanced, "spark"),
         max_waiting_commits=advanced.get("max_waiting_commits", DEFAULT_MAX_WAITING_COMMITS),
         max_waiting_bytes=advanced.get("max_waiting_bytes", DEFAULT_MAX_WAITING_BYTES),
     )
+
+
+def _storage(config: Json, flags: frozenset[str]) -> Storage | None:
+    uses_machine_s = config_values.MACHINE_CREDENTIALS in flags
+    return storage_config.parse(config["storage"], uses_machine_s=uses_machine_s) if "storage" in config else None
 
 
 def _credentials(keys: Json, flags: frozenset[str]) -> AwsCredentials | AwsRole | MachineCredentials | None:

@@ -1,39 +1,23 @@
 """Every problem of a config at once, by path, and without any value that may be secret."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from connector import config_values, credential_schemas
 from connector.catalog_names import check_name
 from connector.catalog_schemas import GLUE, LOCAL, S3_TABLES, SQL
 from connector.config_keywords import ConfigValidator
+from connector.config_problem import Place, Problem, at
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config_values import MACHINE_CREDENTIALS
+from connector.storage_check import storage_problems
 from protocol.flow import Json
-
-Place: TypeAlias = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong at one place of a config."""
-
-    path: Place
-    demand: str
-
-    def __str__(self) -> str:
-        return f"/{'/'.join(self.path)}: {self.demand}"
-
-    def touches(self, path: Place) -> bool:
-        """Whether one of the two places is in the other."""
-        shorter = min(len(path), len(self.path))
-        return path[:shorter] == self.path[:shorter]
 
 
 def endpoint_problems(config: Json) -> list[Problem]:
     found = _schema_problems(config, ENDPOINT_SCHEMA)
     further = [*_value_problems(config, found), *_store_problems(config), *_key_problems(config)]
+    further += storage_problems(config, chosen_catalog(config), may_use_the_machine_s=_may_use_the_machine_s(config))
     further += _name_problems(config, ("namespace",), chosen_catalog(config))
     return _besides(found, further)
 
@@ -50,7 +34,7 @@ def _besides(found: list[Problem], further: Iterable[Problem]) -> list[Problem]:
 
 def _name_problems(config: Json, properties: Iterable[str], catalog_type: Json) -> Iterator[Problem]:
     for name in properties:
-        value = _at(config, name)
+        value = at(config, name)
         if not value or not isinstance(value, str):
             continue
         try:
@@ -65,6 +49,7 @@ def _schema_problems(config: Json, schema: Json) -> list[Problem]:
 
 MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
     ("upload_interval",): config_values.upload_interval,
+    ("storage", "service_account_json"): config_values.service_account,
     ("advanced", "feature_flags"): config_values.feature_flags,
     ("advanced", "nanosecond_timestamps"): config_values.not_yet_available,
     ("advanced", "variant_columns"): config_values.not_yet_available,
@@ -77,7 +62,7 @@ LOCAL_MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
 def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
     meanings = {**MEANINGS, **LOCAL_MEANINGS} if chosen_catalog(config) == LOCAL else MEANINGS
     for path, meaning in meanings.items():
-        value = _at(config, *path)
+        value = at(config, *path)
         if not value or any(problem.touches(path) for problem in found):
             continue
         try:
@@ -98,30 +83,32 @@ NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
 
 def _store_problems(config: Json) -> Iterator[Problem]:
     catalog_type = chosen_catalog(config)
-    has_keys = _may_use_the_machine_s(config) or any(_at(config, name) for name in KEY_PAIR)
+    if catalog_type == SQL and at(config, "storage") is not None:
+        return
+    has_keys = _may_use_the_machine_s(config) or any(at(config, name) for name in KEY_PAIR)
     for name in NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ():
-        if not _at(config, name) and not (name == "credentials" and has_keys):
+        if not at(config, name) and not (name == "credentials" and has_keys):
             yield Problem((name,), f"is required by {catalog_type}")
 
 
 def _key_problems(config: Json) -> Iterator[Problem]:
-    match _at(config, "credentials", "auth_type"):
+    match at(config, "credentials", "auth_type"):
         case credential_schemas.AWS_IAM:
-            if not all(_at(config, "credentials", name) for name in KEY_PAIR):
+            if not all(at(config, "credentials", name) for name in KEY_PAIR):
                 yield Problem(("credentials",), "lacks the keys that the runtime adds when it has assumed the role")
         case credential_schemas.AWS_ROLE:
             for name in ("awsAccessKeyId", "awsSecretAccessKey"):
-                if not _at(config, "credentials", name) and not _may_use_the_machine_s(config):
+                if not at(config, "credentials", name) and not _may_use_the_machine_s(config):
                     yield Problem(("credentials", name), f"is required without the feature flag {MACHINE_CREDENTIALS}")
         case None:
             for name, other in (KEY_PAIR, KEY_PAIR[::-1]):
-                if _at(config, other) and not _at(config, name):
+                if at(config, other) and not at(config, name):
                     yield Problem((name,), f"is required beside {other}")
 
 
 def _may_use_the_machine_s(config: Json) -> bool:
     try:
-        return MACHINE_CREDENTIALS in config_values.feature_flags(_at(config, "advanced", "feature_flags") or "")
+        return MACHINE_CREDENTIALS in config_values.feature_flags(at(config, "advanced", "feature_flags") or "")
     except (ValueError, AttributeError):  # a problem of its own
         return False
 
@@ -130,10 +117,4 @@ KEY_PAIR: Final = ("aws_access_key_id", "aws_secret_access_key")
 
 
 def chosen_catalog(config: Json) -> Json:
-    return GLUE if _at(config, "catalog") is None else _at(config, "catalog", "catalog_type")
-
-
-def _at(config: Json, *path: str) -> Json:
-    for name in path:
-        config = config.get(name) if isinstance(config, dict) else None
-    return config
+    return GLUE if at(config, "catalog") is None else at(config, "catalog", "catalog_type")

@@ -7,6 +7,7 @@ from connector.config_patterns import SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASH
 from connector.credential_schemas import CREDENTIALS
 from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.schema_evolution import SchemaEvolution
+from connector.storage_schemas import STORAGE
 from protocol.flow import Json
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -21,7 +22,7 @@ _ADVANCED: Final[Json] = {
     "type": "object",
     "title": "Advanced Options",
     "description": "Options that most materializations do not need.",
-    "order": 8,
+    "order": 9,
     "advanced": True,
     "properties": {
         "feature_flags": {
@@ -143,6 +144,7 @@ ENDPOINT_SCHEMA: Final[Json] = {
             "order": 6,
         },
         "catalog": CATALOG,
+        "storage": STORAGE,
         "advanced": _ADVANCED,
     },
     "required": ["namespace"],

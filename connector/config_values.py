@@ -1,5 +1,6 @@
 """What single settings mean: a ValueError says what the setting must be, never what it was."""
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 ALLOW_EXISTING_TABLES: Final = "allow_existing_tables_for_new_bindings"
 RETAIN_EXISTING_DATA: Final = "retain_existing_data_on_backfill"
 MACHINE_CREDENTIALS: Final = "use_machine_credentials"
+SERVICE_ACCOUNT: Final = ("client_email", "private_key", "token_uri")
 FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
 
 
@@ -52,6 +54,19 @@ def warehouse_directory(text: str) -> Path:
     if "#" in directory or "?" in directory:
         raise ValueError("must be a directory without # and ? in its whole path")
     return Path(directory)
+
+
+def service_account(text: str) -> dict[str, str]:
+    """What signs in to Google, as its console writes it."""
+    demand = "must be the JSON key of a service account, as Google's console writes it, with {}"
+    try:
+        key = json.loads(text)
+    except ValueError:
+        key = None
+    missing = [name for name in SERVICE_ACCOUNT if not isinstance(key, dict) or not isinstance(key.get(name), str)]
+    if missing:
+        raise ValueError(demand.format(", ".join(SERVICE_ACCOUNT)))
+    return dict(key)
 
 
 def not_yet_available(turned_on: bool) -> None:

@@ -1,10 +1,13 @@
 """What an object store refuses, as an error that says what to do."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from connector.errors import ConnectorError, RetryableError, UserError
+
+QUOTED_CHARACTERS: Final = 400
 
 
 @contextmanager
@@ -16,11 +19,24 @@ def using(location: str) -> Iterator[None]:
         kind, sentence = next(
             (kind, sentence) for codes, kind, sentence in EXPLANATIONS if any(code in str(error) for code in codes)
         )
-        answer = str(error).rpartition("AWS Error ")[2]
-        raise kind(f"{location}: {sentence.format(answer=answer)}") from error
+        raise kind(f"{location}: {sentence.format(answer=_answer(str(error)))}") from error
 
 
-# The client has no types for its errors, only codes in their texts. The first entry that has one of a text's explains it.
+# What the clients say around the answer of a store: Amazon's, Google's.
+ANSWERS: Final = (
+    re.compile("AWS Error (.*)", re.DOTALL),
+    re.compile("with a last message of (.*?) error_info=", re.DOTALL),
+    re.compile(r"google::cloud::Status\((.*?) error_info=", re.DOTALL),
+)
+
+
+def _answer(text: str) -> str:
+    quoted = next((found[1] for pattern in ANSWERS if (found := pattern.search(text))), text)
+    return " ".join(quoted.split())[:QUOTED_CHARACTERS].rstrip(".")
+
+
+# The clients have no types for their errors, only codes in their texts. The first entry that has one of a text's explains
+# it.
 EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...]] = (
     (
         ("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
@@ -47,6 +63,30 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
         ("NETWORK_CONNECTION",),
         RetryableError,
         "the object store cannot be reached ({answer}). Check that the network allows it, /s3_endpoint and /region.",
+    ),
+    (
+        ("Status(UNAUTHENTICATED",),
+        UserError,
+        "Google Cloud Storage does not accept the token ({answer}). Check /storage/service_account_json, and that its "
+        "service account exists.",
+    ),
+    (
+        ("Status(PERMISSION_DENIED",),
+        UserError,
+        "Google Cloud Storage forbids this ({answer}). Give the service account the role Storage Object User "
+        "(roles/storage.objectUser) on the bucket.",
+    ),
+    (
+        ("Status(NOT_FOUND",),
+        UserError,
+        "Google Cloud Storage has no such bucket, or no such file in it ({answer}). Create the bucket, or correct "
+        "/storage/bucket.",
+    ),
+    (
+        ("Status(UNAVAILABLE", "Status(DEADLINE_EXCEEDED"),
+        RetryableError,
+        "Google Cloud Storage cannot be reached, or is not able to answer now ({answer}). Check that the network allows "
+        "it, and /storage/endpoint if it is set.",
     ),
     (("",), RetryableError, "{answer}."),
 )

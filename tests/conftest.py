@@ -10,6 +10,7 @@ from xdist.workermanage import WorkerController
 from support.consistency_report import ConsistencyReport
 from support.containers import Image, built_image
 from support.glue_server import glue_server, moto_python
+from support.google import GoogleStore, fake_gcs_server, google_store
 from support.jars import jars
 from support.readers import duckdb_connection, let_duckdb_read
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
@@ -71,6 +72,13 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server for all tests: each takes a bucket or a prefix of its own."""
     with versitygw_server(versitygw(), tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleStore]:
+    """Google Cloud Storage's stand-in for all tests: each takes a bucket of its own."""
+    with google_store(fake_gcs_server(), tmp_path_factory.mktemp("google")) as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import get_session
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKEN
 
-from connector.config import AwsCredentials, AwsRole, MachineCredentials, Secret
+from connector.config import AwsCredentials, AwsRole, MachineCredentials
 from connector.errors import RetryableError, UserError
 from connector.iceberg.aws_errors import is_refusal
 from connector.iceberg.file_access import S3_EXPIRES_AT_MS
 from connector.renewal import Lease, Renewed
+from connector.secret import Secret
 
 AwsKeys: TypeAlias = Renewed[AwsCredentials]
 

@@ -11,8 +11,9 @@ from pyiceberg.catalog import Catalog
 from connector.config import EndpointConfig
 from connector.errors import ConnectorError, UserError
 from connector.iceberg import storage, trial
-from connector.iceberg.catalogs import data_file_properties, explained, open_catalog
+from connector.iceberg.catalogs import explained, open_catalog
 from connector.iceberg.file_access import file_properties
+from connector.iceberg.file_stores import data_file_properties
 from connector.iceberg.lookups import find_all
 from connector.parallel import side_by_side
 from connector.steps import Skipped, Step, attempt

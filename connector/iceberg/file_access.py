@@ -4,13 +4,14 @@ about this very table have them; and until when the keys hold."""
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from pyiceberg.io import (
-    ARROW_FILE_IO,
     AWS_ACCESS_KEY_ID,
     AWS_REGION,
     AWS_SECRET_ACCESS_KEY,
     AWS_SESSION_TOKEN,
+    GCS_SERVICE_HOST,
     GCS_TOKEN,
     GCS_TOKEN_EXPIRES_AT_MS,
     PY_IO_IMPL,
@@ -34,9 +35,13 @@ from connector.renewal import Lease
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
 S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 
-# What PyArrowFileIO reads, and until when it may. Nothing else that a server says has a say.
+# Named, not imported: PyArrow's file systems are wanted where files are.
+STORE_FILE_IO: Final = "connector.iceberg.file_io.StoreFileIO"
+
+# What it reads, and until when it may. Nothing else that a server says has a say.
 FILE_PROPERTIES: Final = frozenset(
     {
+        GCS_SERVICE_HOST,
         GCS_TOKEN,
         GCS_TOKEN_EXPIRES_AT_MS,
         S3_ACCESS_KEY_ID,
@@ -52,6 +57,11 @@ FILE_PROPERTIES: Final = frozenset(
         S3_SESSION_TOKEN,
     }
 )
+# By the scheme of a location, what signs in to the store: one of them must be there.
+SIGN_INS: Final = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
+    "gs": (GCS_TOKEN,),
+}
 SYNONYMS: Final = {
     AWS_ACCESS_KEY_ID: S3_ACCESS_KEY_ID,
     AWS_REGION: S3_REGION,
@@ -82,7 +92,7 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
         found |= own
     if S3_ENDPOINT in found:
         found.setdefault(S3_REGION, DEFAULT_REGION)
-    return {**found, PY_IO_IMPL: ARROW_FILE_IO}
+    return {**found, PY_IO_IMPL: STORE_FILE_IO}
 
 
 def with_end(vended: Mapping[str, str]) -> dict[str, str]:
@@ -92,14 +102,21 @@ def with_end(vended: Mapping[str, str]) -> dict[str, str]:
     return {**vended, **ends}
 
 
+def has_sign_in(scheme: str, properties: Mapping[str, str]) -> bool:
+    """Whether there is what a store of this scheme demands."""
+    sign_ins = SIGN_INS.get(scheme)
+    return sign_ins is None or any(name in properties for name in sign_ins)
+
+
 def access_to(table: Table) -> FileAccess:
     """What the writers of a table's files get. UserError if there are no keys: the machine's own are not ours to use."""
     properties = file_properties(table.io.properties)
-    is_on_s3 = table.location().startswith(("s3://", "s3a://", "s3n://"))
-    if is_on_s3 and S3_ACCESS_KEY_ID not in properties and S3_ANONYMOUS not in properties:
+    scheme = urlsplit(table.location()).scheme
+    if not has_sign_in(scheme, properties):
+        where = "/credentials" if scheme.startswith("s3") else "them in /storage"
         raise UserError(
             f"table {'.'.join(table.name())}: neither the config nor the catalog has keys for its files at "
-            f"{table.location()}. Set /credentials, or let the catalog vend them."
+            f"{table.location()}. Set {where}, or let the catalog vend them."
         )
     ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]
     return Lease.until(tuple(properties.items()), min(ends, default=None))

@@ -26,11 +26,11 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
 from connector import config
-from connector.config import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.file_access import FileKeys, file_properties, with_end
 from connector.iceberg.metadata_io import metadata_io
 from connector.iceberg.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader, TokenServerError, halves
+from connector.secret import Secret
 
 QUOTED_CHARACTERS: Final = 300
 

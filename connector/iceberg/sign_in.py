@@ -9,8 +9,8 @@ from pyiceberg.exceptions import OAuthError, RESTError, ServerError
 from requests import PreparedRequest, Session
 from requests.auth import AuthBase
 
-from connector.config import Secret
 from connector.renewal import Lease, Renewed
+from connector.secret import Secret
 
 DEFAULT_SCOPE: Final = "catalog"
 

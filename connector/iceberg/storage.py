@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ANONYMOUS
-
-from connector.config import EndpointConfig, LocalCatalog, S3TablesCatalog
+from connector.config import EndpointConfig, LocalCatalog
+from connector.iceberg import file_stores
 from connector.iceberg.catalogs import explained, warehouse_of
-from connector.iceberg.file_access import file_properties
+from connector.iceberg.file_access import file_properties, has_sign_in
 from connector.iceberg.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
 from connector.steps import Skipped
 
@@ -25,13 +25,18 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
             _probe_directory(directory)
         return str(directory)
     file_access = file_properties(properties)
-    is_placed_by_catalog = not config.bucket or isinstance(config.catalog, S3TablesCatalog)
-    if is_placed_by_catalog or not {S3_ACCESS_KEY_ID, S3_ANONYMOUS} & file_access.keys():
+    root = file_stores.root(config)
+    if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
         return Skipped("the catalog gives each table its place or its keys")
-    from connector.iceberg.s3_probe import probe_bucket  # boto3 is imported where it is wanted
+    if config.storage:
+        from connector.iceberg.file_probe import probe_location  # PyArrow is imported where it is wanted
 
-    probe_bucket(config.bucket, config.prefix, file_access)
-    return "/".join(filter(None, (f"s3://{config.bucket}", config.prefix)))
+        probe_location(root, file_access)
+    else:
+        from connector.iceberg.s3_probe import probe_bucket  # boto3 too
+
+        probe_bucket(config.bucket, config.prefix, file_access)
+    return root
 
 
 def _probe_directory(directory: Path) -> None:

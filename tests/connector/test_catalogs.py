@@ -25,12 +25,14 @@ from connector.config import (
     LocalCatalog,
     MachineCredentials,
     RestCatalog,
-    Secret,
 )
 from connector.errors import RetryableError, UserError
 from connector.iceberg import catalogs
-from connector.iceberg.catalogs import data_file_properties, explained, open_catalog, table_location
+from connector.iceberg.catalogs import explained, open_catalog, table_location
+from connector.iceberg.file_access import STORE_FILE_IO
+from connector.iceberg.file_stores import data_file_properties
 from connector.iceberg.rest_catalog import TimeLimits, open_rest
+from connector.secret import Secret
 from protocol.flow import Json
 from support.odd_servers import Server, answering, silent
 from support.rest_catalog import RestCatalogServer
@@ -324,7 +326,7 @@ def test_what_botocore_gives_up_on_is_explained(error: Exception, kind: type[Exc
 def test_workers_get_what_files_take_and_no_catalog_secret() -> None:
     catalog = rest("http://host", credential=Secret("client:other"), token=Secret("bearer"))
     assert data_file_properties(on_s3(catalog, s3_endpoint="http://store")) == {
-        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+        "py-io-impl": STORE_FILE_IO,
         "s3.region": "us-east-1",
         "s3.endpoint": "http://store",
         "s3.force-virtual-addressing": "false",
@@ -350,9 +352,7 @@ def test_glue_keeps_older_versions_where_it_is_told_to(monkeypatch: pytest.Monke
 
 
 def test_local_workers_need_no_keys(tmp_path: Path) -> None:
-    assert data_file_properties(local(tmp_path, credentials=KEYS)) == {
-        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"
-    }
+    assert data_file_properties(local(tmp_path, credentials=KEYS)) == {"py-io-impl": STORE_FILE_IO}
 
 
 def test_an_s3_endpoint_is_asked_by_path() -> None:

@@ -18,7 +18,6 @@ from connector.config import (
     MachineCredentials,
     RestCatalog,
     S3TablesCatalog,
-    Secret,
     SqlCatalog,
     parse,
     resource_path,
@@ -29,6 +28,7 @@ from connector.config_values import FEATURE_FLAGS
 from connector.errors import InvalidConfigError
 from connector.invalid_values import OnInvalid
 from connector.schema_evolution import SchemaEvolution
+from connector.secret import Secret
 from protocol.flow import Json
 
 LOCAL: Json = {"namespace": "ns", "catalog": {"catalog_type": "Local"}}

@@ -9,9 +9,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
 from connector.errors import UserError
-from connector.iceberg.file_access import SHORTEST_LIFE, access_to, file_properties, with_end
+from connector.iceberg.file_access import SHORTEST_LIFE, STORE_FILE_IO, access_to, file_properties, with_end
 
-ARROW = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
+ARROW = {"py-io-impl": STORE_FILE_IO}
 KEY = {"s3.access-key-id": "id", "s3.secret-access-key": "planted"}
 
 
@@ -51,31 +51,34 @@ def test_access_ends_when_its_token_does() -> None:
     assert access_to(table("s3://b/t", KEY)).expires_at is None
 
 
-@pytest.mark.parametrize("name", ["s3.session-token", "gcs.oauth2.token"])
-def test_a_token_that_was_handed_out_without_an_end_is_not_used_for_longer_than_is_certain(name: str) -> None:
+@pytest.mark.parametrize(("location", "name"), [("s3://b/t", "s3.session-token"), ("gs://b/t", "gcs.oauth2.token")])
+def test_a_token_that_was_handed_out_without_an_end_is_not_used_for_longer_than_is_certain(
+    location: str, name: str
+) -> None:
     before = time.time()
-    access = access_to(table("gs://b/t", with_end({name: "planted"})))
+    access = access_to(table(location, with_end({**KEY, name: "planted"})))
     assert access.expires_at is not None
     assert before + SHORTEST_LIFE - 1 <= access.expires_at <= time.time() + SHORTEST_LIFE
     assert with_end(KEY) == KEY
 
 
-@pytest.mark.parametrize("location", ["s3://b/t", "s3a://b/t"])
+@pytest.mark.parametrize(
+    ("location", "remedy"),
+    [("s3://b/t", "/credentials"), ("s3a://b/t", "/credentials"), ("gs://b/t", "them in /storage")],
+)
 def test_without_keys_nothing_is_written_with_those_of_the_machine(
-    location: str, monkeypatch: pytest.MonkeyPatch
+    location: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the machine")
     with pytest.raises(UserError) as raised:
         access_to(table(location, {"s3.region": "us-east-1"}))
     assert str(raised.value) == (
-        f"table ns.t: neither the config nor the catalog has keys for its files at {location}. Set /credentials, or let "
+        f"table ns.t: neither the config nor the catalog has keys for its files at {location}. Set {remedy}, or let "
         "the catalog vend them."
     )
 
 
-@pytest.mark.parametrize(
-    ("location", "properties"), [("file:///data/t", {}), ("s3://b/t", {"s3.anonymous": "true"}), ("gs://b/t", {})]
-)
+@pytest.mark.parametrize(("location", "properties"), [("file:///data/t", {}), ("s3://b/t", {"s3.anonymous": "true"})])
 def test_other_places_need_no_key(location: str, properties: dict[str, str]) -> None:
     assert access_to(table(location, properties)).expires_at is None
 

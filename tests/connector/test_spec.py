@@ -67,7 +67,7 @@ def forms(*schemas: Json) -> Iterator[Json]:
 
 def test_a_choice_is_made_by_its_discriminator() -> None:
     choices = [schema for _, schema in PROPERTIES if "oneOf" in schema]
-    assert len(choices) == 2
+    assert len(choices) == 3
     for choice in choices:
         discriminator = choice["discriminator"]["propertyName"]
         for branch in choice["oneOf"]:
@@ -87,6 +87,7 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/catalog/credential",
                 "/catalog/password",
                 "/catalog/token",
+                "/storage/service_account_json",
                 "/credentials/awsSecretAccessKey",
                 "/credentials/aws_secret_access_key",
                 "/credentials/aws_session_token",
@@ -101,9 +102,10 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/max_rejected_ratio",
                 "/on_invalid",
                 "/schema_evolution",
+                "/storage/endpoint",
             },
         ),
-        ("multiline", {"/catalog/token"}),
+        ("multiline", {"/catalog/token", "/storage/service_account_json"}),
         ("x-iam-auth", {"/credentials"}),
         ("x-collection-name", {"/table"}),
         ("x-schema-name", {"/namespace"}),

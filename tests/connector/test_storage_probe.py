@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, Secret
+from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog
 from connector.errors import RetryableError, UserError
 from connector.iceberg import probe_object, s3_probe, storage
-from connector.iceberg.catalogs import data_file_properties
+from connector.iceberg.file_stores import data_file_properties
+from connector.secret import Secret
 from connector.steps import Skipped
 from support.jars import REPOSITORY
 from support.odd_servers import answering, silent

@@ -4,7 +4,7 @@ from typing import Final
 
 from connector import __main__ as command
 from connector import backlog
-from connector.iceberg import catalogs, commit
+from connector.iceberg import commit, file_stores
 from crash import boundaries, defects, storage
 from crash.faults import IMPATIENT, Faults, swap
 
@@ -15,7 +15,7 @@ S3_TIME_LIMIT: Final = "2"
 
 if __name__ == "__main__":
     if Faults.of_this_process().strikes(IMPATIENT):
-        swap(catalogs, "S3_TIME_LIMITS", dict.fromkeys(catalogs.S3_TIME_LIMITS, S3_TIME_LIMIT))
+        swap(file_stores, "S3_TIME_LIMITS", dict.fromkeys(file_stores.S3_TIME_LIMITS, S3_TIME_LIMIT))
     defects.plant()
     swap(commit, "RETRY_FOR", RETRY_FOR)
     swap(backlog, "FIRST_PAUSE", PAUSE)

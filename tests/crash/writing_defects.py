@@ -5,7 +5,7 @@ from typing import Any
 
 from connector import blocks
 from connector.errors import ConnectorError
-from connector.iceberg import catalogs, snapshot
+from connector.iceberg import file_stores, snapshot
 from crash.faults import swap
 
 
@@ -31,4 +31,4 @@ def reuses_manifests() -> None:
 
 
 def waits_as_long_as_the_library() -> None:
-    swap(catalogs, "S3_TIME_LIMITS", {})
+    swap(file_stores, "S3_TIME_LIMITS", {})

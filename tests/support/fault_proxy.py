@@ -50,6 +50,7 @@ class Request:
     path: str
     target: str = ""  # AWS's name of the operation
     body: bytes = field(default=b"", repr=False)  # of such an operation
+    authorization: str = field(default="", repr=False)
 
 
 Matches: TypeAlias = Callable[[Request], bool]
@@ -109,9 +110,9 @@ class FaultProxy:
 
 
 @contextmanager
-def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
-    """A proxy on a free loopback port in front of the server at this address."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+def fault_proxy(upstream: str, port: int = 0) -> Iterator[FaultProxy]:
+    """A proxy on a loopback port, any that is free if none is named, in front of the server at this address."""
+    with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
         proxy = FaultProxy(f"http://127.0.0.1:{server.server_port}")
         server.RequestHandlerClass = partial(_Handler, urlsplit(upstream).netloc, proxy)
         thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
@@ -147,7 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self._body()
         target = self.headers.get("X-Amz-Target", "")
-        fault = self._proxy.fault_of(Request(self.command, self.path, target, body if target else b""))
+        authorization = self.headers.get("Authorization", "")
+        fault = self._proxy.fault_of(Request(self.command, self.path, target, body if target else b"", authorization))
         response = _Response(HTTPStatus.BAD_GATEWAY, (), b"")
         for _ in range(fault.forwarded):
             response = self._forward(body)

@@ -1,0 +1,92 @@
+"""An endpoint config's store for data files: where its tables are, and by which FileIO properties."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.io import (
+    GCS_SERVICE_HOST,
+    S3_CONNECT_TIMEOUT,
+    S3_ENDPOINT,
+    S3_FORCE_VIRTUAL_ADDRESSING,
+    S3_REGION,
+    S3_REQUEST_TIMEOUT,
+)
+
+from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
+from connector.iceberg.file_access import DEFAULT_REGION, FileKeys, file_properties
+from connector.storage_config import GoogleStorage, Storage
+
+if TYPE_CHECKING:
+    from connector.iceberg.aws_keys import AwsKeys
+
+S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
+
+
+def root(config: EndpointConfig) -> str | None:
+    """Where new tables are put; None leaves it to the catalog. Local has a directory of its own."""
+    if config.storage:
+        return config.storage.location
+    if not config.bucket or isinstance(config.catalog, S3TablesCatalog):
+        return None
+    return "/".join(filter(None, (f"s3://{config.bucket}", config.prefix)))
+
+
+def data_file_properties(config: EndpointConfig) -> dict[str, str]:
+    """What the config says of reading and writing files, with keys that hold now."""
+    return file_properties(file_addresses(config), file_keys(config, aws_keys(config))())
+
+
+def file_addresses(config: EndpointConfig) -> dict[str, str]:
+    """The same without keys."""
+    if config.storage:
+        return file_properties(_addresses(config.storage))
+    region = config.region
+    further: Mapping[str, str] = {}
+    match config.catalog:
+        case LocalCatalog():
+            return file_properties()
+        case S3TablesCatalog() as catalog:
+            region = catalog.region
+        case RestCatalog() | GlueCatalog() as catalog:
+            further = dict(catalog.properties)
+    properties: dict[str, str] = dict(S3_TIME_LIMITS)
+    if region:
+        properties[S3_REGION] = region
+    if config.s3_endpoint:
+        # Stores other than Amazon's rarely have a host name for each bucket.
+        properties |= {S3_ENDPOINT: config.s3_endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
+    return file_properties(properties, further)
+
+
+def _addresses(storage: Storage) -> dict[str, str]:
+    return {GCS_SERVICE_HOST: storage.endpoint} if storage.endpoint else {}
+
+
+def file_keys(config: EndpointConfig, aws: "AwsKeys | None") -> FileKeys:
+    """Of the store; `aws` are those that the catalog is signed in to with, and S3 where the files are there."""
+    # Each store's client is imported when it is wanted.
+    if isinstance(config.storage, GoogleStorage):
+        return _google_keys(config.storage)
+    if aws is None:
+        return dict
+    from connector.iceberg.aws_keys import file_keys
+
+    return partial(file_keys, aws)
+
+
+def _google_keys(storage: GoogleStorage) -> FileKeys:
+    if not storage.service_account and not storage.uses_machine_s:
+        return dict
+    from connector.iceberg.google_keys import file_keys, google_tokens
+
+    return partial(file_keys, google_tokens(storage.service_account))
+
+
+def aws_keys(config: EndpointConfig) -> "AwsKeys | None":
+    if config.credentials is None or isinstance(config.catalog, LocalCatalog):
+        return None
+    from connector.iceberg.aws_keys import aws_keys
+
+    region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
+    return aws_keys(config.credentials, region or DEFAULT_REGION)

@@ -1,0 +1,82 @@
+"""A config's storage is judged beside its catalog, and read into values."""
+
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from connector.config import parse
+from connector.errors import InvalidConfigError
+from connector.secret import Secret
+from connector.storage_config import GoogleStorage, Storage
+
+Json: TypeAlias = Any
+
+REST: Final = {"catalog_type": "Iceberg REST Server", "uri": "https://host", "warehouse": "lake"}
+SQL: Final = {"catalog_type": "SQL", "uri": "postgresql://host/lake"}
+KEY: Final = '{"client_email": "a@b", "private_key": "planted", "token_uri": "https://host/token"}'
+GOOGLE: Final = {"storage_type": "Google Cloud Storage", "bucket": "b"}
+MACHINE_S: Final = {"advanced": {"feature_flags": "use_machine_credentials"}}
+
+
+def storage(given: Json, **config: Json) -> Storage | None:
+    return parse({"namespace": "ns", "catalog": SQL, "storage": given, **config}, [])[0].storage
+
+
+@pytest.mark.parametrize(
+    ("given", "config", "parsed"),
+    [
+        (
+            {**GOOGLE, "service_account_json": KEY, "prefix": "/lake/", "endpoint": "http://host/"},
+            {},
+            GoogleStorage("b", "lake", Secret(KEY), endpoint="http://host"),
+        ),
+        (GOOGLE, MACHINE_S, GoogleStorage("b", uses_machine_s=True)),
+        ({**GOOGLE, "service_account_json": KEY}, MACHINE_S, GoogleStorage("b", service_account=Secret(KEY))),
+        (GOOGLE, {"catalog": REST}, GoogleStorage("b")),
+    ],
+)
+def test_a_storage_is_read_into_a_value(given: Json, config: Json, parsed: Storage) -> None:
+    assert storage(given, **config) == parsed
+    assert "planted" not in repr(parsed)
+
+
+OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or leave that out"
+
+
+@pytest.mark.parametrize(
+    ("given", "config", "problems"),
+    [
+        (
+            {**GOOGLE, "service_account_json": KEY},
+            {"catalog": {"catalog_type": "Local"}},
+            ["/storage: must be left out: Local keeps its tables in its warehouse directory"],
+        ),
+        (
+            {**GOOGLE, "service_account_json": KEY},
+            {"bucket": "b", "prefix": "p", "s3_endpoint": "http://host"},
+            [f"/bucket: {OF_S3}", f"/prefix: {OF_S3}", f"/s3_endpoint: {OF_S3}"],
+        ),
+        (
+            {"storage_type": "Nowhere"},
+            {},
+            ["/storage/storage_type: must be one of 'Google Cloud Storage'"],
+        ),
+        (
+            GOOGLE,
+            {},
+            ["/storage/service_account_json: is required without the feature flag use_machine_credentials"],
+        ),
+        (
+            {**GOOGLE, "service_account_json": '{"private_key": "planted"}'},
+            {},
+            [
+                "/storage/service_account_json: must be the JSON key of a service account, as Google's console writes "
+                "it, with client_email, private_key, token_uri"
+            ],
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_storage_is_said_by_its_path(given: Json, config: Json, problems: list[str]) -> None:
+    with pytest.raises(InvalidConfigError) as raised:
+        storage(given, **config)
+    assert sorted(str(raised.value).splitlines()) == problems
