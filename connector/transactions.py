@@ -32,6 +32,7 @@ from connector.rejection_limit import RejectionLimit
 from connector.renewal import Renewed
 from connector.scratch import scratch
 from connector.spark.claim_server import claim_server
+from connector.spark.handover import handover_to
 from connector.spark.layout import Layout, TableLayout
 from connector.spark.session import Spark
 from connector.spark.writing import Writing, Written
@@ -172,7 +173,8 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
                 layouts = _layouts(tables, file_prefixes, access)
                 bindings = len(task.bindings)
                 spool = Spool(directories.files / f"spool-{next(spools)}")
-                return Writing(spark, claims, spool, layouts[:bindings], layouts[bindings:])
+                handover = handover_to(spark, layouts[:bindings])
+                return Writing(spark.run, claims, spool, handover, layouts[:bindings], layouts[bindings:])
 
             return start_writing
 

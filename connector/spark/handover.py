@@ -15,6 +15,7 @@ from connector.blocks import Block
 from connector.errors import RetryableError
 from connector.parallel import side_by_side
 from connector.spark.layout import Layout, TableLayout
+from connector.spark.session import Spark
 from connector.staging import Spool
 
 log = logging.getLogger(__name__)
@@ -121,3 +122,8 @@ class ThroughTheStore:
             side_by_side(delete, stored, DELETIONS_AT_ONCE, "spool")
         except OSError as error:
             log.warning("rows that were spooled stay in the object store until a later session: %s", error)
+
+
+def handover_to(spark: Spark, layouts: Sequence[Layout]) -> Handover:
+    """To the tasks of one transaction, wherever they run."""
+    return OnThisMachine() if spark.is_local else ThroughTheStore(layouts)

@@ -116,8 +116,8 @@ def _wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
     while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
         if scala.isStopped():
             raise RetryableError(
-                f"the Spark master {context.master} does not run this application ({jvm.last_words}). The logs of its "
-                "workers say more."
+                f"the Spark master {context.master} does not run this application: {jvm.last_words.rpartition('Reason: ')[2]} "
+                "Its log and its workers' say more."
             )
         if time.monotonic() > deadline:
             raise RetryableError(

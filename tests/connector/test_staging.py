@@ -88,6 +88,19 @@ def test_a_full_spool_waits_for_a_block_to_be_encoded(spool: Spool) -> None:
     assert not adder.is_alive()
 
 
+def test_a_block_that_is_given_back_fills_the_spool_again(spool: Spool) -> None:
+    spool.add(run(0, 1, b"x" * 60))
+    spool.encoded(block := claim_one(spool))
+    spool.give_back([block])
+    adder = threading.Thread(target=spool.add, args=(run(0, 2, b"x" * 60),))
+    adder.start()
+    adder.join(0.05)
+    assert adder.is_alive()
+    spool.encoded(claim_one(spool))
+    adder.join(10)
+    assert not adder.is_alive()
+
+
 def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", block_size=1000, limit=100)
     for binding in range(4):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from typing import Final
 from urllib.request import urlopen
 
 from connector.spark import jvm
+from support.jars import leave_out
 from support.processes import marked, new_mark, wait_until
 from support.server_process import free_address, running
 
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 PYTHON_WORKER: Final = "pyspark.worker"
+VECTORS: Final = "jdk.incubator.vector"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(directory: Path) -> Iterator[SparkCluster]:
+    modules = subprocess.run([jvm.java(), "--list-modules"], capture_output=True, text=True, check=True).stdout
+    if VECTORS not in modules:  # Spark starts every executor with it
+        leave_out(f"needs a Java with the module {VECTORS}, which small runtimes leave out")
     master, console = free_address(), free_address()
     with ExitStack() as servers:
         servers.enter_context(_server("master.Master", master, console, {}, directory / "master", ()))
