@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Final
 
 from connector.config import parse
+from connector.errors import RetryableError
 from connector.evolution import changes
 from connector.iceberg.alteration import Alterer, Rewrite
 from connector.iceberg.catalogs import explained, table_location
@@ -18,6 +19,7 @@ from connector.parallel import side_by_side
 from connector.plan import Plan, plans
 from connector.spark.rewriting import rewrite_jobs
 from connector.state import removed
+from connector.table_change import DropTable, Found, TableChange
 from protocol import request, response
 from protocol.flow import ConnectorState
 
@@ -51,8 +53,20 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
     performed = list(plan.state_actions())
     if plan.changes:
         path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
-        plan_again = partial(changes, target=plan.target)
+        plan_again = partial(_plan_again, plan)
         with explained(config), discarding(catalog, path, plan.dropped):
             done = evolve(catalog, path, table_location(config, path), plan_again, alter)
         performed += (change.description for change in done)
     return performed
+
+
+def _plan_again(plan: Plan, found: Found) -> list[TableChange]:
+    """Another table than the one that was to be dropped has been made by whoever came after us, and has rows that we know
+    nothing of."""
+    again = changes(found, plan.target)
+    if any(isinstance(change, DropTable) and change not in plan.changes for change in again):
+        raise RetryableError(
+            f"Table {plan.target.table} has been made anew since this backfill was planned, by another publication of the "
+            "task. It was left alone: publish again, with the binding's backfill incremented, if its rows are to go."
+        )
+    return again
