@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from connector.blocks import Block, OpenBlock
 from connector.errors import RetryableError
+from connector.machine_share import SPOOL_LIMIT
 from protocol.request import Store
 
 BLOCK_SIZE: Final = 32 << 20  # bytes: large enough to pay for its claim, small enough to spread over the cores
-SPOOL_LIMIT: Final = 1 << 30  # bytes: what arrives at full speed while a cold Spark starts
 LOOKS_AFTER_CLAIMANTS: Final = 1.0  # seconds: who waits for a block may be killed meanwhile
 
 

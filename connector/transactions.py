@@ -19,6 +19,7 @@ from connector import state
 from connector.backlog import Limit
 from connector.committer import Committer
 from connector.config import Settings, parse
+from connector.control_group import ControlGroup
 from connector.errors import UserError
 from connector.iceberg import fence
 from connector.iceberg.bound_table import BoundTable, bind_all
@@ -27,6 +28,7 @@ from connector.iceberg.fence import Tenure
 from connector.iceberg.file_names import file_prefix
 from connector.iceberg.maintenance import maintaining
 from connector.invalid_values import Policy, Tally
+from connector.machine_share import MachineShare
 from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.rejection_limit import RejectionLimit
 from connector.renewal import Renewed
@@ -160,7 +162,8 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
     config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     with ExitStack() as resources:
         directories = resources.enter_context(scratch())
-        spark = Spark(dict(config.spark), directories)
+        share = MachineShare.of(ControlGroup(), directories.files)
+        spark = Spark({"spark.master": f"local[{share.tasks}]", **dict(config.spark)}, directories)
         resources.callback(spark.kill)
         claims = resources.enter_context(closing(claim_server(dict(config.spark), directories.sockets / "claims")))
         catalog = open_catalog(config)
@@ -172,7 +175,7 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             def start_writing(file_prefixes: Sequence[str]) -> Writing:
                 layouts = _layouts(tables, file_prefixes, access)
                 bindings = len(task.bindings)
-                spool = Spool(directories.files / f"spool-{next(spools)}")
+                spool = Spool(directories.files / f"spool-{next(spools)}", limit=share.spool)
                 handover = handover_to(spark, layouts[:bindings])
                 return Writing(spark.run, claims, spool, handover, layouts[:bindings], layouts[bindings:])
 

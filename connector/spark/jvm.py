@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import connector
+from connector.control_group import ControlGroup
 from connector.errors import RetryableError, UserError
 from connector.scratch import making
 
@@ -74,6 +76,8 @@ class Jvm:
         with making(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
+        self._control_group = ControlGroup()
+        self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
             [
                 *_command(heap, class_sharing or _shared_archive()),
@@ -111,7 +115,12 @@ class Jvm:
     @property
     def last_words(self) -> str:
         """What it printed last: the cause, when it ended by itself."""
-        return " | ".join(self._output)
+        return "it was killed" if self._process.poll() == -signal.SIGKILL else " | ".join(self._output)
+
+    @property
+    def memory_ran_out(self) -> bool:
+        """Whether the kernel has ended it, or a worker of its, because there was no memory left."""
+        return self._control_group.killed_for_memory > self._killed_before
 
     def stop(self) -> None:
         """Let it exit by itself."""

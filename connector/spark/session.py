@@ -40,6 +40,11 @@ LOCAL_SETTINGS: Final = {
 }
 LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # the same, before it has read its settings
 
+MEMORY_RAN_OUT: Final = (
+    "the kernel has ended Spark's JVM or one of its workers, because the memory of this container (or control group) ran "
+    "out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as local[1])."
+)
+
 
 class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
@@ -135,8 +140,10 @@ def _explained(jvm: Jvm, failed: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, OSError, EOFError) as error:
+        if jvm.memory_ran_out:
+            raise RetryableError(MEMORY_RAN_OUT) from error
         if jvm.has_ended:
-            raise RetryableError(f"Spark's JVM has ended: {jvm.last_words or 'killed'}") from error
+            raise RetryableError(f"Spark's JVM has ended: {jvm.last_words}") from error
         raise RetryableError(f"{failed}: {_cause(error)}") from error
 
 

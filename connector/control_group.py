@@ -1,0 +1,56 @@
+"""What the machine lets this process have: the limits of its control group, which is a container's as a rule."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_UNLIMITED: Final = 1 << 60  # bytes: version 1 has no word for it, but a number that no machine has
+
+
+class ControlGroup:
+    """Of version 1 or 2. A group's parents limit it too; in a container it is its own root."""
+
+    def __init__(self, membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> None:
+        self._membership = membership
+        self._root = root
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes, where they are limited."""
+        values = [*self._values("", "memory.max"), *self._values("memory", "memory.limit_in_bytes")]
+        limits = [int(value) for value in values if value.isdigit()]
+        return min((limit for limit in limits if limit < _UNLIMITED), default=None)
+
+    @property
+    def cores(self) -> float | None:
+        """How many processors' time it may take, where that is limited."""
+        shares = [value.split() for value in self._values("", "cpu.max")]
+        periods = self._values("cpu", "cpu.cfs_period_us")
+        shares += [[*share] for share in zip(self._values("cpu", "cpu.cfs_quota_us"), periods, strict=True)]
+        return min((int(quota) / int(period) for quota, period in shares if quota.isdigit()), default=None)
+
+    @property
+    def killed_for_memory(self) -> int:
+        """How many of its processes the kernel has ended so far, because there was no memory left."""
+        values = [*self._values("", "memory.events"), *self._values("memory", "memory.oom_control")]
+        return max((int(found[1]) for value in values if (found := _KILLED.search(value))), default=0)
+
+    def _values(self, controller: str, name: str) -> Iterator[str]:
+        """Of version 1's controller, or version 2's with none, from the group up to its root."""
+        for controllers, path in self._groups():
+            if controller in controllers.split(","):
+                top = self._root / controller
+                group = top / path
+                for directory in (group, *(parent for parent in group.parents if parent.is_relative_to(top))):
+                    if (file := directory / name).is_file():
+                        yield file.read_text().strip()
+
+    def _groups(self) -> Iterator[tuple[str, str]]:
+        if self._membership.is_file():
+            for line in self._membership.read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                yield controllers, path.lstrip("/")
+
+
+_KILLED: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
