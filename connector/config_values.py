@@ -2,6 +2,7 @@
 
 import json
 import os
+from base64 import b64decode
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -67,6 +68,13 @@ def service_account(text: str) -> dict[str, str]:
     if missing:
         raise ValueError(demand.format(", ".join(SERVICE_ACCOUNT)))
     return dict(key)
+
+
+def azure_account_key(text: str) -> None:
+    try:
+        b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("must be an access key of the storage account, as Azure's portal shows it") from None
 
 
 def not_yet_available(turned_on: bool) -> None:

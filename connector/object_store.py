@@ -22,9 +22,10 @@ def using(location: str) -> Iterator[None]:
         raise kind(f"{location}: {sentence.format(answer=_answer(str(error)))}") from error
 
 
-# What the clients say around the answer of a store: Amazon's, Google's.
+# What the clients say around the answer of a store: Amazon's, Azure's, Google's.
 ANSWERS: Final = (
     re.compile("AWS Error (.*)", re.DOTALL),
+    re.compile(r"Azure Error: (?:\[\] )?([^\n]*)"),
     re.compile("with a last message of (.*?) error_info=", re.DOTALL),
     re.compile(r"google::cloud::Status\((.*?) error_info=", re.DOTALL),
 )
@@ -87,6 +88,38 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
         RetryableError,
         "Google Cloud Storage cannot be reached, or is not able to answer now ({answer}). Check that the network allows "
         "it, and /storage/endpoint if it is set.",
+    ),
+    (
+        ("[AuthenticationFailed]", "[AuthorizationFailure]", "[InvalidAuthenticationInfo]", "GetToken"),
+        UserError,
+        "Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret in /storage, and "
+        "/storage/account.",
+    ),
+    (
+        (
+            "[AuthorizationPermissionMismatch]",
+            "[AuthorizationResourceTypeMismatch]",
+            "[InsufficientAccountPermissions]",
+        ),
+        UserError,
+        "Azure forbids this ({answer}). Let the SAS token read, create, write, list and delete blobs, or give the application the role "
+        "Storage Blob Data Contributor on the container.",
+    ),
+    (
+        ("[ContainerNotFound]", "[FilesystemNotFound]", "[OutOfRangeInput]"),
+        UserError,
+        "Azure has no such container ({answer}). Create it, or correct /storage/container.",
+    ),
+    (
+        ("[ResourceNotFound]",),
+        UserError,
+        "Azure has no such account ({answer}). Correct /storage/account, and /storage/endpoint if it is set.",
+    ),
+    (
+        ("Azure Error: []",),
+        RetryableError,
+        "Azure cannot be reached, or is not able to answer now ({answer}). Check that the network allows it, /storage/account, "
+        "and /storage/endpoint if it is set.",
     ),
     (("",), RetryableError, "{answer}."),
 )

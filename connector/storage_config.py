@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from connector import storage_schemas
 from connector.secret import Secret
 from protocol.flow import Json
 
@@ -22,19 +23,71 @@ class GoogleStorage:
         return _joined(f"gs://{self.bucket}", self.prefix)
 
 
-Storage: TypeAlias = GoogleStorage
+@dataclass(frozen=True)
+class AccountKey:
+    """Opens everything in a storage account."""
+
+    value: Secret
+
+
+@dataclass(frozen=True)
+class SasToken:
+    """A shared access signature."""
+
+    value: Secret
+
+
+@dataclass(frozen=True)
+class ClientSecret:
+    """An application signs in."""
+
+    tenant_id: str
+    client_id: str
+    value: Secret
+
+
+AzureSignIn: TypeAlias = AccountKey | SasToken | ClientSecret
+
+
+@dataclass(frozen=True)
+class AzureStorage:
+    """A container of a storage account. Without a way to sign in, the catalog hands out SAS tokens."""
+
+    account: str
+    container: str
+    prefix: str = ""
+    sign_in: AzureSignIn | None = None
+    endpoint: str = ""
+
+    @property
+    def location(self) -> str:
+        return _joined(f"abfss://{self.container}@{self.account}.dfs.core.windows.net", self.prefix)
+
+
+Storage: TypeAlias = GoogleStorage | AzureStorage
 
 
 def parse(storage: Json, *, uses_machine_s: bool) -> Storage:
     """`uses_machine_s`: whether what this machine can sign in with may be used, where the config has nothing."""
-    key = storage.get("service_account_json")
-    return GoogleStorage(
-        storage["bucket"],
-        storage.get("prefix", "").strip("/"),
-        Secret(key) if key else None,
-        uses_machine_s=uses_machine_s and not key,
-        endpoint=storage.get("endpoint", "").rstrip("/"),
-    )
+    prefix, endpoint = storage.get("prefix", "").strip("/"), storage.get("endpoint", "").rstrip("/")
+    match storage["storage_type"]:
+        case storage_schemas.GOOGLE:
+            key = storage.get("service_account_json")
+            return GoogleStorage(
+                storage["bucket"], prefix, Secret(key) if key else None, uses_machine_s and not key, endpoint
+            )
+        case _:
+            return AzureStorage(storage["account"], storage["container"], prefix, _azure_sign_in(storage), endpoint)
+
+
+def _azure_sign_in(storage: Json) -> AzureSignIn | None:
+    if key := storage.get("account_key"):
+        return AccountKey(Secret(key))
+    if token := storage.get("sas_token"):
+        return SasToken(Secret(token))
+    if secret := storage.get("client_secret"):
+        return ClientSecret(storage["tenant_id"], storage["client_id"], Secret(secret))
+    return None
 
 
 def _joined(root: str, prefix: str) -> str:

@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from connector.config_patterns import HTTP_ADDRESS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
+from connector.config_patterns import AZURE_ACCOUNT, AZURE_CONTAINER, HTTP_ADDRESS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
 from protocol.flow import Json
 
 GOOGLE: Final = "Google Cloud Storage"
+AZURE: Final = "Azure"
 
 _PREFIX: Final[Json] = {
     "type": "string",
@@ -54,6 +55,72 @@ STORAGE: Final[Json] = {
                 },
             },
             "required": ["storage_type", "bucket"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "Azure",
+            "description": "A container of Azure Blob Storage or of Data Lake Storage Gen2, with one way to sign in.",
+            "properties": {
+                "storage_type": {"type": "string", "const": AZURE, "default": AZURE, "order": 0},
+                "account": {
+                    "type": "string",
+                    "title": "Storage Account",
+                    "description": "The name of the storage account.",
+                    "pattern": AZURE_ACCOUNT,
+                    "order": 1,
+                },
+                "container": {
+                    "type": "string",
+                    "title": "Container",
+                    "description": "The container for data files.",
+                    "pattern": AZURE_CONTAINER,
+                    "order": 2,
+                },
+                "prefix": {**_PREFIX, "order": 3},
+                "account_key": {
+                    "type": "string",
+                    "title": "Account Key",
+                    "description": "One of the account's access keys.",
+                    "order": 4,
+                    "secret": True,
+                },
+                "sas_token": {
+                    "type": "string",
+                    "title": "SAS Token",
+                    "description": "A shared access signature that allows to read, create, write, list and delete blobs.",
+                    "order": 5,
+                    "secret": True,
+                },
+                "tenant_id": {
+                    "type": "string",
+                    "title": "Tenant ID",
+                    "description": "The Entra ID tenant of the application.",
+                    "order": 6,
+                },
+                "client_id": {
+                    "type": "string",
+                    "title": "Client ID",
+                    "description": "An application with the role Storage Blob Data Contributor.",
+                    "order": 7,
+                },
+                "client_secret": {
+                    "type": "string",
+                    "title": "Client Secret",
+                    "description": "The application's secret.",
+                    "order": 8,
+                    "secret": True,
+                },
+                "endpoint": {
+                    "type": "string",
+                    "title": "Endpoint",
+                    "description": "The address of the blob service, if it is not Azure's own.",
+                    "pattern": HTTP_ADDRESS,
+                    "order": 9,
+                    "advanced": True,
+                },
+            },
+            "required": ["storage_type", "account", "container"],
             "additionalProperties": False,
         },
     ],

@@ -7,6 +7,7 @@ import duckdb
 import pytest
 from xdist.workermanage import WorkerController
 
+from support.azure import AzureStore, azure_store, azurite
 from support.consistency_report import ConsistencyReport
 from support.containers import Image, built_image
 from support.glue_server import glue_server, moto_python
@@ -78,6 +79,13 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleStore]:
     """Google Cloud Storage's stand-in for all tests: each takes a bucket of its own."""
     with google_store(fake_gcs_server(), tmp_path_factory.mktemp("google")) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureStore]:
+    """Azure's stand-in for all tests: each takes a container of its own."""
+    with azure_store(azurite(), tmp_path_factory.mktemp("azure")) as store:
         yield store
 
 

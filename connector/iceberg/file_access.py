@@ -7,6 +7,16 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_ACCOUNT_NAME,
+    ADLS_BLOB_STORAGE_AUTHORITY,
+    ADLS_BLOB_STORAGE_SCHEME,
+    ADLS_CLIENT_ID,
+    ADLS_CLIENT_SECRET,
+    ADLS_DFS_STORAGE_AUTHORITY,
+    ADLS_DFS_STORAGE_SCHEME,
+    ADLS_SAS_TOKEN,
+    ADLS_TENANT_ID,
     AWS_ACCESS_KEY_ID,
     AWS_REGION,
     AWS_SECRET_ACCESS_KEY,
@@ -41,6 +51,16 @@ STORE_FILE_IO: Final = "connector.iceberg.file_io.StoreFileIO"
 # What it reads, and until when it may. Nothing else that a server says has a say.
 FILE_PROPERTIES: Final = frozenset(
     {
+        ADLS_ACCOUNT_KEY,
+        ADLS_ACCOUNT_NAME,
+        ADLS_BLOB_STORAGE_AUTHORITY,
+        ADLS_BLOB_STORAGE_SCHEME,
+        ADLS_CLIENT_ID,
+        ADLS_CLIENT_SECRET,
+        ADLS_DFS_STORAGE_AUTHORITY,
+        ADLS_DFS_STORAGE_SCHEME,
+        ADLS_SAS_TOKEN,
+        ADLS_TENANT_ID,
         GCS_SERVICE_HOST,
         GCS_TOKEN,
         GCS_TOKEN_EXPIRES_AT_MS,
@@ -61,6 +81,7 @@ FILE_PROPERTIES: Final = frozenset(
 SIGN_INS: Final = {
     **dict.fromkeys(("s3", "s3a", "s3n"), (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
     "gs": (GCS_TOKEN,),
+    "abfss": (ADLS_ACCOUNT_KEY, ADLS_SAS_TOKEN, ADLS_CLIENT_SECRET),
 }
 SYNONYMS: Final = {
     AWS_ACCESS_KEY_ID: S3_ACCESS_KEY_ID,

@@ -5,15 +5,30 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyarrow.fs import FileSystem, GcsFileSystem
-from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
+from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
 
+AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 RETRY_SECONDS: Final = 30
 
 
 class StoreFileIO(PyArrowFileIO):
     """PyIceberg's, but for Google's store, which it would ask again for 15 minutes, and that with what this machine can
-    sign in with."""
+    sign in with; and for Azure's, where it takes the account's host for a part of the container's name."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
+        if scheme not in AZURE_SCHEMES:
+            return scheme, netloc, path
+        return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
+
+    def _initialize_azure_fs(self) -> FileSystem:
+        if token := self.properties.get(ADLS_SAS_TOKEN):
+            # PyArrow makes it the end of an address as it is.
+            self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}
+        return super()._initialize_azure_fs()
 
     def _initialize_gcs_fs(self) -> FileSystem:
         options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=RETRY_SECONDS)}

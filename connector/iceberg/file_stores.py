@@ -3,8 +3,19 @@
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_ACCOUNT_NAME,
+    ADLS_BLOB_STORAGE_AUTHORITY,
+    ADLS_BLOB_STORAGE_SCHEME,
+    ADLS_CLIENT_ID,
+    ADLS_CLIENT_SECRET,
+    ADLS_DFS_STORAGE_AUTHORITY,
+    ADLS_DFS_STORAGE_SCHEME,
+    ADLS_SAS_TOKEN,
+    ADLS_TENANT_ID,
     GCS_SERVICE_HOST,
     S3_CONNECT_TIMEOUT,
     S3_ENDPOINT,
@@ -15,7 +26,15 @@ from pyiceberg.io import (
 
 from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
 from connector.iceberg.file_access import DEFAULT_REGION, FileKeys, file_properties
-from connector.storage_config import GoogleStorage, Storage
+from connector.storage_config import (
+    AccountKey,
+    AzureSignIn,
+    AzureStorage,
+    ClientSecret,
+    GoogleStorage,
+    SasToken,
+    Storage,
+)
 
 if TYPE_CHECKING:
     from connector.iceberg.aws_keys import AwsKeys
@@ -60,19 +79,43 @@ def file_addresses(config: EndpointConfig) -> dict[str, str]:
 
 
 def _addresses(storage: Storage) -> dict[str, str]:
-    return {GCS_SERVICE_HOST: storage.endpoint} if storage.endpoint else {}
+    match storage:
+        case GoogleStorage():
+            return {GCS_SERVICE_HOST: storage.endpoint} if storage.endpoint else {}
+        case AzureStorage():
+            properties = {ADLS_ACCOUNT_NAME: storage.account}
+            if storage.endpoint:
+                url = urlsplit(storage.endpoint)
+                properties |= dict.fromkeys((ADLS_BLOB_STORAGE_AUTHORITY, ADLS_DFS_STORAGE_AUTHORITY), url.netloc)
+                properties |= dict.fromkeys((ADLS_BLOB_STORAGE_SCHEME, ADLS_DFS_STORAGE_SCHEME), url.scheme)
+            return properties
 
 
 def file_keys(config: EndpointConfig, aws: "AwsKeys | None") -> FileKeys:
     """Of the store; `aws` are those that the catalog is signed in to with, and S3 where the files are there."""
     # Each store's client is imported when it is wanted.
-    if isinstance(config.storage, GoogleStorage):
-        return _google_keys(config.storage)
+    match config.storage:
+        case GoogleStorage() as storage:
+            return _google_keys(storage)
+        case AzureStorage() as storage:
+            return partial(_azure_keys, storage.sign_in)
     if aws is None:
         return dict
     from connector.iceberg.aws_keys import file_keys
 
     return partial(file_keys, aws)
+
+
+def _azure_keys(sign_in: AzureSignIn | None) -> dict[str, str]:
+    match sign_in:
+        case AccountKey(key):
+            return {ADLS_ACCOUNT_KEY: key.reveal()}
+        case SasToken(token):
+            return {ADLS_SAS_TOKEN: token.reveal()}
+        case ClientSecret(tenant_id, client_id, secret):
+            return {ADLS_TENANT_ID: tenant_id, ADLS_CLIENT_ID: client_id, ADLS_CLIENT_SECRET: secret.reveal()}
+        case None:
+            return {}
 
 
 def _google_keys(storage: GoogleStorage) -> FileKeys:

@@ -7,7 +7,7 @@ import pytest
 from connector.config import parse
 from connector.errors import InvalidConfigError
 from connector.secret import Secret
-from connector.storage_config import GoogleStorage, Storage
+from connector.storage_config import AccountKey, AzureStorage, ClientSecret, GoogleStorage, SasToken, Storage
 
 Json: TypeAlias = Any
 
@@ -15,6 +15,8 @@ REST: Final = {"catalog_type": "Iceberg REST Server", "uri": "https://host", "wa
 SQL: Final = {"catalog_type": "SQL", "uri": "postgresql://host/lake"}
 KEY: Final = '{"client_email": "a@b", "private_key": "planted", "token_uri": "https://host/token"}'
 GOOGLE: Final = {"storage_type": "Google Cloud Storage", "bucket": "b"}
+AZURE: Final = {"storage_type": "Azure", "account": "lake", "container": "c-1"}
+APPLICATION: Final = {"tenant_id": "t", "client_id": "c", "client_secret": "planted"}
 MACHINE_S: Final = {"advanced": {"feature_flags": "use_machine_credentials"}}
 
 
@@ -33,11 +35,23 @@ def storage(given: Json, **config: Json) -> Storage | None:
         (GOOGLE, MACHINE_S, GoogleStorage("b", uses_machine_s=True)),
         ({**GOOGLE, "service_account_json": KEY}, MACHINE_S, GoogleStorage("b", service_account=Secret(KEY))),
         (GOOGLE, {"catalog": REST}, GoogleStorage("b")),
+        (
+            {**AZURE, "account_key": "cGxhbnRlZA==", "prefix": "lake/", "endpoint": "http://host/"},
+            {},
+            AzureStorage("lake", "c-1", "lake", AccountKey(Secret("cGxhbnRlZA==")), "http://host"),
+        ),
+        ({**AZURE, "sas_token": "planted"}, {}, AzureStorage("lake", "c-1", sign_in=SasToken(Secret("planted")))),
+        (
+            {**AZURE, **APPLICATION},
+            {},
+            AzureStorage("lake", "c-1", sign_in=ClientSecret("t", "c", Secret("planted"))),
+        ),
+        (AZURE, {"catalog": REST}, AzureStorage("lake", "c-1")),
     ],
 )
 def test_a_storage_is_read_into_a_value(given: Json, config: Json, parsed: Storage) -> None:
     assert storage(given, **config) == parsed
-    assert "planted" not in repr(parsed)
+    assert not [secret for secret in ("planted", "cGxhbnRlZA==") if secret in repr(parsed)]
 
 
 OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or leave that out"
@@ -59,7 +73,38 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             {"storage_type": "Nowhere"},
             {},
-            ["/storage/storage_type: must be one of 'Google Cloud Storage'"],
+            ["/storage/storage_type: must be one of 'Google Cloud Storage', 'Azure'"],
+        ),
+        (
+            AZURE,
+            {},
+            ["/storage: lacks a way to sign in: account_key, sas_token, or client_secret and what it needs"],
+        ),
+        (
+            {**AZURE, "account_key": "cGxhbnRlZA==", **APPLICATION},
+            {},
+            ["/storage: has more than one way to sign in: account_key, sas_token and client_secret exclude each other"],
+        ),
+        (
+            {**AZURE, "account_key": "planted!"},
+            {},
+            ["/storage/account_key: must be an access key of the storage account, as Azure's portal shows it"],
+        ),
+        (
+            {**AZURE, "client_secret": "planted"},
+            {},
+            [
+                "/storage/client_id: is required beside client_secret",
+                "/storage/tenant_id: is required beside client_secret",
+            ],
+        ),
+        (
+            {**AZURE, "account": "My-Account", "container": "a--b", "account_key": "cGxhbnRlZA=="},
+            {},
+            [
+                "/storage/account: must be the name of a storage account: 3 to 24 lower-case letters and digits",
+                "/storage/container: must be the name of a container: 3 to 63 lower-case letters, digits and single hyphens",
+            ],
         ),
         (
             GOOGLE,
@@ -79,4 +124,5 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
 def test_what_is_wrong_with_a_storage_is_said_by_its_path(given: Json, config: Json, problems: list[str]) -> None:
     with pytest.raises(InvalidConfigError) as raised:
         storage(given, **config)
+    assert "planted" not in str(raised.value)
     assert sorted(str(raised.value).splitlines()) == problems
