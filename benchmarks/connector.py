@@ -47,12 +47,14 @@ class Connector:
         self._stdin.writelines(lines)
         self._stdin.flush()
 
-    def expect(self, *kinds: str) -> None:
-        """Read an answer of each of these kinds, in this order."""
+    def expect(self, *kinds: str) -> bytes:
+        """Read an answer of each of these kinds, in this order; the last of them."""
+        answer = b""
         for kind in kinds:
             answer = self._stdout.readline()
             if not answer.startswith(b'{"%s"' % kind.encode()):
                 sys.exit(f"{kind} was expected, not {answer[:200]!r}: nothing is reported")
+        return answer
 
     def end(self) -> None:
         """End the input, and wait for the process."""
