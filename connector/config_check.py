@@ -49,6 +49,7 @@ def _schema_problems(config: Json, schema: Json) -> list[Problem]:
 
 MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
     ("upload_interval",): config_values.upload_interval,
+    ("storage", "directory"): config_values.warehouse_directory,
     ("storage", "account_key"): config_values.azure_account_key,
     ("storage", "service_account_json"): config_values.service_account,
     ("advanced", "feature_flags"): config_values.feature_flags,

@@ -9,6 +9,7 @@ WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
 HTTP_ADDRESS: Final = "^https?://"
 POSTGRESQL: Final = "^postgresql://([^:@/]*@)?[^@/]+/[^/]+$"
 TABLE_BUCKET_ARN: Final = "^arn:aws[-a-z]*:s3tables:[-a-z0-9]+:[0-9]+:bucket/.+$"
+HDFS_DIRECTORY: Final = "^hdfs://[^/#?@]+/[^#?]+$"
 AZURE_ACCOUNT: Final = "^[a-z0-9]{3,24}$"
 AZURE_CONTAINER: Final = "^(?=.{3,63}$)[a-z0-9](-?[a-z0-9])*$"
 ROLE_ARN: Final = "^arn:aws[-a-z]*:iam::[0-9]+:role/.+$"
@@ -23,6 +24,7 @@ PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     HTTP_ADDRESS: "must begin with http:// or https://",
     POSTGRESQL: "must be postgresql://user@host/database, without the password: that is a property of its own",
     TABLE_BUCKET_ARN: "must be the ARN of a table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
+    HDFS_DIRECTORY: "must be a directory of HDFS, such as hdfs://namenode:8020/lake",
     AZURE_ACCOUNT: "must be the name of a storage account: 3 to 24 lower-case letters and digits",
     AZURE_CONTAINER: "must be the name of a container: 3 to 63 lower-case letters, digits and single hyphens",
     ROLE_ARN: "must be the ARN of a role, such as arn:aws:iam::123456789012:role/flow",

@@ -121,5 +121,11 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
         "Azure cannot be reached, or is not able to answer now ({answer}). Check that the network allows it, /storage/account, "
         "and /storage/endpoint if it is set.",
     ),
+    (
+        ("Unable to load libjvm", "Unable to load libhdfs"),
+        UserError,
+        "Hadoop's native client, libhdfs, or the Java that it needs is not on this machine. Install them and set HADOOP_HOME and "
+        "JAVA_HOME, or choose another storage than HDFS.",
+    ),
     (("",), RetryableError, "{answer}."),
 )

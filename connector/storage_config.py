@@ -1,9 +1,11 @@
 """The stores for data files that are not Amazon S3, as a config names them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from connector import storage_schemas
+from connector.config_values import warehouse_directory
 from connector.secret import Secret
 from protocol.flow import Json
 
@@ -64,7 +66,29 @@ class AzureStorage:
         return _joined(f"abfss://{self.container}@{self.account}.dfs.core.windows.net", self.prefix)
 
 
-Storage: TypeAlias = GoogleStorage | AzureStorage
+@dataclass(frozen=True)
+class HdfsStorage:
+    """A directory of Hadoop's file system."""
+
+    uri: str
+
+    @property
+    def location(self) -> str:
+        return self.uri
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """A directory of this machine, and of all others that use the tables."""
+
+    directory: Path
+
+    @property
+    def location(self) -> str:
+        return f"file://{self.directory}"
+
+
+Storage: TypeAlias = GoogleStorage | AzureStorage | HdfsStorage | LocalFiles
 
 
 def parse(storage: Json, *, uses_machine_s: bool) -> Storage:
@@ -76,6 +100,10 @@ def parse(storage: Json, *, uses_machine_s: bool) -> Storage:
             return GoogleStorage(
                 storage["bucket"], prefix, Secret(key) if key else None, uses_machine_s and not key, endpoint
             )
+        case storage_schemas.HDFS:
+            return HdfsStorage(storage["uri"].rstrip("/"))
+        case storage_schemas.LOCAL_FILES:
+            return LocalFiles(warehouse_directory(storage["directory"]))
         case _:
             return AzureStorage(storage["account"], storage["container"], prefix, _azure_sign_in(storage), endpoint)
 

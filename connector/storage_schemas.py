@@ -2,11 +2,20 @@
 
 from typing import Final
 
-from connector.config_patterns import AZURE_ACCOUNT, AZURE_CONTAINER, HTTP_ADDRESS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
+from connector.config_patterns import (
+    AZURE_ACCOUNT,
+    AZURE_CONTAINER,
+    HDFS_DIRECTORY,
+    HTTP_ADDRESS,
+    WITHOUT_SLASHES,
+    WITHOUT_URI_SIGNS,
+)
 from protocol.flow import Json
 
 GOOGLE: Final = "Google Cloud Storage"
 AZURE: Final = "Azure"
+HDFS: Final = "HDFS"
+LOCAL_FILES: Final = "Local Files"
 
 _PREFIX: Final[Json] = {
     "type": "string",
@@ -121,6 +130,40 @@ STORAGE: Final[Json] = {
                 },
             },
             "required": ["storage_type", "account", "container"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "HDFS",
+            "description": "A directory of Hadoop's file system, where its native client (libhdfs) is installed.",
+            "properties": {
+                "storage_type": {"type": "string", "const": HDFS, "default": HDFS, "order": 0},
+                "uri": {
+                    "type": "string",
+                    "title": "URI",
+                    "description": "The directory, such as hdfs://namenode:8020/lake.",
+                    "pattern": HDFS_DIRECTORY,
+                    "order": 1,
+                },
+            },
+            "required": ["storage_type", "uri"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "Local Files",
+            "description": "A directory that every machine which reads or writes the tables has at the same place.",
+            "properties": {
+                "storage_type": {"type": "string", "const": LOCAL_FILES, "default": LOCAL_FILES, "order": 0},
+                "directory": {
+                    "type": "string",
+                    "title": "Directory",
+                    "description": "The directory, made if it is missing.",
+                    "minLength": 1,
+                    "order": 1,
+                },
+            },
+            "required": ["storage_type", "directory"],
             "additionalProperties": False,
         },
     ],

@@ -32,6 +32,8 @@ from connector.storage_config import (
     AzureStorage,
     ClientSecret,
     GoogleStorage,
+    HdfsStorage,
+    LocalFiles,
     SasToken,
     Storage,
 )
@@ -89,6 +91,8 @@ def _addresses(storage: Storage) -> dict[str, str]:
                 properties |= dict.fromkeys((ADLS_BLOB_STORAGE_AUTHORITY, ADLS_DFS_STORAGE_AUTHORITY), url.netloc)
                 properties |= dict.fromkeys((ADLS_BLOB_STORAGE_SCHEME, ADLS_DFS_STORAGE_SCHEME), url.scheme)
             return properties
+        case HdfsStorage() | LocalFiles():
+            return {}
 
 
 def file_keys(config: EndpointConfig, aws: "AwsKeys | None") -> FileKeys:

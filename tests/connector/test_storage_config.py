@@ -1,5 +1,6 @@
 """A config's storage is judged beside its catalog, and read into values."""
 
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -7,7 +8,16 @@ import pytest
 from connector.config import parse
 from connector.errors import InvalidConfigError
 from connector.secret import Secret
-from connector.storage_config import AccountKey, AzureStorage, ClientSecret, GoogleStorage, SasToken, Storage
+from connector.storage_config import (
+    AccountKey,
+    AzureStorage,
+    ClientSecret,
+    GoogleStorage,
+    HdfsStorage,
+    LocalFiles,
+    SasToken,
+    Storage,
+)
 
 Json: TypeAlias = Any
 
@@ -47,6 +57,8 @@ def storage(given: Json, **config: Json) -> Storage | None:
             AzureStorage("lake", "c-1", sign_in=ClientSecret("t", "c", Secret("planted"))),
         ),
         (AZURE, {"catalog": REST}, AzureStorage("lake", "c-1")),
+        ({"storage_type": "HDFS", "uri": "hdfs://node:8020/lake/"}, {}, HdfsStorage("hdfs://node:8020/lake")),
+        ({"storage_type": "Local Files", "directory": "file:///lake"}, {}, LocalFiles(Path("/lake"))),
     ],
 )
 def test_a_storage_is_read_into_a_value(given: Json, config: Json, parsed: Storage) -> None:
@@ -73,7 +85,17 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             {"storage_type": "Nowhere"},
             {},
-            ["/storage/storage_type: must be one of 'Google Cloud Storage', 'Azure'"],
+            ["/storage/storage_type: must be one of 'Google Cloud Storage', 'Azure', 'HDFS', 'Local Files'"],
+        ),
+        (
+            {"storage_type": "HDFS", "uri": "/lake"},
+            {},
+            ["/storage/uri: must be a directory of HDFS, such as hdfs://namenode:8020/lake"],
+        ),
+        (
+            {"storage_type": "Local Files", "directory": "s3://b/lake"},
+            {},
+            ["/storage/directory: must be a directory of this machine: a path, or file:// and an absolute path"],
         ),
         (
             AZURE,

@@ -11,12 +11,13 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog
+from connector.config import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
 from connector.errors import RetryableError, UserError
 from connector.iceberg import probe_object, s3_probe, storage
 from connector.iceberg.file_stores import data_file_properties
 from connector.secret import Secret
 from connector.steps import Skipped
+from connector.storage_config import HdfsStorage, LocalFiles, Storage
 from support.jars import REPOSITORY
 from support.odd_servers import answering, silent
 from support.s3_server import Keys, S3Server
@@ -214,6 +215,27 @@ def test_the_store_is_addressed_as_the_tasks_do(settings: Mapping[str, str], hos
     path, authorization, _ = proxy.requests[0]
     assert path.startswith(f"http://{host}/flow/materialize-iceberg-probe-")
     assert bool(authorization) == is_signed
+
+
+# Other stores
+
+
+def elsewhere(place: Storage) -> EndpointConfig:
+    return EndpointConfig("ns", SqlCatalog("postgresql://host/lake"), timedelta(), storage=place)
+
+
+def test_hdfs_without_its_native_client_is_no_place_for_files() -> None:
+    with pytest.raises(UserError) as raised:
+        probe(elsewhere(HdfsStorage("hdfs://127.0.0.1:1/lake")))
+    check_text(SNAPSHOTS, "no libhdfs", str(raised.value), {})
+
+
+def test_local_files_can_be_used_where_they_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert probe(elsewhere(LocalFiles(tmp_path / "new"))) == f"file://{tmp_path}/new"
+    assert [*(tmp_path / "new").iterdir()] == []
+    with pytest.raises(RetryableError, match=f"^file://{tmp_path}/file/lake: .*Not a directory"):
+        probe(elsewhere(LocalFiles(tmp_path / "file" / "lake")))
 
 
 # A directory

@@ -38,7 +38,7 @@ class Tokens:
         except ValueError:
             return HTTPStatus.BAD_REQUEST, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
         _, methods, lifetime = path.split("/")
-        token = f"token-{secrets.token_hex(16)}"
+        token = f"planted-token-{secrets.token_hex(16)}"
         self._issued[token] = (time.time() + int(lifetime), methods.split("+"))
         return HTTPStatus.OK, {"access_token": token, "expires_in": int(lifetime)}
 
