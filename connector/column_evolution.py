@@ -116,8 +116,8 @@ class Evolution:
                 )
             case RenameColumn(_, name, new_name) if not self._allows(RenameColumn):
                 return (
-                    f"Field {wanted.field!r} has the column {name!r}, and is to have {new_name!r}: to rename it takes "
-                    f"schema_evolution {SchemaEvolution.FULL}."
+                    f"Field {wanted.field!r} has the column {name!r}, and is to have {new_name!r}: set schema_evolution "
+                    f"to {SchemaEvolution.FULL}, which renames it, or leave it its name."
                 )
             case MakeOptional() if column:
                 return self._against_null(
@@ -144,14 +144,17 @@ class Evolution:
         obstacle, remedies = self._obstacle(change, wanted, column)
         if obstacle is None:
             return ""
-        remedies.append("increment the binding's backfill, which makes the table anew")
+        if self.table.is_of(self.materialization):
+            remedies.append("increment the binding's backfill, which makes the table anew")
+        else:
+            remedies.append("choose another table name for the binding")
         if not wanted.is_indispensable:
             remedies.append("deselect the field")
         if column.field_type == StringType():
             remedies.append('keep its values as text with {"castToString": true} in its field config')
         return (
             f"Field {wanted.field!r} has a column of type {column.field_type}, but its schema now needs {wanted.type}"
-            f"{obstacle}. Either {', or '.join(remedies)}."
+            f"{obstacle}: {', or '.join(remedies)}."
         )
 
     def _obstacle(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> tuple[str | None, list[str]]:

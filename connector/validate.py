@@ -150,7 +150,7 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
             )
     for name, value in proposal.resource.additional_table_properties:
         if name.startswith(RESERVED_PROPERTIES):
-            yield f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own."
+            yield f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. Leave it out."
         if name == "format-version" and value != "2":
             yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
     owner = found.table.owner if found.table else None

@@ -147,6 +147,11 @@ def as_json(candidate: Candidate) -> Json:
             [each.field, each.constraint.type.value, each.constraint.reason, each.constraint.folded_field]
             for each in constraints(candidate)
         ],
+        "most severe of several": {
+            field: constraint.type.value
+            for field, constraint in most_severe(constraints(candidate)).items()
+            if len(types_of(candidate, field)) > 1
+        },
         "problems": problems(candidate),
     }
 

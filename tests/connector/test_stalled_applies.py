@@ -1,6 +1,5 @@
 """An apply that wakes when its successor has been at work: no fence keeps it from the tables, and no row is lost."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,38 +7,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from connector.apply import perform
-from connector.config import parse
 from connector.errors import RetryableError
-from connector.iceberg.alteration import Rewrite
-from connector.iceberg.checks import OpenedEndpoint
-from connector.iceberg.lookups import find_all
-from connector.plan import Plan, plans
-from protocol import request
-from protocol.flow import Materialization, MaterializationBinding
-from support.bindings import ID, collection, local_config, materialization, projection
+from protocol.flow import MaterializationBinding
+from support.applying import Applying
+from support.bindings import ID, collection, projection
 from support.bindings import materialization_binding as binding
 from support.tables import local_catalog, rewrite_here
 
 PATH = ("shop", "orders")
-
-
-class Applying:
-    """An apply that has planned what it will do."""
-
-    def __init__(
-        self, warehouse: Path, new: MaterializationBinding, last: MaterializationBinding | None = None
-    ) -> None:
-        task = materialization(local_config(warehouse), new)
-        endpoint, resources = parse(task.config, [new.resource_config])
-        self._endpoint = OpenedEndpoint(endpoint, local_catalog(warehouse))
-        before = Materialization(bindings=(last,)) if last else None
-        message = request.Apply(task, last_materialization=before)
-        look_up = partial(find_all, self._endpoint.catalog, endpoint)
-        self._planned: list[Plan] = plans(message, resources, endpoint.feature_flags, look_up)
-
-    def go_on(self, rewrite: Rewrite = rewrite_here) -> str:
-        return perform(self._planned, self._endpoint, rewrite).action_description
 
 
 def quantity(type_: str, backfill: int = 0) -> MaterializationBinding:

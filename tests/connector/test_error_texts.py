@@ -1,0 +1,308 @@
+"""What a user reads when a task cannot be published, kept in files to be reviewed: what it is, where, and what to change."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
+
+from connector.errors import ConnectorError
+from connector.evolution import changes
+from connector.iceberg.tables import evolve
+from connector.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
+from connector.validate import validate
+from protocol import request
+from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
+from support.applying import Applying
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
+from support.bindings import materialization_binding as selecting
+from support.foreign_deletes import delete_equal
+from support.snapshots import check_text
+from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+PATH, REJECTED = ("shop", "orders"), ("shop", "orders__rejected")
+NOTE, QTY = projection("note", "string"), projection("qty", "integer")
+ORDERS = collection(ID, DOCUMENT, NOTE, QTY)
+OURS = Owner(MATERIALIZATION, "shop%2Forders.v0")
+LONG_NAME = "l" * 256
+LONG = LongType()
+
+
+def column(number: int, name: str, type_: IcebergType = LONG, *, required: bool = False) -> NestedField:
+    return NestedField(number, name, type_, required=required)
+
+
+def table(
+    *columns: NestedField,
+    owner: Owner | None = OURS,
+    path: tuple[str, str] = PATH,
+    version: str = "2",
+    identifiers: Sequence[int] = (),
+    rows: Sequence[Json] = (),
+) -> Callable[[Path], Table]:
+    """Makes one, with a file for its rows."""
+
+    def make(warehouse: Path) -> Table:
+        schema = Schema(column(1, "id", required=True), *columns, identifier_field_ids=[*identifiers])
+        properties = {"format-version": version} | ({OWNER_PROPERTY: owner.encode()} if owner else {})
+        made = foreign_table(local_catalog(warehouse), path, schema, properties)
+        if rows:
+            made.append(pa.Table.from_pylist(list(rows), schema=made.schema().as_arrow()))
+        return made
+
+    return make
+
+
+def nothing(warehouse: Path) -> None:
+    """No table is made."""
+
+
+def a_view(warehouse: Path) -> None:
+    table()(warehouse)
+    turn_tables_into_views(warehouse)
+
+
+def of_version_3(warehouse: Path) -> None:
+    version_3_table(local_catalog(warehouse), PATH)
+
+
+# Validate
+
+
+def proposing(*projections: Projection, key: tuple[str, ...] = ("/id",), **resource: Json) -> ValidateBinding:
+    bound = collection(*projections, key=key) if projections else ORDERS
+    return ValidateBinding({"table": "orders", **resource}, bound)
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """What is there, and what is to be validated."""
+
+    prepare: Callable[[Path], object]
+    bindings: tuple[ValidateBinding, ...]
+    last: Materialization | None = None
+
+
+def proposed(
+    *bindings: ValidateBinding, on: Callable[[Path], object] = nothing, last: Materialization | None = None
+) -> Proposed:
+    return Proposed(on, bindings, last)
+
+
+LAST = Materialization(bindings=(MaterializationBinding(resource_path=PATH, delta_updates=True),))
+NULLABLE_KEY = projection("id", "integer", "null")
+RETURNS = msgspec.structs.replace(
+    proposing(table="ORDERS"), collection=msgspec.structs.replace(ORDERS, name="acme/returns")
+)
+QUARANTINED = proposing(on_invalid="quarantine")
+STRICT = proposing(schema_evolution="strict")
+
+NOT_VALIDATED = {
+    "two bindings of one table": proposed(proposing(), RETURNS),
+    "a binding of another one's rejected rows": proposed(QUARANTINED, proposing(table="orders__rejected")),
+    "somebody else's table of rejected rows": proposed(QUARANTINED, on=table(path=REJECTED, owner=None)),
+    "a name that is too long for rejected rows": proposed(proposing(table="t" * 250, on_invalid="quarantine")),
+    "standard updates": proposed(proposing(delta_updates=False)),
+    "standard updates after delta updates": proposed(proposing(delta_updates=False), last=LAST),
+    "a table property of the connector's": proposed(proposing(additional_table_properties={"flow.owner": "me"})),
+    "another format version": proposed(proposing(additional_table_properties={"format-version": "3"})),
+    "a table of nobody's": proposed(proposing(), on=table(owner=None)),
+    "another materialization's table": proposed(proposing(), on=table(owner=Owner("acme/other", "shop%2Forders.v0"))),
+    "a table of version 1": proposed(proposing(), on=table(version="1")),
+    "a table of version 3": proposed(proposing(), on=of_version_3),
+    "a view": proposed(proposing(), on=a_view),
+    "a key that may be null": proposed(proposing(NULLABLE_KEY)),
+    "a key with too long a name": proposed(proposing(projection(LONG_NAME, "integer", ptr="/id"))),
+    "keys that differ in case": proposed(proposing(ID, projection("ID", "integer"), key=("/id", "/ID"))),
+    "a required column without a field": proposed(STRICT, on=table(column(2, "gone", required=True)), last=LAST),
+    "an identifier field without a field": proposed(
+        proposing(), on=table(column(2, "gone", required=True), identifiers=(2,)), last=LAST
+    ),
+    "a key without a column": proposed(
+        proposing(projection("other", "integer"), key=("/other",), schema_evolution="strict"), on=table(), last=LAST
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_VALIDATED)
+def test_why_a_task_cannot_be_validated(tmp_path: Path, name: str) -> None:
+    case = NOT_VALIDATED[name]
+    case.prepare(tmp_path)
+    message = request.Validate(
+        MATERIALIZATION, config=local_config(tmp_path), bindings=case.bindings, last_materialization=case.last
+    )
+    with pytest.raises(ConnectorError) as error:
+        validate(message)
+    check_text(SNAPSHOTS / "validate_errors.json", name, str(error.value), {})
+
+
+# Apply
+
+
+@dataclass(frozen=True)
+class Published:
+    """What is there, and what is to be applied after what."""
+
+    prepare: Callable[[Path], object]
+    new: MaterializationBinding
+    last: MaterializationBinding | None = None
+
+
+def published(
+    new: MaterializationBinding, on: Callable[[Path], object] = nothing, last: MaterializationBinding | None = None
+) -> Published:
+    return Published(on, new, last)
+
+
+def in_mode(mode: str, new: MaterializationBinding) -> MaterializationBinding:
+    return msgspec.structs.replace(new, resource_config={**new.resource_config, "schema_evolution": mode})
+
+
+def renaming(**names: str) -> MaterializationBinding:
+    return selecting(ORDERS, *names, field_config={field: {"column": name} for field, name in names.items()})
+
+
+def with_partitions(warehouse: Path) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
+    schema = Schema(column(1, "id", required=True), column(2, "qty", StringType()))
+    local_catalog(warehouse).create_namespace(PATH[0])
+    local_catalog(warehouse).create_table(PATH, schema, partition_spec=spec, properties={OWNER_PROPERTY: OURS.encode()})
+
+
+def without_field_ids(warehouse: Path) -> None:
+    made = table(column(2, "qty", StringType()))(warehouse)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("qty", pa.string())])
+    pq.write_table(pa.table({"id": [1], "qty": ["2"]}, schema=schema), warehouse / "imported.parquet")
+    made.add_files([str(warehouse / "imported.parquet")])
+    with made.transaction() as transaction:
+        transaction.remove_properties("schema.name-mapping.default")
+
+
+def with_deleted_rows(warehouse: Path) -> None:
+    delete_equal(table(column(2, "qty", required=True), rows=[{"id": 1, "qty": 2}])(warehouse), 2, "qty")
+
+
+TEXT_KEY = collection(projection("id", "string"), QTY)
+LAST_SELECTED = selecting(ORDERS, "note", "qty")
+CAST_QTY = {"qty": {"castToString": True}}
+NOT_APPLIED = {
+    "a field without a type": published(selecting(collection(ID, projection("null", "null")), "null")),
+    "a field with too long a name": published(renaming(qty=LONG_NAME)),
+    "fields that differ in case": published(selecting(collection(ID, QTY, projection("Qty", "integer")), "qty", "Qty")),
+    "a backfill of another materialization's table": published(
+        selecting(ORDERS, backfill=1), table(owner=Owner("acme/other", "shop%2Forders.v0")), selecting(ORDERS)
+    ),
+    "a column to be added": published(in_mode("strict", LAST_SELECTED), table()),
+    "a column to be renamed": published(
+        in_mode("add_columns", renaming(qty="amount")), table(column(2, "qty")), LAST_SELECTED
+    ),
+    "columns that exchange their names": published(
+        renaming(qty="note", note="qty"), table(column(2, "qty"), column(3, "note", StringType())), LAST_SELECTED
+    ),
+    "a column whose field may be null": published(
+        in_mode("strict", selecting(collection(ID, projection("qty", "integer", "null")), "qty")),
+        table(column(2, "qty", required=True)),
+    ),
+    "a column whose field is deselected": published(
+        in_mode("add_columns", selecting(ORDERS)), table(column(2, "qty", required=True))
+    ),
+    "an identifier field that may be null": published(
+        selecting(collection(ID, projection("qty", "integer", "null")), "qty"),
+        table(column(2, "qty", required=True), identifiers=(2,)),
+    ),
+    "an identifier field that is deselected": published(
+        selecting(ORDERS), table(column(2, "qty", required=True), identifiers=(2,))
+    ),
+    "a column to be converted": published(
+        in_mode("strict", selecting(ORDERS, "qty", field_config=CAST_QTY)), table(column(2, "qty"))
+    ),
+    "a column to be set aside": published(
+        in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", DateType()))
+    ),
+    "a column of text to be converted": published(
+        in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", StringType()))
+    ),
+    "somebody else's column": published(
+        selecting(ORDERS, "qty"), table(column(2, "qty", StringType()), owner=Owner("acme/other", "x"))
+    ),
+    "a column that partitions depend on": published(selecting(ORDERS, "qty"), with_partitions),
+    "a key of another type": published(selecting(collection(projection("id", "boolean"))), table()),
+    "a key with values that have no equivalents": published(
+        selecting(collection(projection("id", "integer"), QTY), field_config={"id": {"column": "key"}}),
+        table(column(2, "key", StringType()), rows=[{"id": 1, "key": "one"}]),
+    ),
+    "a file without field ids": published(selecting(ORDERS, "qty"), without_field_ids),
+    "rows deleted by the column's value": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_deleted_rows),
+}
+
+
+@pytest.mark.parametrize("name", NOT_APPLIED)
+def test_why_a_task_cannot_be_applied_and_nothing_is_changed(tmp_path: Path, name: str) -> None:
+    case = NOT_APPLIED[name]
+    case.prepare(tmp_path)
+    before = metadata(tmp_path)
+    with pytest.raises(ConnectorError) as error:
+        Applying(tmp_path, case.new, case.last).go_on()
+    check_text(SNAPSHOTS / "apply_errors.json", name, str(error.value), {str(tmp_path): "…"})
+    assert metadata(tmp_path) == before
+
+
+def metadata(warehouse: Path) -> str:
+    catalog = local_catalog(warehouse)
+    return catalog.load_table(PATH).metadata_location if catalog.table_exists(PATH) else ""
+
+
+# Somebody else is at work meanwhile
+
+
+def target(*names: str) -> Target:
+    columns = (NewColumn(name, name, LONG, name == "id", "", name == "id") for name in ("id", *names))
+    return Target(PATH, OURS, tuple(columns), {}, replaces=False)
+
+
+def evolved(catalog: Catalog, plan: Callable[[Found], Sequence[TableChange]]) -> None:
+    evolve(catalog, PATH, None, plan, alterer().alter)
+
+
+def alters_it_too(warehouse: Path, found: Found) -> Sequence[TableChange]:
+    theirs = [f"theirs {number}" for number in range(len(found.table.schema.fields) if found.table else 0)]
+    evolved(local_catalog(warehouse), partial(changes, target=target(*theirs)))
+    return changes(found, target("ours"))
+
+
+def makes_it_first(warehouse: Path, found: Found) -> Sequence[TableChange]:
+    table(owner=None)(warehouse)
+    return changes(found, target())
+
+
+def makes_a_view_of_it(warehouse: Path, found: Found) -> Sequence[TableChange]:
+    a_view(warehouse)
+    return changes(found, target())
+
+
+MEANWHILE: dict[str, tuple[Callable[[Path], object], Any]] = {
+    "somebody else always alters the table": (table(), alters_it_too),
+    "somebody else has made the table": (nothing, makes_it_first),
+    "somebody else has made a view": (nothing, makes_a_view_of_it),
+}
+
+
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_what_somebody_else_does_meanwhile_is_told(tmp_path: Path, name: str) -> None:
+    prepare, interfere = MEANWHILE[name]
+    prepare(tmp_path)
+    with pytest.raises(ConnectorError) as error:
+        evolved(local_catalog(tmp_path), partial(interfere, tmp_path))
+    check_text(SNAPSHOTS / "apply_errors.json", name, str(error.value), {})
