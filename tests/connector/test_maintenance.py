@@ -2,8 +2,12 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log2
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -13,7 +17,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution import DEFAULT_PROPERTIES
-from connector.iceberg import maintenance
+from connector.iceberg import expiry, maintenance, snapshot
+from connector.iceberg import upkeep as upkeep_module
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commit import Landed
 from connector.iceberg.maintenance import Maintenance, maintaining
@@ -28,6 +33,7 @@ PATH: Final = ("shop", "orders")
 LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 FOLDED_AT: Final = 10
 PREVIOUS_VERSIONS: Final = 5
+MINUTE: Final = 60_000  # milliseconds
 NOTHING_OLD: Final = {
     MAX_AGE: "0",
     "commit.manifest.min-count-to-merge": str(FOLDED_AT),
@@ -83,22 +89,56 @@ def wait_until_done(running: Maintenance) -> None:
             thread.join()
 
 
-def test_a_table_is_as_small_after_many_commits_as_after_a_few(catalog: Catalog) -> None:
-    upkeep = Maintenance(catalog)
-    for number in range(100):
+@dataclass(frozen=True)
+class Size:
+    """What a table has grown to."""
+
+    snapshots: int
+    manifests: int
+    metadata_json_bytes: int
+    metadata_files: int
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> "Size":
+        table = table_of(catalog)
+        current = table.current_snapshot()
+        assert current
+        length = len(table.io.new_input(table.metadata_location))
+        return cls(len(table.snapshots()), len(current.manifests(table.io)), length, len(metadata_files(catalog)))
+
+
+def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One a minute, each kept for twenty."""
+    with table_of(catalog).transaction() as change:
+        change.set_properties({MAX_AGE: str(20 * MINUTE)})
+    upkeep, sizes, now = Maintenance(catalog), [], time.time_ns()
+    for module in (expiry, snapshot, upkeep_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: now))
+    for number in range(120):
+        now += MINUTE * 10**6
         land(upkeep, catalog, number)
         do_all(upkeep)
-    table = table_of(catalog)
-    snapshot = table.current_snapshot()
-    assert snapshot
-    manifests = snapshot.manifests(table.io)
-    assert len(table.snapshots()) == 1
-    assert len(table.metadata.snapshot_log) == 1
-    assert len(manifests) <= FOLDED_AT + 3
+        if number >= 40:
+            sizes.append(Size.of(catalog))
+    early, late = sizes[:40], sizes[40:]
+    assert max(size.snapshots for size in late) == max(size.snapshots for size in early) <= 20 * 1.25 + 2
+    assert max(size.manifests for size in late) < FOLDED_AT + log2(120)
+    assert max(size.metadata_json_bytes for size in late) < 1.02 * max(size.metadata_json_bytes for size in early)
+    assert max(size.metadata_files for size in late) < 1.1 * max(size.metadata_files for size in early)
+    assert ids_of(catalog, PATH) == list(range(120))
+
+
+def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) -> None:
+    upkeep = Maintenance(catalog)
+    for number in range(3 * FOLDED_AT):
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+    size = Size.of(catalog)
+    assert size.snapshots == len(table_of(catalog).metadata.snapshot_log) == 1
     # The newest metadata file and those that it names, a manifest list, and the manifests.
-    assert len(metadata_files(catalog)) == 1 + PREVIOUS_VERSIONS + 1 + len(manifests)
-    assert len(table.metadata.model_dump_json()) < 10_000
-    assert ids_of(catalog, PATH) == list(range(100))
+    assert size.metadata_files == 1 + PREVIOUS_VERSIONS + 1 + size.manifests
 
 
 def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires_nothing(catalog: Catalog) -> None:
