@@ -21,6 +21,7 @@ from connector.iceberg.rest_catalog import address
 from connector.json_file import read_json
 from connector.scratch import scratch
 from connector.spark import presence
+from connector.spark.cluster import where_tasks_run
 from connector.spark.presence import Presence
 from connector.steps import Skipped, Step, attempt
 
@@ -54,6 +55,7 @@ def _steps(file: str) -> Iterator[Step[Any]]:
         yield namespace.then("table", try_to_create)
         yield parsed.then("storage", lambda config: try_storage(config, opened.found))
     yield attempt("java", presence.look)
+    yield parsed.then("spark", lambda config: where_tasks_run(dict(config.spark)))
     yield attempt("disk", _scratch_directory)
 
 
@@ -93,6 +95,7 @@ FINDINGS: Final[Mapping[str, Callable[[Any], str]]] = {
     "table": lambda _: "could be created",
     "storage": lambda place: f"a file was written, read and deleted in {place}",
     "java": _java,
+    "spark": str,
     "disk": str,
 }
 MARKS: Final = {"ok": "✓", "failed": "✗", "skipped": "-"}

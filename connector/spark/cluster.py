@@ -65,22 +65,27 @@ def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
     return settings.get(BIND_ADDRESS) or driver_host(settings), int(port)
 
 
-def check_master(settings: Mapping[str, str]) -> None:
-    """RetryableError where a standalone cluster has no master that answers: Spark itself would try for a minute, and not
-    say so."""
+def where_tasks_run(settings: Mapping[str, str]) -> str:
+    """For a person. RetryableError where a standalone cluster has no master that answers: Spark itself would try for a
+    minute, and not say so."""
+    if is_local(settings):
+        return "tasks run on this machine"
     refusals = []
-    for address in _masters(settings):
+    for host, port in _masters(settings):
         try:
-            socket.create_connection(address, MASTER_TIMEOUT).close()
+            socket.create_connection((host, port), MASTER_TIMEOUT).close()
         except OSError as error:
-            refusals.append(f"{address[0]}:{address[1]}: {error.strerror or error}")
+            refusals.append(f"{host}:{port}: {error.strerror or error}")
         else:
-            return
+            return (
+                f"the master at {host}:{port} can be reached; tasks will find this process at {driver_host(settings)}"
+            )
     if refusals:
         raise RetryableError(
             f"no Spark master of {settings[MASTER]} can be reached ({'; '.join(refusals)}). Start it, or correct "
             f"{MASTER} in /advanced/spark."
         )
+    return f"tasks run on {settings[MASTER]}"
 
 
 def _masters(settings: Mapping[str, str]) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.errors import RetryableError
 from connector.scratch import Scratch
-from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, check_master, cluster_settings, is_local
+from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, cluster_settings, is_local, where_tasks_run
 from connector.spark.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
 def _connect(jvm: Jvm, settings: Mapping[str, str], directories: Scratch) -> "SparkContext":
     from pyspark import SparkConf, SparkContext
 
-    if not is_local(settings):
-        check_master(settings)
+    where_tasks_run(settings)  # to fail at once where they cannot
     conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
     with _explained(jvm, "Spark did not start"):
         context = SparkContext(gateway=jvm.connect(), conf=conf)

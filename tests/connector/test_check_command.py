@@ -28,7 +28,7 @@ from support.tables import local_catalog as open_local_catalog
 Json: TypeAlias = Any
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
-STEPS: Final = ["config", "catalog", "namespace", "table", "storage", "java", "disk"]
+STEPS: Final = ["config", "catalog", "namespace", "table", "storage", "java", "spark", "disk"]
 
 
 def local(warehouse: Path) -> Json:
@@ -79,7 +79,7 @@ def test_a_step_that_fails_says_why_and_what_depends_on_it_is_not_checked(tmp_pa
     assert [line.split(" (")[0] for line in said[1:5]] == [
         f"- {name:<9} not checked: needs the config" for name in STEPS[1:5]
     ]
-    assert said[-1] == "1 of 7 checks failed."
+    assert said[-1] == "1 of 8 checks failed."
 
 
 class UnwillingError(Exception):
@@ -176,6 +176,14 @@ def test_glue_cannot_be_asked_for_a_table_without_making_it(
 
 
 # The machine
+
+
+def test_a_spark_master_that_cannot_be_reached_fails(tmp_path: Path) -> None:
+    master = f"spark://{free_address()}"
+    config = {**local(tmp_path / "warehouse"), "advanced": {"spark": {"spark.master": master}}}
+    report = Report(tmp_path, config)
+    assert report.outcomes == all_but(spark=FAILED)
+    assert report.messages["spark"].startswith(f"no Spark master of {master} can be reached")
 
 
 def java_that(directory: Path, script: str) -> Path:

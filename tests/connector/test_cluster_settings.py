@@ -8,7 +8,7 @@ import pytest
 
 from connector.errors import RetryableError, UserError
 from connector.spark.claim_server import claim_server
-from connector.spark.cluster import check_master, cluster_settings, driver_host
+from connector.spark.cluster import cluster_settings, driver_host, where_tasks_run
 from support.server_process import free_address
 
 MASTER = {"spark.master": "spark://127.0.0.1:7077"}
@@ -53,11 +53,13 @@ def test_an_address_that_cannot_be_used_is_one_clear_error(setting: str, value: 
 
 def test_of_several_masters_one_has_to_answer() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as master:
-        check_master({"spark.master": f"spark://{free_address()},127.0.0.1:{master.getsockname()[1]}"})
+        address = f"127.0.0.1:{master.getsockname()[1]}"
+        found = where_tasks_run({"spark.master": f"spark://{free_address()},{address}"})
+    assert found == f"the master at {address} can be reached; tasks will find this process at 127.0.0.1"
 
 
 def test_where_no_master_answers_each_is_named_with_its_reason() -> None:
     first, second = free_address(), free_address()
     with pytest.raises(RetryableError) as raised:
-        check_master({"spark.master": f"spark://{first},{second}"})
+        where_tasks_run({"spark.master": f"spark://{first},{second}"})
     assert f"({first}: Connection refused; {second}: Connection refused)" in str(raised.value)

@@ -97,6 +97,16 @@ def test_what_a_killed_process_left_is_deleted_once_its_lineage_has_moved_on(cat
     assert ids_of(catalog, PATH) == [1, 2]
 
 
+def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catalog: EventfulCatalog) -> None:
+    table = table_of(catalog)
+    name = f"{file_prefix(WHOLE, str(table.metadata.table_uuid), fence.NONE)}-{SOME_UUID}.jsonl"
+    left = write_file(table, name, 1)
+    assert collect_as(catalog, WHOLE) == 0
+    land(catalog, WHOLE, 1)
+    assert collect_as(catalog, WHOLE) == 1
+    assert not exists(table, left)
+
+
 def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: EventfulCatalog) -> None:
     frozen = stage(catalog, PATH, WHOLE, 1)
     land(catalog, WHOLE, 2)
