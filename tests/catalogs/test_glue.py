@@ -23,7 +23,7 @@ from connector.errors import FencedError, UserError
 from connector.evolution import MAX_DOC, changes
 from connector.iceberg import commit, fence
 from connector.iceberg.catalogs import explained, open_catalog, table_location
-from connector.iceberg.tables import evolve, load_table
+from connector.iceberg.tables import evolve, find, load_table
 from connector.state import Lineage, StagedCommit
 from connector.table_change import AddColumn, CreateNamespace, CreateTable, NewColumn, Owner, TableChange, Target
 from protocol.flow import WHOLE_RANGE
@@ -105,6 +105,16 @@ def fit(
 def parameters(client: Any, path: tuple[str, str]) -> dict[str, str]:
     found: dict[str, str] = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["Parameters"]
     return found
+
+
+def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: tuple[str, str], client: Any) -> None:
+    client.create_database(DatabaseInput={"Name": path[0]})
+    client.create_table(DatabaseName=path[0], TableInput={"Name": path[1], "Parameters": {"table_type": "HIVE"}})
+    with pytest.raises(UserError) as error:
+        find(catalog, path)
+    assert str(error.value) == (
+        f"{path[0]}.orders exists, but is no Iceberg table. Choose another table name, or drop it."
+    )
 
 
 def stage_chain(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:

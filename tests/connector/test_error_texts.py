@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
 from connector.errors import ConnectorError
@@ -190,11 +192,24 @@ def without_field_ids(warehouse: Path) -> None:
         transaction.remove_properties("schema.name-mapping.default")
 
 
+def with_an_orc_file(warehouse: Path) -> None:
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{warehouse}/theirs.orc",
+        file_format=FileFormat.ORC,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=1,
+    )
+    made = table(column(2, "qty"))(warehouse)
+    with made.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+
+
 def with_deleted_rows(warehouse: Path) -> None:
     delete_equal(table(column(2, "qty", required=True), rows=[{"id": 1, "qty": 2}])(warehouse), 2, "qty")
 
 
-TEXT_KEY = collection(projection("id", "string"), QTY)
 LAST_SELECTED = selecting(ORDERS, "note", "qty")
 CAST_QTY = {"qty": {"castToString": True}}
 NOT_APPLIED = {
@@ -243,6 +258,7 @@ NOT_APPLIED = {
         selecting(collection(projection("id", "integer"), QTY), field_config={"id": {"column": "key"}}),
         table(column(2, "key", StringType()), rows=[{"id": 1, "key": "one"}]),
     ),
+    "a file that is not Parquet": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_an_orc_file),
     "a file without field ids": published(selecting(ORDERS, "qty"), without_field_ids),
     "rows deleted by the column's value": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_deleted_rows),
 }
