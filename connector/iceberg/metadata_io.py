@@ -9,22 +9,23 @@ from functools import lru_cache
 from typing import Final
 
 from pyarrow.fs import FileSystem, S3FileSystem
-from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from connector.iceberg.file_io import StoreFileIO
 
 FILE_IOS: Final = 32  # where a catalog hands out keys for each table, each has its own
 
 
-def metadata_io(properties: Mapping[str, str]) -> PyArrowFileIO:
+def metadata_io(properties: Mapping[str, str]) -> StoreFileIO:
     """The same one for the same properties, which say where the files are and with which keys they are reached."""
     return _opened(tuple(sorted(properties.items())))
 
 
 @lru_cache(FILE_IOS)
-def _opened(properties: tuple[tuple[str, str], ...]) -> PyArrowFileIO:
+def _opened(properties: tuple[tuple[str, str], ...]) -> StoreFileIO:
     return _MetadataIO(dict(properties))
 
 
-class _MetadataIO(PyArrowFileIO):
+class _MetadataIO(StoreFileIO):
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         # By what it is pickled as: PyIceberg has no setting for this option.
         _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()

@@ -14,7 +14,17 @@ from typing import Final
 from urllib.parse import urlencode
 
 from pyarrow.fs import AzureFileSystem, FileSelector
+from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_ACCOUNT_NAME,
+    ADLS_BLOB_STORAGE_AUTHORITY,
+    ADLS_BLOB_STORAGE_SCHEME,
+    ADLS_DFS_STORAGE_AUTHORITY,
+    ADLS_DFS_STORAGE_SCHEME,
+    PY_IO_IMPL,
+)
 
+from connector.iceberg.file_access import STORE_FILE_IO
 from support.jars import REPOSITORY, leave_out
 from support.server_process import free_address, running
 
@@ -51,6 +61,18 @@ class AzureStore:
             blob_storage_scheme="http",
             dfs_storage_scheme="http",
         )
+
+    def file_properties(self) -> dict[str, str]:
+        """By which PyIceberg reads files here, with a FileIO that knows where a container's name ends."""
+        return {
+            PY_IO_IMPL: STORE_FILE_IO,
+            ADLS_ACCOUNT_NAME: ACCOUNT,
+            ADLS_ACCOUNT_KEY: self.key,
+            ADLS_BLOB_STORAGE_AUTHORITY: self.address,
+            ADLS_BLOB_STORAGE_SCHEME: "http",
+            ADLS_DFS_STORAGE_AUTHORITY: self.address,
+            ADLS_DFS_STORAGE_SCHEME: "http",
+        }
 
     def sas_token(self, permissions: str = "racwdl", lasts: timedelta = timedelta(hours=1)) -> str:
         """An account SAS, as Azure's documentation has it."""

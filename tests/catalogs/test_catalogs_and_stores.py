@@ -1,0 +1,171 @@
+"""One session on every pair of catalog and store that goes together: its rows are read back, and its secrets are nowhere."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from fixtures.collection import NAMESPACE
+from support.azure import ACCOUNT, AzureStore
+from support.endpoint_configs import glue, on_s3, rest
+from support.google import GoogleStore
+from support.jars import REPOSITORY
+from support.leftovers import exposed, of_files, of_processes
+from support.postgres import Postgres, postgres_programs, postgres_server
+from support.processes import new_mark
+from support.rest_catalog import RestCatalogOnS3, RestCatalogServer
+from support.runtime import LEDGER, Runtime
+from support.s3_server import S3Server
+
+pytestmark = [pytest.mark.catalog, pytest.mark.spark]
+
+Json: TypeAlias = Any
+Config: TypeAlias = Mapping[str, Json]
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where data files are: what the config says of it, how a reader gets there, and what must not be seen."""
+
+    config: Config
+    reader: Mapping[str, str]
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A catalog with a store."""
+
+    config: Config
+    open_catalog: Callable[[], Catalog]
+    secrets: tuple[str, ...] = field(repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with postgres_server(postgres_programs()) as running:
+        yield running
+
+
+@pytest.fixture
+def s3(s3_server: S3Server) -> Store:
+    config = on_s3(s3_server, s3_server.new_bucket(), NAMESPACE, {})
+    return Store(config, s3_server.file_properties(), (s3_server.root.secret_access_key,))
+
+
+@pytest.fixture
+def gs(google: GoogleStore) -> Store:
+    key = google.service_account()
+    place = {"storage_type": "Google Cloud Storage", "bucket": google.new_bucket(), "endpoint": google.uri}
+    line_of_key = json.loads(key)["private_key"].splitlines()[1]
+    secrets = (line_of_key, "planted-token-")
+    return Store({"storage": {**place, "service_account_json": key}}, google.file_properties(), secrets)
+
+
+@pytest.fixture
+def abfss(azure: AzureStore) -> Store:
+    place = {"storage_type": "Azure", "account": ACCOUNT, "container": azure.new_container(), "endpoint": azure.uri}
+    return Store({"storage": {**place, "account_key": azure.key}}, azure.file_properties(), (azure.key,))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Store:
+    return Store({"storage": {"storage_type": "Local Files", "directory": str(tmp_path / "tables")}}, {})
+
+
+def on_postgres(request: pytest.FixtureRequest, store: Store) -> Lake:
+    postgres: Postgres = request.getfixturevalue("postgres")
+    catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
+    uri = catalog["uri"].replace("postgresql://lake@", f"postgresql+psycopg://lake:{postgres.password}@")
+    reader = {"uri": uri, **store.reader}
+    return Lake(
+        {**store.config, "catalog": catalog},
+        lambda: SqlCatalog("iceberg", **reader),
+        (*store.secrets, postgres.password),
+    )
+
+
+def on_rest(request: pytest.FixtureRequest, store: Store) -> Lake:
+    server: RestCatalogOnS3 | RestCatalogServer
+    server = request.getfixturevalue("rest_on_s3" if "bucket" in store.config else "rest_catalog")
+    secret = "planted-in-the-rest-credential"
+    return Lake(
+        {**store.config, "catalog": {**rest(server.uri), "credential": f"robot:{secret}"}},
+        lambda: RestCatalog("rest", uri=server.uri, **store.reader),
+        (*store.secrets, secret),
+    )
+
+
+def on_glue(request: pytest.FixtureRequest, store: Store) -> Lake:
+    uri: str = request.getfixturevalue("glue_uri")
+    keys = {"glue.endpoint": uri, "glue.region": "us-east-1", "glue.access-key-id": "a", "glue.secret-access-key": "b"}
+    return Lake(
+        {**store.config, "catalog": glue()},
+        lambda: GlueCatalog("glue", **keys, **store.reader),
+        store.secrets,
+        {"AWS_ENDPOINT_URL_GLUE": uri},
+    )
+
+
+CATALOGS: Final = {"SQL": on_postgres, "Iceberg REST Server": on_rest, "AWS Glue": on_glue}
+STORES: Final = {"Amazon S3": "s3", "Google Cloud Storage": "gs", "Azure": "abfss", "Local Files": "directory"}
+# Apache's REST server is a writer too, and has no client for the stores that are missing here.
+TRIED: Final = [
+    *(("SQL", store) for store in STORES),
+    ("Iceberg REST Server", "Amazon S3"),
+    ("Iceberg REST Server", "Local Files"),
+    ("AWS Glue", "Amazon S3"),
+]
+
+
+@pytest.mark.parametrize(("catalog", "store"), TRIED)
+def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
+    catalog: str, store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    lake = CATALOGS[catalog](request, request.getfixturevalue(STORES[store]))
+    collection = replace(LEDGER, table=f"of_{tmp_path.name}")
+    config = {"namespace": NAMESPACE, "upload_interval": "PT0S", **lake.config}
+    mark = new_mark()
+    work, temporary = tmp_path / "work", tmp_path / "temporary"
+    for path in (work, temporary):
+        path.mkdir()
+    environment = {**lake.environment, **mark, "TMPDIR": str(temporary), "LOG_LEVEL": "debug"}
+    runtime = Runtime(work, [collection], config, environment)
+    with runtime.start(publish=True) as session:
+        session.opened()
+        session.acknowledge()
+        session.transaction({"id": 1, "note": "visible"})
+        session.flush()
+        session.store({"id": 2, "note": "staged"})
+        session.start_commit()
+        running = [*of_processes(mark), *of_files(temporary)]
+        session.acknowledge()
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    with lake.open_catalog() as reader:
+        table = reader.load_table((NAMESPACE, collection.table))
+        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+        left = [*of_files(work), *of_files(temporary), ("state", json.dumps(runtime.log).encode()), metadata(table)]
+    assert [place for place, _ in running if place.startswith("environ")], "its processes were found"
+    assert exposed([*running, *left], lake.secrets) == []
+
+
+def metadata(table: Table) -> tuple[str, bytes]:
+    with table.io.new_input(table.metadata_location).open() as stream:
+        return "table metadata", stream.read()
+
+
+def test_readme_names_what_is_tried_here() -> None:
+    rows = [line.strip("| ").split(" | ") for line in (REPOSITORY / "README.md").read_text().splitlines()]
+    header = next(row for row in rows if row[0] == "catalog \\ store")
+    table = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows if row[0] in CATALOGS}
+    assert {(catalog, store) for catalog in table for store in STORES if table[catalog][store] == "✓"} == set(TRIED)
