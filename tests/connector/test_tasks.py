@@ -1,12 +1,13 @@
 """A task without Spark around it: the files that it makes of spooled blocks, and what it says when it cannot go on."""
 
 import logging
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import count
-from multiprocessing.connection import Listener
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
@@ -165,22 +166,37 @@ def test_a_task_that_fails_leaves_no_file_of_either_table(job: Job, tmp_path: Pa
     assert parquet_files(tmp_path) == []
 
 
-def test_files_that_the_driver_may_have_counted_are_not_deleted(tmp_path: Path) -> None:
-    """Whether its message was read a task cannot know that gets no answer."""
-    path = tmp_path / "block"
+@contextmanager
+def task_of_one_row(directory: Path) -> "Iterator[tuple[Future[Any], Connection[Any, Any]]]":
+    """A task, and its driver's side of their connection, when it has asked for a second block."""
+    path = directory / "block"
     path.write_bytes(row(1, 1))
     block = Block(0, path, path.stat().st_size, (Run(1, 1),))
-    claim = Claim(block, SpooledFile(path), layout(tmp_path, ORDERS))
-    with closing(Listener(str(tmp_path / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
-        task = pool.submit(write_files, Address(str(tmp_path / "claims"), b"secret"), [0])
+    claim = Claim(block, SpooledFile(path), layout(directory, ORDERS))
+    with closing(Listener(str(directory / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
+        task = pool.submit(write_files, Address(str(directory / "claims"), b"secret"), [0])
         with listener.accept() as driver:
             assert driver.recv() == Next(None)
             driver.send(claim)
             assert driver.recv() == Next(0)
-            driver.send(None)
-            assert isinstance(driver.recv(), Wrote)
-        wait([task])
+            yield task, driver
+
+
+def test_files_that_the_driver_may_have_counted_are_not_deleted(tmp_path: Path) -> None:
+    """Whether its message was read a task cannot know that gets no answer."""
+    with task_of_one_row(tmp_path) as (task, driver):
+        driver.send(None)
+        assert isinstance(driver.recv(), Wrote)
+        driver.close()
+        assert isinstance(task.exception(), EOFError)
     assert len(parquet_files(tmp_path)) == 1
+
+
+def test_a_task_that_loses_its_driver_ends_with_an_error_so_that_spark_runs_it_again(tmp_path: Path) -> None:
+    with task_of_one_row(tmp_path) as (task, driver):
+        driver.close()
+        assert isinstance(task.exception(), EOFError)
+    assert parquet_files(tmp_path) == []
 
 
 def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_is_for_debugging(
