@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from connector.errors import ConnectorError
 from connector.invalid_values import Tally
-from connector.spark.claim_server import ClaimServer, Counted
+from connector.spark.claim_server import ClaimServer
+from connector.spark.counting import Counted
 from connector.spark.handover import Handover
 from connector.spark.layout import Layout
 from connector.spark.tasks import write_files
