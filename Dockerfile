@@ -47,7 +47,8 @@ COPY image/unused.txt image/trim.py ./
 # Modules are compiled, and files dated, so that the same sources make the same layers.
 RUN cd /opt/connector/lib/python3.11/site-packages \
     && python3 /build/trim.py /build/unused.txt . \
-    && strip --strip-unneeded pyarrow/*.so* pyiceberg/avro/*.so pyroaring.*.so sqlalchemy/*/*.so zstandard/*.so \
+    && strip --strip-unneeded cryptography/hazmat/bindings/*.so pyarrow/*.so* pyiceberg/avro/*.so pyroaring.*.so \
+        sqlalchemy/*/*.so zstandard/*.so \
     && PYTHONHASHSEED=0 python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/connector \
     && find /opt/connector -exec touch --no-dereference --date @315532800 {} +
 
