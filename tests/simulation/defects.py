@@ -11,7 +11,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 from connector import apply, transactions
 from connector.backlog import Backlog
 from connector.committer import Committer
-from connector.iceberg import commit, fence, orphans, snapshot
+from connector.iceberg import commit, fence, orphans, snapshot, unreachable
 from connector.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
@@ -185,6 +185,10 @@ def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(orphans, "unreferenced", lambda _table, locations, *_: set(locations))
 
 
+def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(unreachable, "unreferenced", lambda _table, names, *_, **__: set(names))
+
+
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(apply, "finish", lambda *_: [])
 
@@ -216,6 +220,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         a_skewed_clock_is_believed,
         files_of_the_present_value_are_orphans,
         referenced_files_are_orphans,
+        expired_snapshots_have_files_of_their_own,
         apply_does_not_finish_what_is_staged,
     )
 }

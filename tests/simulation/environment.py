@@ -19,11 +19,13 @@ from connector import apply, backlog, committer, config, progress
 from connector.iceberg import (
     checks,
     commit,
+    expiry,
     fence,
     manifests,
     orphans,
     reset,
     snapshot,
+    upkeep,
 )
 from simulation.actors import BEGINNING, Actor
 from simulation.files import keep_in_memory
@@ -115,7 +117,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         _remember(patch)
         if not with_avro:
             keep_in_memory(patch)
-        for module in (commit, committer, snapshot, progress):
+        for module in (commit, committer, expiry, progress, snapshot, upkeep):
             patch.setattr(module, "time", _Time)
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)

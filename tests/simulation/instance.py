@@ -13,6 +13,7 @@ from connector.backlog import Limit
 from connector.committer import Committer
 from connector.iceberg import commit
 from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.expiry import expire
 from connector.iceberg.orphans import collect
 from connector.iceberg.references import SessionEndedError
 from connector.invalid_values import Policy
@@ -26,6 +27,7 @@ from simulation.store import StoreIO
 from simulation.takeovers import Author
 from simulation.task import TASK, Row, RuntimeSession
 
+EXPIRIES: Final = 4
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
 
 
@@ -60,6 +62,7 @@ class Instance:
         )
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
+            actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))
         return session
 
     def _bind(self, catalog: SimulatedCatalog) -> Sequence[BoundTable]:
@@ -85,6 +88,15 @@ class Instance:
                     collect(catalog, table.binding.path, table.lineage, self._staged, lambda: owner.is_done)
         finally:
             self.network.deleting -= 1
+
+    def _expire(self, owner: Actor, actor: Actor) -> None:
+        """The same thread's other work, when commits have landed. It too may linger after its process."""
+        catalog = SimulatedCatalog(actor, self.network, self.author)
+        for _ in range(EXPIRIES):
+            actor.sleep(actor.stage.random.choice((0.0, 10.0, 100.0)))
+            for table in self._tables:
+                with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
+                    expire(catalog, table.binding.path, lambda: owner.is_done)
 
     def _transaction(self, actor: Actor, transaction: transactions.OpenTransaction, number: int) -> StagedTransaction:
         rows: list[Row] = []

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Final
 from uuid import UUID
 
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
@@ -15,7 +16,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
+from connector.iceberg.retention import MAX_AGE
 from simulation.store import StoreIO, no_boundary
+
+SNAPSHOTS_ARE_KEPT: Final = "20000"  # milliseconds after they were replaced: some expire in most schedules
 
 Path = tuple[str, str]
 
@@ -66,7 +70,7 @@ class Lake:
             UNPARTITIONED_PARTITION_SPEC,
             UNSORTED_SORT_ORDER,
             f"memory:///{path[1]}",
-            {**properties},
+            {**properties, MAX_AGE: SNAPSHOTS_ARE_KEPT},
             self._new_uuid(),
         ).model_copy(update={"last_updated_ms": int(self.now() * 1000)})
         assert isinstance(metadata, TableMetadataV2)
@@ -112,14 +116,14 @@ class Lake:
             rows.update(self.content(file.file_path).decode().split())
         return rows
 
-    def live_files(self, path: Path) -> Iterator[DataFile]:
-        for manifest in self.manifests(path):
+    def live_files(self, path: Path, snapshot: Snapshot | None = None) -> Iterator[DataFile]:
+        for manifest in self.manifests(path, snapshot):
             self.content(manifest.manifest_path)
             for entry in manifest.fetch_manifest_entry(self.reader):
                 yield entry.data_file
 
-    def manifests(self, path: Path) -> list[ManifestFile]:
-        snapshot = self.table(path).current_snapshot()
+    def manifests(self, path: Path, snapshot: Snapshot | None = None) -> list[ManifestFile]:
+        snapshot = snapshot or self.table(path).current_snapshot()
         if snapshot is None:
             return []
         self.content(snapshot.manifest_list)
