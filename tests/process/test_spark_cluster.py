@@ -17,6 +17,7 @@ from support.endpoint_configs import on_s3, rest
 from support.expected_rows import expected_tables
 from support.jars import REPOSITORY
 from support.processes import wait_until
+from support.readers import local_catalog
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.spark_cluster import EXECUTOR, PYTHON_WORKER, SparkCluster, spark_cluster
@@ -47,6 +48,18 @@ def test_a_conversation_gives_the_same_tables_on_a_cluster(cluster: SparkCluster
     for path, expected in expected_tables(lines).items():
         assert Counter(read_by_pyiceberg(conversation.table(*path))) == Counter(expected.rows)
     assert not list(conversation.warehouse.rglob("*.jsonl"))
+
+
+@pytest.mark.slow  # two sessions' Sparks, for jobs that know nothing of where they run
+def test_values_are_converted_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    key, note = LEDGER.fields
+    before = Runtime(tmp_path, [replace(LEDGER, fields=(key, replace(note, types=("integer",))))])
+    before.apply()
+    with before.open() as session:
+        session.transaction({"id": 1, "note": 10}, {"id": 2})
+    Runtime(tmp_path, [LEDGER], on(cluster, CONFIG)).apply()
+    rows = local_catalog(tmp_path / "warehouse").load_table((NAMESPACE, LEDGER.table)).scan().to_arrow()
+    assert {row["id"]: row["note"] for row in rows.to_pylist()} == {1: "10", 2: None}
 
 
 @pytest.mark.parametrize(
