@@ -17,7 +17,8 @@ from benchmarks import rows
 from benchmarks.connector import Connector
 from benchmarks.process_tree import Memory, PeakMemory, cpu_seconds
 from benchmarks.report import REPOSITORY, conditions, publish
-from fixtures.conversation import line, opening
+from fixtures.collection import Json
+from fixtures.conversation import CONFIG, line, opening
 
 CACHE: Final = REPOSITORY / ".cache" / "bench"
 PIPE: Final = 1 << 20
@@ -67,19 +68,23 @@ def main() -> int:
     measured = []
     for form in forms:
         path = rows.store_lines(CACHE, arguments.rows, packed=form == "packed")
-        measured.append(_measure(form, path, arguments.rows, yardstick))
+        measured.append(_measure(form, path, arguments.rows, yardstick, _config(arguments.master)))
     publish("stores", before, measured)
     return 0
 
 
-def _measure(form: str, path: Path, count: int, yardstick: float) -> Measurement:
+def _config(master: str) -> Json:
+    return {**CONFIG, "advanced": {"spark": {"spark.master": master}}} if master else CONFIG
+
+
+def _measure(form: str, path: Path, count: int, yardstick: float, config: Json) -> Measurement:
     size = path.stat().st_size / MB
     feeder = size / _feed_a_reader(path)
     needed = FEEDER_MARGIN * yardstick * size / count
     if feeder < needed:
         sys.exit(f"the feeder reaches {feeder:.0f} MB/s, and must reach {needed:.0f}: nothing is reported")
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as directory:
-        run = _run(path, Path(directory))
+        run = _run(path, Path(directory), config)
         landed, files = _landed(Path(directory) / "warehouse")
     if landed != count:
         sys.exit(f"{landed} rows landed of {count}: nothing is reported")
@@ -101,9 +106,9 @@ def _measure(form: str, path: Path, count: int, yardstick: float) -> Measurement
     )
 
 
-def _run(path: Path, directory: Path) -> Run:
+def _run(path: Path, directory: Path, config: Json) -> Run:
     with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
-        connector.send(*opening("measurements", [rows.COLLECTION]))
+        connector.send(*opening("measurements", [rows.COLLECTION], config))
         connector.expect("spec", "validated", "applied", "opened", "acknowledged")
         connector.send(line("flush", {}))
         connector.expect("flushed")
@@ -158,6 +163,7 @@ def _landed(warehouse: Path) -> tuple[int, int]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench stores", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--master", default="", help="a Spark cluster's, whose processor time is not measured")
     form = parser.add_mutually_exclusive_group()
     for name in ("plain", "packed"):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"the {name} form only")
