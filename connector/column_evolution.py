@@ -59,8 +59,11 @@ class Evolution:
     def fits(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """Every field's fit."""
         renamed = renames(self.table.schema, self.path, wanted)
-        schema = altered(self.table.schema, renamed.changes.values(), 0)
+        # What may not be renamed keeps its name: no other field gets that.
+        schema = altered(self.table.schema, renamed.changes.values() if self._allows(RenameColumn) else (), 0)
         existing = matching_columns(schema, (column.name for column in wanted))
+        former = matching_columns(self.table.schema, renamed.changes)
+        existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
         taken = {name.lower() for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
         return {
             column.field: Fit(existing[column.name], refusal=_exchanged(column))
