@@ -6,6 +6,9 @@ from typing import Final
 from protocol.flow import Json
 
 HEADER: Final = r"^header\."
+SIGNED: Final = "rest.sigv4-enabled"
+SIGNING_NAME: Final = "rest.signing-name"
+SIGNING_REGION: Final = "rest.signing-region"
 
 REST_PROPERTIES: Final[Mapping[str, str]] = {
     "audience": "The audience to ask for with the credential.",
@@ -14,6 +17,9 @@ REST_PROPERTIES: Final[Mapping[str, str]] = {
     "prefix": "The prefix of the catalog's paths, where /v1/config does not say it.",
     "namespace-separator": "What separates the parts of a namespace in the catalog's paths.",
     "rest-page-size": "How many tables to ask for at once when they are listed.",
+    SIGNED: "Whether every request is signed with the AWS keys (SigV4), as Amazon's catalogs demand.",
+    SIGNING_NAME: "The AWS service that requests are signed for, such as glue; execute-api unless it is set.",
+    SIGNING_REGION: "The AWS region that requests are signed for; that of the bucket unless it is set.",
     "view-endpoints-supported": "Whether a catalog that does not list its endpoints has views.",
 }
 FILE_PROPERTIES: Final[Mapping[str, str]] = {
@@ -26,6 +32,10 @@ FILE_PROPERTIES: Final[Mapping[str, str]] = {
 GLUE_PROPERTIES: Final[Mapping[str, str]] = {
     "glue.skip-archive": "Whether Glue keeps no older versions of a table; true unless it is set.",
 }
+
+
+def is_signed(properties: Mapping[str, str]) -> bool:
+    return properties.get(SIGNED, "").lower() == "true"
 
 
 def schema(order: int, *tables: Mapping[str, str], headers: bool = False) -> Json:

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from connector import config_values, credential_schemas
 from connector.catalog_names import check_name
-from connector.catalog_schemas import GLUE, LOCAL, S3_TABLES, SQL
+from connector.catalog_properties import SIGNED, SIGNING_REGION
+from connector.catalog_schemas import GLUE, LOCAL, REST, S3_TABLES, SQL
 from connector.config_keywords import ConfigValidator
 from connector.config_problem import Place, Problem, at
 from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
@@ -16,7 +17,12 @@ from protocol.flow import Json
 
 def endpoint_problems(config: Json) -> list[Problem]:
     found = _schema_problems(config, ENDPOINT_SCHEMA)
-    further = [*_value_problems(config, found), *_store_problems(config), *_key_problems(config)]
+    further = [
+        *_value_problems(config, found),
+        *_store_problems(config),
+        *_key_problems(config),
+        *_signature_problems(config),
+    ]
     further += storage_problems(config, chosen_catalog(config), may_use_the_machine_s=_may_use_the_machine_s(config))
     further += _name_problems(config, ("namespace",), chosen_catalog(config))
     return _besides(found, further)
@@ -87,10 +93,25 @@ def _store_problems(config: Json) -> Iterator[Problem]:
     catalog_type = chosen_catalog(config)
     if catalog_type == SQL and at(config, "storage") is not None:
         return
-    has_keys = _may_use_the_machine_s(config) or any(at(config, name) for name in KEY_PAIR)
+    has_keys = _has_aws_keys(config)
     for name in NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ():
         if not at(config, name) and not (name == "credentials" and has_keys):
             yield Problem((name,), f"is required by {catalog_type}")
+
+
+def _signature_problems(config: Json) -> Iterator[Problem]:
+    properties = at(config, "catalog", "properties")
+    if chosen_catalog(config) != REST or str(at(properties, SIGNED)).lower() != "true":
+        return
+    if not _has_aws_keys(config) and not at(config, "credentials"):
+        yield Problem(("credentials",), f"is required by {SIGNED}")
+    if not at(properties, SIGNING_REGION) and not at(config, "region"):
+        yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} without a /region")
+
+
+def _has_aws_keys(config: Json) -> bool:
+    """Without `credentials`."""
+    return _may_use_the_machine_s(config) or any(at(config, name) for name in KEY_PAIR)
 
 
 def _key_problems(config: Json) -> Iterator[Problem]:

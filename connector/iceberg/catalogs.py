@@ -12,6 +12,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 
+from connector.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION, is_signed
 from connector.config import (
     EndpointConfig,
     GlueCatalog,
@@ -32,6 +33,7 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 
 READABLE_CHARACTERS: Final = 64
 S3_TABLES_SERVICE: Final = "s3tables"
+DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
 
 
 def open_catalog(config: EndpointConfig) -> Catalog:
@@ -45,6 +47,17 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 from connector.iceberg.local_catalog import open_local
 
                 return open_local(warehouse_of(catalog), addresses)
+            case RestCatalog() as catalog if is_signed(dict(catalog.properties)):
+                from connector.iceberg.aws_signature import AwsSignature
+                from connector.iceberg.rest_catalog import open_signed
+
+                assert aws, "the config's check demands them"
+                given = dict(catalog.properties)
+                region = given.get(SIGNING_REGION) or config.region
+                sign_in = AwsSignature(aws, region, given.get(SIGNING_NAME) or DEFAULT_SERVICE)
+                # PyIceberg would sign once more, with keys of its own finding.
+                others = {name: value for name, value in given.items() if name != SIGNED}
+                return open_signed(catalog.uri, catalog.warehouse, sign_in, {**addresses, **others}, keys)
             case RestCatalog() as catalog:
                 from connector.iceberg.rest_catalog import open_rest
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from connector.config import parse
-from connector.errors import UserError
+from connector.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs import explained, open_catalog
 from fixtures.collection import NAMESPACE
 from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, s3_tables, sts
@@ -107,3 +107,36 @@ def test_a_signature_that_is_not_accepted_is_an_error_that_names_the_catalog(rol
     endpoint = parse({**config(role), "credentials": keys}, [])[0]
     with pytest.raises(UserError, match=r"the REST catalog at .*/iceberg forbids this: .*signature does not match"):
         open_catalog(endpoint)
+
+
+@pytest.mark.parametrize(("service", "is_accepted"), [("s3tables", True), ("glue", False)])
+def test_a_rest_catalog_may_be_one_to_which_requests_are_signed(
+    tables: S3Tables, vendor: KeyVendor, service: str, is_accepted: bool
+) -> None:
+    vended = vendor.vend()
+    signing = {"rest.sigv4-enabled": "true", "rest.signing-name": service, "rest.signing-region": "us-east-1"}
+    catalog = {"catalog_type": "Iceberg REST Server", "uri": f"{tables.uri}/iceberg", "warehouse": TABLE_BUCKET}
+    keys = {
+        "auth_type": "AWSAccessKey",
+        "awsAccessKeyId": vended["s3.access-key-id"],
+        "awsSecretAccessKey": vended["s3.secret-access-key"],
+    }
+    config = {"namespace": NAMESPACE, "credentials": keys, "catalog": {**catalog, "properties": signing}}
+    endpoint = parse(config, [])[0]
+    if is_accepted:
+        with open_catalog(endpoint) as opened:
+            assert not opened.namespace_exists("nowhere")
+    else:
+        with pytest.raises(UserError, match="signature does not match"):
+            open_catalog(endpoint)
+
+
+def test_who_has_nothing_to_sign_with_hears_so() -> None:
+    catalog = {"catalog_type": "Iceberg REST Server", "uri": "https://host/iceberg", "warehouse": "lake"}
+    config = {"namespace": "ns", "catalog": {**catalog, "properties": {"rest.sigv4-enabled": "true"}}}
+    with pytest.raises(InvalidConfigError) as raised:
+        parse(config, [])
+    assert str(raised.value).splitlines() == [
+        "/credentials: is required by rest.sigv4-enabled",
+        "/catalog/properties/rest.signing-region: is required by rest.sigv4-enabled without a /region",
+    ]
