@@ -1,8 +1,8 @@
 """Every row once, in thousands of schedules in which processes die, freeze and wake up, and any answer may be wrong.
 
 Only the machine around the connector is simulated: apply, sessions, fence, state, recovery, commits, the collection of
-orphans and the operator's reset are the shipped code, and the metadata are PyIceberg's. What a schedule breaks is told
-with its seed, which replays it exactly: `pytest tests/simulation -n 0 -k lands_once --seed 4711`.
+orphans, the expiry of snapshots and the operator's reset are the shipped code, and the metadata are PyIceberg's. What a
+schedule breaks is told with its seed, which replays it exactly: `pytest tests/simulation -n 0 -k lands_once --seed 4711`.
 """
 
 from collections.abc import Iterable, Iterator
