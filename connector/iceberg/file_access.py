@@ -43,6 +43,7 @@ from connector.errors import UserError
 from connector.renewal import Lease
 
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
+ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
 S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 
 # Named, not imported: PyArrow's file systems are wanted where files are.
@@ -59,6 +60,7 @@ FILE_PROPERTIES: Final = frozenset(
         ADLS_CLIENT_SECRET,
         ADLS_DFS_STORAGE_AUTHORITY,
         ADLS_DFS_STORAGE_SCHEME,
+        ADLS_EXPIRES_AT_MS,
         ADLS_SAS_TOKEN,
         ADLS_TENANT_ID,
         GCS_SERVICE_HOST,
@@ -77,11 +79,12 @@ FILE_PROPERTIES: Final = frozenset(
         S3_SESSION_TOKEN,
     }
 )
+AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 # By the scheme of a location, what signs in to the store: one of them must be there.
 SIGN_INS: Final = {
     **dict.fromkeys(("s3", "s3a", "s3n"), (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
     "gs": (GCS_TOKEN,),
-    "abfss": (ADLS_ACCOUNT_KEY, ADLS_SAS_TOKEN, ADLS_CLIENT_SECRET),
+    **dict.fromkeys(AZURE_SCHEMES, (ADLS_ACCOUNT_KEY, ADLS_SAS_TOKEN, ADLS_CLIENT_SECRET)),
 }
 SYNONYMS: Final = {
     AWS_ACCESS_KEY_ID: S3_ACCESS_KEY_ID,
@@ -89,8 +92,18 @@ SYNONYMS: Final = {
     AWS_SECRET_ACCESS_KEY: S3_SECRET_ACCESS_KEY,
     AWS_SESSION_TOKEN: S3_SESSION_TOKEN,
 }
-EXPIRES_AT_MS: Final = {S3_SESSION_TOKEN: S3_EXPIRES_AT_MS, GCS_TOKEN: GCS_TOKEN_EXPIRES_AT_MS}
-OF_ONE_KEY: Final = (S3_SESSION_TOKEN, S3_EXPIRES_AT_MS)
+# Catalogs hand these out with the account's host behind the name.
+OF_AN_ACCOUNT: Final = (ADLS_SAS_TOKEN, ADLS_EXPIRES_AT_MS)
+EXPIRES_AT_MS: Final = {
+    S3_SESSION_TOKEN: S3_EXPIRES_AT_MS,
+    GCS_TOKEN: GCS_TOKEN_EXPIRES_AT_MS,
+    ADLS_SAS_TOKEN: ADLS_EXPIRES_AT_MS,
+}
+# What belongs to one sign-in would spoil another.
+DISPLACED_BY: Final = {
+    S3_ACCESS_KEY_ID: (S3_SESSION_TOKEN, S3_EXPIRES_AT_MS),
+    ADLS_SAS_TOKEN: (ADLS_ACCOUNT_KEY, ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, ADLS_EXPIRES_AT_MS),
+}
 
 # Of a token that comes without its end: AWS issues none for less than 15 minutes.
 SHORTEST_LIFE: Final = 900  # seconds
@@ -105,19 +118,32 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in sources:
         own = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
+        own |= _of_account(source)
         own |= {name: value for name, value in source.items() if name in FILE_PROPERTIES}
         if source.get(S3_PATH_STYLE) == "true":
             own[S3_FORCE_VIRTUAL_ADDRESSING] = "false"
-        if S3_ACCESS_KEY_ID in own:  # what belongs to another key would spoil this one
-            found = {name: value for name, value in found.items() if name not in OF_ONE_KEY}
+        for displaced in (others for sign_in, others in DISPLACED_BY.items() if sign_in in own):
+            found = {name: value for name, value in found.items() if name not in displaced}
         found |= own
     if S3_ENDPOINT in found:
         found.setdefault(S3_REGION, DEFAULT_REGION)
     return {**found, PY_IO_IMPL: STORE_FILE_IO}
 
 
+def _of_account(source: Mapping[str, str]) -> dict[str, str]:
+    """What is for one account of Azure's, and its name."""
+    found: dict[str, str] = {}
+    for name, value in source.items():
+        for plain in OF_AN_ACCOUNT:
+            if name.startswith(f"{plain}."):
+                account = name.removeprefix(f"{plain}.").partition(".")[0]
+                found |= {plain: value, ADLS_ACCOUNT_NAME: account}
+    return found
+
+
 def with_end(vended: Mapping[str, str]) -> dict[str, str]:
     """What a catalog has handed out just now; if it does not say how long that holds, as long as is certain."""
+    vended = {**vended, **_of_account(vended)}
     assumed = str(int((time.time() + SHORTEST_LIFE) * 1000))
     ends = {end: assumed for token, end in EXPIRES_AT_MS.items() if token in vended and end not in vended}
     return {**vended, **ends}

@@ -9,7 +9,8 @@ from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
+from connector.iceberg.file_access import AZURE_SCHEMES
+
 RETRY_SECONDS: Final = 30
 
 

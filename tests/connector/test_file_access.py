@@ -35,6 +35,10 @@ def table(location: str, properties: dict[str, str]) -> Table:
         ([{"s3.path-style-access": "true"}], {"s3.force-virtual-addressing": "false"}),
         ([{"s3.endpoint": "http://store"}], {"s3.endpoint": "http://store", "s3.region": "us-east-1"}),
         ([{"gcs.oauth2.token": "planted"}], {"gcs.oauth2.token": "planted"}),
+        (
+            [{"adls.account-key": "planted"}, {"adls.sas-token.lake.dfs.core.windows.net": "sig"}],
+            {"adls.account-name": "lake", "adls.sas-token": "sig"},
+        ),
     ],
 )
 def test_the_last_word_on_each_property_counts_and_others_are_left_out(
@@ -51,7 +55,14 @@ def test_access_ends_when_its_token_does() -> None:
     assert access_to(table("s3://b/t", KEY)).expires_at is None
 
 
-@pytest.mark.parametrize(("location", "name"), [("s3://b/t", "s3.session-token"), ("gs://b/t", "gcs.oauth2.token")])
+@pytest.mark.parametrize(
+    ("location", "name"),
+    [
+        ("s3://b/t", "s3.session-token"),
+        ("gs://b/t", "gcs.oauth2.token"),
+        ("abfss://c@lake.host/t", "adls.sas-token.lake.host"),
+    ],
+)
 def test_a_token_that_was_handed_out_without_an_end_is_not_used_for_longer_than_is_certain(
     location: str, name: str
 ) -> None:
