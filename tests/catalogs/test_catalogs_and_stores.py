@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
@@ -21,6 +22,7 @@ from support.jars import REPOSITORY
 from support.leftovers import exposed, of_files, of_processes
 from support.postgres import Postgres, postgres_programs, postgres_server
 from support.processes import new_mark
+from support.readers import duckdb_rows
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer
 from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
@@ -118,6 +120,7 @@ def on_glue(request: pytest.FixtureRequest, store: Store) -> Lake:
 
 CATALOGS: Final = {"SQL": on_postgres, "Iceberg REST Server": on_rest, "AWS Glue": on_glue}
 STORES: Final = {"Amazon S3": "s3", "Google Cloud Storage": "gs", "Azure": "abfss", "Local Files": "directory"}
+READ_BY_DUCKDB: Final = ("Amazon S3", "Local Files")
 # Apache's REST server is a writer too, and has no client for the stores that are missing here.
 TRIED: Final = [
     *(("SQL", store) for store in STORES),
@@ -129,7 +132,11 @@ TRIED: Final = [
 
 @pytest.mark.parametrize(("catalog", "store"), TRIED)
 def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
-    catalog: str, store: str, request: pytest.FixtureRequest, tmp_path: Path
+    catalog: str,
+    store: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    duckdb_on_s3: duckdb.DuckDBPyConnection,
 ) -> None:
     lake = CATALOGS[catalog](request, request.getfixturevalue(STORES[store]))
     collection = replace(LEDGER, table=f"of_{tmp_path.name}")
@@ -154,6 +161,9 @@ def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
     with lake.open_catalog() as reader:
         table = reader.load_table((NAMESPACE, collection.table))
         assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+        if store in READ_BY_DUCKDB:
+            by_duckdb = duckdb_rows(duckdb_on_s3, table.metadata_location, order_by="id")
+            assert [row["note"] for row in by_duckdb] == ["visible", "staged"]
         left = [*of_files(work), *of_files(temporary), ("state", json.dumps(runtime.log).encode()), metadata(table)]
     assert [place for place, _ in running if place.startswith("environ")], "its processes were found"
     assert exposed([*running, *left], lake.secrets) == []
