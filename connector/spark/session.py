@@ -25,6 +25,10 @@ DEFAULT_SETTINGS: Final = {
     "spark.app.name": "materialize-iceberg",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What nobody will look at need not stay in memory for thousands of transactions.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
     # Unix sockets between JVM and workers: TCP's delayed acknowledgements cost 40 ms a task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "connector.spark.daemon",
