@@ -68,16 +68,15 @@ OTHERS: Final[Mapping[str, st.SearchStrategy[str]]] = {
 NAMES: Final = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30) | st.sampled_from(
     ["select", "a.b", "$ %s '\"`", "\\", "{}", "_meta/op", "\U0001f600", "n" * 255]
 )
-KINDS: Final = st.sampled_from([*OTHERS, "string"])
+KINDS: Final = [*OTHERS, "string"]
 # Most formats matter only where a string is all that there may be.
-TYPES: Final = st.just(["string"]) | st.lists(KINDS, max_size=3, unique=True)
-CONFIGS: Final = st.sampled_from([None, None, {"castToString": True}, {"ignoreStringFormat": True}])
-
-
-@st.composite
-def string_settings(draw: st.DrawFn) -> Mapping[str, Json]:
-    kind = draw(st.sampled_from([*STRINGS]))
-    return {"contentEncoding": "base64"} if kind == "base64" else {"format": kind} if kind else {}
+TYPES: Final = st.sampled_from([[kind] for kind in (*KINDS, *(["string"] * len(STRINGS)))]) | st.lists(
+    st.sampled_from(KINDS), max_size=3, unique=True
+)
+CONFIGS: Final = st.sampled_from([None, None, None, None, {"castToString": True}, {"ignoreStringFormat": True}])
+STRING_SETTINGS: Final = st.sampled_from(
+    [{"contentEncoding": "base64"}, *({"format": kind} if kind else {} for kind in STRINGS if kind != "base64")]
+)
 
 
 def texts(types: Sequence[str], string: Mapping[str, Json]) -> st.SearchStrategy[str]:
@@ -90,7 +89,7 @@ def texts(types: Sequence[str], string: Mapping[str, Json]) -> st.SearchStrategy
 @st.composite
 def fields(draw: st.DrawFn, name: str, ptr: str) -> Field:
     types = (*draw(TYPES), *(("null",) if draw(st.booleans()) else ()))
-    string, exists = draw(string_settings()), draw(st.sampled_from(["MUST", "MAY"]))
+    string, exists = draw(STRING_SETTINGS), draw(st.sampled_from(["MUST", "MAY"]))
     has_default = exists == "MAY" and bool(set(types) - {"null"}) and draw(st.booleans())
     default = json.loads(draw(texts(types, string))) if has_default else None
     return Field(name, ptr, types, exists, string=string, default=default, config=draw(CONFIGS))
@@ -119,7 +118,7 @@ class Drawn:
 
 @st.composite
 def collections(draw: st.DrawFn) -> Drawn:
-    distinct = st.lists(NAMES, min_size=1, max_size=6, unique_by=str.lower)
+    distinct = st.lists(NAMES, min_size=4, max_size=8, unique_by=str.lower)
     names = draw(distinct.filter(lambda names: DOCUMENT.name not in map(str.lower, names)))
     key = Field(names[0], "/key", (draw(st.sampled_from(["integer", "string", "boolean"])),), "MUST", is_key=True)
     values = [draw(fields(name, f"/value{number}")) for number, name in enumerate(names[1:])]
