@@ -1,6 +1,6 @@
 """Apply: plan what has to change for every table, then do it; safe to repeat after a crash anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -16,7 +16,7 @@ from connector.iceberg.discards import discarding
 from connector.iceberg.lookups import find_all
 from connector.iceberg.tables import evolve
 from connector.parallel import side_by_side
-from connector.plan import Plan, plans
+from connector.plan import Plan, actions, plans
 from connector.spark.rewriting import rewrite_jobs
 from connector.state import removed
 from connector.table_change import DropTable, Found, TableChange
@@ -39,11 +39,19 @@ def apply(message: request.Apply) -> response.Applied:
 
 def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
     """What a crash or an error leaves undone of it the next apply plans again."""
+    expected = actions(planned)
     performed = side_by_side(partial(_perform, endpoint, rewrite), planned, TABLES_AT_ONCE, "apply")
     settled = [commit for plan in planned for commit in plan.settled]
     return response.Applied(
-        "\n".join(dict.fromkeys(chain.from_iterable(performed))), ConnectorState(removed(settled)) if settled else None
+        "\n".join(_in_order(chain.from_iterable(performed), expected)),
+        ConnectorState(removed(settled)) if settled else None,
     )
+
+
+def _in_order(performed: Iterable[str], expected: Sequence[str]) -> list[str]:
+    """Whichever of the tables that share a namespace makes it, it is named where it was planned."""
+    places = {action: place for place, action in enumerate(expected)}
+    return sorted(dict.fromkeys(performed), key=lambda action: places.get(action, len(places)))
 
 
 def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str]:
