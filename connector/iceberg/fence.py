@@ -52,9 +52,9 @@ def materialization_hash(lineage: Lineage) -> str:
 
 
 def lineage_hash(lineage: Lineage) -> str:
-    """16 hexadecimal digits for (materialization, state key): Glue's parameter names end at 255 characters. The first
+    """20 hexadecimal digits for (materialization, state key): Glue's parameter names end at 255 characters. The first
     12 are the materialization's: a task meets its own lineages again whatever their state keys were."""
-    return materialization_hash(lineage) + _hash(f"{lineage.materialization}\0{lineage.state_key}")[:4]
+    return materialization_hash(lineage) + _hash(f"{lineage.materialization}\0{lineage.state_key}")[:8]
 
 
 def property_name(lineage: Lineage) -> str:

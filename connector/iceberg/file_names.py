@@ -10,7 +10,7 @@ from connector.state import Lineage
 FIRST: Final = "first"
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(
-    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{16})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
+    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
     rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
     rf"{_UUID}(?:\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
 )
