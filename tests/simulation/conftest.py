@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 
-SCHEDULES: Final = 10_000
+SCHEDULES: Final = 8_000
 MANY_SCHEDULES: Final = 100_000
-BLOCK: Final = 1_250  # schedules of one test: they run side by side
+BLOCK: Final = 1_000  # schedules of one test: they run side by side
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

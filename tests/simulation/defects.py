@@ -2,19 +2,23 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 import pytest
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
 from connector import apply, transactions
 from connector.backlog import Backlog
 from connector.committer import Committer
 from connector.iceberg import commit, fence, orphans, snapshot, unreachable
+from connector.iceberg.folding import Folder
 from connector.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
+from simulation.weather import Climate
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -62,6 +66,17 @@ def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
         return {name: value for name, value in overlapping(properties, lineage).items() if name.startswith(prefix)}
 
     patch.setattr(fence, "overlapping", of_one_key)
+
+
+def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
+    def attempt_table(catalog: Any, staged: Sequence[StagedCommit], once: Any) -> list[commit.Landed | commit.Failed]:
+        chains = groupby(sorted(staged, key=commit._lineage_order), key=lambda commit: commit.chain_id)
+        return [
+            commit._attempt_chain(catalog, fence.chain(list(commits)), 0.0 if chain in once else commit.RETRY_FOR)
+            for chain, commits in chains
+        ]
+
+    patch.setattr(commit, "_attempt_table", attempt_table)
 
 
 def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +170,7 @@ def an_unknown_outcome_counts_as_landed(patch: pytest.MonkeyPatch) -> None:
         try:
             return commit_table(catalog, table, requirements, updates)
         except TimeoutError:
-            return CommitTableResponse(metadata=table.metadata, metadata_location=table.metadata_location)
+            return None
 
     patch.setattr(SimulatedCatalog, "commit_table", trusting)
 
@@ -177,6 +192,18 @@ def a_skewed_clock_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot, "max", lambda now, _last: now, raising=False)
 
 
+def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.MonkeyPatch) -> None:
+    write = Folder._write
+    written: dict[tuple[Folder, str], list[ManifestFile]] = {}
+
+    def once(folder: Folder, table: Table, prefix: str, *chosen: Any) -> list[ManifestFile]:
+        if (folder, prefix) not in written:
+            written[folder, prefix] = write(folder, table, prefix, *chosen)
+        return written[folder, prefix]
+
+    patch.setattr(Folder, "_write", once)
+
+
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(orphans, "_condition", lambda *_: lambda _origin: True)
 
@@ -187,6 +214,10 @@ def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(unreachable, "unreferenced", lambda _table, names, *_, **__: set(names))
+
+
+def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "position", lambda _value: 0)
 
 
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
@@ -201,6 +232,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         lineages_are_strangers_to_each_other,
         while_something_waits_nobody_is_replaced,
         an_old_state_key_is_a_stranger,
+        a_session_does_not_wait_for_what_was_staged_before,
         what_waits_must_not_land_late,
         nothing_is_recovered,
         only_the_own_range_is_recovered,
@@ -217,10 +249,22 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         an_unknown_outcome_counts_as_landed,
         the_fence_moves_in_a_commit_of_its_own,
         manifests_are_used_twice,
+        what_was_folded_is_used_for_whatever_a_later_attempt_finds,
         a_skewed_clock_is_believed,
         files_of_the_present_value_are_orphans,
         referenced_files_are_orphans,
         expired_snapshots_have_files_of_their_own,
+        files_that_wait_are_orphans,
         apply_does_not_finish_what_is_staged,
+    )
+}
+
+# Those that need many coincidences are looked for where these are frequent.
+CLIMATES: Final[Mapping[str, Climate]] = {
+    plant.__name__: Climate.REFUSALS
+    for plant in (
+        while_something_waits_nobody_is_replaced,
+        a_session_does_not_wait_for_what_was_staged_before,
+        files_that_wait_are_orphans,
     )
 }

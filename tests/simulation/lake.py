@@ -19,7 +19,10 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from connector.iceberg.retention import MAX_AGE
 from simulation.store import StoreIO, no_boundary
 
-SNAPSHOTS_ARE_KEPT: Final = "20000"  # milliseconds after they were replaced: some expire in most schedules
+TABLE_DEFAULTS: Final = {
+    "commit.manifest.min-count-to-merge": "3",  # a schedule makes few manifests
+    MAX_AGE: "20000",  # milliseconds: some snapshots expire in most schedules
+}
 
 Path = tuple[str, str]
 
@@ -70,7 +73,7 @@ class Lake:
             UNPARTITIONED_PARTITION_SPEC,
             UNSORTED_SORT_ORDER,
             f"memory:///{path[1]}",
-            {**properties, MAX_AGE: SNAPSHOTS_ARE_KEPT},
+            {**TABLE_DEFAULTS, **properties},
             self._new_uuid(),
         ).model_copy(update={"last_updated_ms": int(self.now() * 1000)})
         assert isinstance(metadata, TableMetadataV2)

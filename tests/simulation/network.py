@@ -15,6 +15,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate
 
+from connector.iceberg import fence
 from connector.iceberg.lineages import RESET_PREFIX
 from simulation.actors import Actor, Stage
 from simulation.lake import Commit, Lake, Path
@@ -98,8 +99,8 @@ class Network:
         table, sequence_number = str(metadata.table_uuid), metadata.last_sequence_number
         if value := _fence_value(commit):
             self.takeovers.commits(author, table, value, sequence_number)
-        if _is_reset(commit):
-            self.takeovers.resets(author, table, sequence_number)
+        if value := _reset_value(commit):
+            self.takeovers.resets(author, table, value, sequence_number)
         return metadata
 
     def store_of(self, actor: Actor) -> StoreIO:
@@ -125,6 +126,8 @@ def _fence_value(commit: Commit) -> str | None:
     return next((summary.get("flow.fence") for summary in summaries if summary), None)
 
 
-def _is_reset(commit: Commit) -> bool:
-    properties = [it.updates for it in commit.updates if isinstance(it, SetPropertiesUpdate)]
-    return any(name.startswith(RESET_PREFIX) for updates in properties for name in updates)
+def _reset_value(commit: Commit) -> str | None:
+    for update in commit.updates:
+        if isinstance(update, SetPropertiesUpdate) and any(name.startswith(RESET_PREFIX) for name in update.updates):
+            return next(value for name, value in update.updates.items() if name.startswith(fence.PREFIX))
+    return None

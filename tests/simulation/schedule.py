@@ -21,7 +21,7 @@ from simulation.lake import BrokenPromiseError, Lake, Path
 from simulation.network import Network
 from simulation.takeovers import Author
 from simulation.task import BoundTable, Row, RuntimeSession, SessionOverError, Task
-from simulation.weather import weather
+from simulation.weather import Weather, weather
 
 FREEZES: Final = 0.5
 STAYS: Final = 0.3  # the topology, from one session to the next
@@ -42,6 +42,10 @@ class Result:
     seed: int
     violation: str | None
     events: list[str] = field(repr=False)
+
+
+def weather_of(seed: int) -> Weather:
+    return weather(Stage(seed).random)
 
 
 def run(seed: int) -> Result:

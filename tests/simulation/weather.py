@@ -2,16 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from random import Random
 
 from protocol.flow import Range
 from simulation.task import TOPOLOGIES
 
 
+class Climate(Enum):
+    MIXED = "everything now and then"
+    REFUSALS = "tables refuse commits for longer than a session lives, and two topologies take turns"
+    RESETS = "an operator is kept busy by several logs of one task"
+
+
 @dataclass(frozen=True)
 class Weather:
     """Probabilities, and what a schedule is made of."""
 
+    climate: Climate
     # of a request
     load: float
     commit: float
@@ -39,6 +47,7 @@ class Weather:
 
 def weather(random: Random) -> Weather:
     drawn = Weather(
+        climate=Climate.MIXED,
         load=random.choice((0.0, 0.0, 0.03)),
         commit=random.choice((0.0, 0.1, 0.4)),
         store=random.choice((0.0, 0.0, 0.02)),
@@ -58,12 +67,38 @@ def weather(random: Random) -> Weather:
         topologies=random.choice((TOPOLOGIES, random.choices(TOPOLOGIES, k=2))),
         forks=random.random() < 0.35,
     )
-    calm = replace(drawn, load=0.0, commit=0.0, store=0.0, replacing=0.0, giving_up=0.05)
+    calm = replace(drawn, load=0.0, commit=0.0, store=0.0, replacing=0.0)
     match random.random():
-        case share if share < 0.3:  # while a table refuses commits, sessions follow each other quickly
-            return replace(calm, begins_refused=0.8, sessions=random.choice((2, 3, 4)))
-        case share if share < 0.4:  # an operator is kept busy
-            several = replace(calm, giving_up=random.choice((0.02, 0.05)), sessions=3, resetting=1.0)
-            return replace(several, forks=random.random() < 0.5, restoring=random.choice((0.0, 0.3, 0.7)))
+        case share if share < 0.2:
+            return _refusals(random, calm)
+        case share if share < 0.3:
+            return _resets(random, calm)
         case _:
             return drawn
+
+
+def _refusals(random: Random, calm: Weather) -> Weather:
+    return replace(
+        calm,
+        climate=Climate.REFUSALS,
+        giving_up=random.choice((0.01, 0.02)),
+        refusing=0.01,
+        yielding=random.choice((0.003, 0.01)),
+        begins_refused=0.6,
+        specifying=0.0,
+        sessions=random.choice((3, 4, 5)),
+        topologies=random.sample([*dict.fromkeys(TOPOLOGIES)], 2),
+    )
+
+
+def _resets(random: Random, calm: Weather) -> Weather:
+    return replace(
+        calm,
+        climate=Climate.RESETS,
+        giving_up=random.choice((0.02, 0.05)),
+        restoring=random.choice((0.0, 0.3)),
+        resetting=1.0,
+        sessions=3,
+        topologies=random.choices(TOPOLOGIES),
+        forks=True,
+    )
