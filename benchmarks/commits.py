@@ -17,8 +17,8 @@ from benchmarks import rows
 from benchmarks.connector import Connector
 from benchmarks.process_tree import memory, own_cpu_seconds
 from benchmarks.report import REPOSITORY, conditions, publish
-from connector.iceberg.local_catalog import open_local
-from connector.iceberg.retention import MAX_AGE
+from connector.iceberg.catalogs.local import open_local
+from connector.iceberg.metadata.retention import MAX_AGE
 from fixtures.collection import NAMESPACE, Collection
 from fixtures.conversation import Row, line, opening, store
 

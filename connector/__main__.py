@@ -63,21 +63,21 @@ def _serve(wire: stdio.Wire) -> None:
 
 
 def _plan() -> None:
-    from connector import plan_command
+    from connector.commands import plan as plan_command
 
     print(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))
 
 
 def _check(options: argparse.Namespace) -> int:
-    from connector import check_command
+    from connector.commands import check as check_command
 
     passed = check_command.check(options.config, partial(print, flush=True), as_json=options.json)
     return 0 if passed else FAILED
 
 
 def _fence(options: argparse.Namespace) -> None:
-    from connector import fence_command
-    from connector.iceberg.reset import Decision
+    from connector.commands import fence as fence_command
+    from connector.iceberg.commits.reset import Decision
 
     place = fence_command.Place(options.config, options.table, options.materialization, options.state)
     if options.action == "show":

@@ -5,21 +5,21 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from connector.config import parse
+from connector.config.settings import parse
 from connector.errors import RetryableError
-from connector.evolution import changes
+from connector.evolution.changes import changes
+from connector.evolution.table_change import DropTable, Found, TableChange
 from connector.iceberg.alteration import Alterer, Rewrite
-from connector.iceberg.catalogs import explained, table_location
+from connector.iceberg.catalogs.opening import explained, table_location
 from connector.iceberg.checks import OpenedEndpoint, open_endpoint
-from connector.iceberg.commit import finish
-from connector.iceberg.discards import discarding
+from connector.iceberg.cleaning.discards import discarding
+from connector.iceberg.commits.commit import finish
 from connector.iceberg.lookups import find_all
 from connector.iceberg.tables import evolve
 from connector.parallel import side_by_side
 from connector.plan import Plan, actions, plans
 from connector.spark.rewriting import rewrite_jobs
 from connector.state import removed
-from connector.table_change import DropTable, Found, TableChange
 from protocol import request, response
 from protocol.flow import ConnectorState
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from connector.backlog import Backlog, Limit
 from connector.errors import ConnectorError, FencedError
-from connector.iceberg.commit import Failed, Landed
+from connector.iceberg.commits.commit import Failed, Landed
 from connector.logs import FIELDS
 from connector.state import Chain, StagedCommit, TableId
 

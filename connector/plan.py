@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from connector import rejected_table
-from connector.config import ResourceConfig
-from connector.config_values import RETAIN_EXISTING_DATA
+from connector.config.settings import ResourceConfig
+from connector.config.values import RETAIN_EXISTING_DATA
 from connector.errors import UserError
-from connector.evolution import changes, columns, last_bindings
+from connector.evolution import rejected_table
+from connector.evolution.changes import changes, columns, last_bindings
+from connector.evolution.rejected_table import rejected_path
+from connector.evolution.table_change import DropTable, Found, Owner, Path, TableChange, Target
 from connector.invalid_values import OnInvalid
-from connector.rejected_table import rejected_path
 from connector.state import StagedCommit, entries
-from connector.table_change import DropTable, Found, Owner, Path, TableChange, Target
 from protocol import request
 from protocol.flow import collection_of
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from protocol import response
 
 DOCUMENTATION_URL: Final = "https://example.com/materialize-iceberg/README.md"

@@ -18,15 +18,15 @@ import orjson
 from connector import state
 from connector.backlog import Limit
 from connector.committer import Committer
-from connector.config import Settings, parse
+from connector.config.settings import Settings, parse
 from connector.control_group import ControlGroup
 from connector.errors import UserError
-from connector.iceberg import fence
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.catalogs import explained, open_catalog, renewed_access
-from connector.iceberg.fence import Tenure
-from connector.iceberg.file_names import file_prefix
-from connector.iceberg.maintenance import maintaining
+from connector.iceberg.catalogs.opening import explained, open_catalog, renewed_access
+from connector.iceberg.cleaning.maintenance import maintaining
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.file_names import file_prefix
 from connector.invalid_values import Policy, Tally
 from connector.machine_share import MachineShare
 from connector.progress import TransactionProgress, TreatmentWarnings

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from connector import rejected_table
-from connector.candidate import Candidate
-from connector.candidate_problems import problems
-from connector.column_evolution import Evolution
-from connector.config import EndpointConfig, ResourceConfig, parse_each, resource_path
-from connector.config_values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
-from connector.constraints import constraints, most_severe
+from connector.config.settings import EndpointConfig, ResourceConfig, parse_each, resource_path
+from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.errors import InvalidConfigError, UserError, all_of
-from connector.evolution import former_names, last_bindings
+from connector.evolution import rejected_table
+from connector.evolution.candidate import Candidate
+from connector.evolution.changes import former_names, last_bindings
+from connector.evolution.columns import Evolution
+from connector.evolution.constraints import constraints, most_severe
+from connector.evolution.problems import problems
+from connector.evolution.table_change import Found, Path
 from connector.iceberg.checks import survey
 from connector.invalid_values import OnInvalid
-from connector.table_change import Found, Path
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
 

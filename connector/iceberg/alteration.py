@@ -16,19 +16,26 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 
 from connector import object_store
-from connector.altered_schema import ConvertedColumn, altered, converted_columns
-from connector.config import Settings
-from connector.iceberg import fence, late_files
-from connector.iceberg.file_access import access_to
-from connector.iceberg.file_names import file_prefix
-from connector.iceberg.live_files import files_with_values
-from connector.iceberg.replacement import Replacement
-from connector.iceberg.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
-from connector.iceberg.table_updates import new_schema, new_snapshot, numbered, same_rows, same_schema, same_table
+from connector.config.settings import Settings
+from connector.evolution.altered_schema import ConvertedColumn, altered, converted_columns
+from connector.evolution.table_change import Alteration, Owner
+from connector.iceberg.commits import fence, late_files
+from connector.iceberg.commits.file_names import file_prefix
+from connector.iceberg.commits.replacement import Replacement
+from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.files.file_access import access_to
+from connector.iceberg.metadata.live_files import files_with_values
+from connector.iceberg.metadata.table_updates import (
+    new_schema,
+    new_snapshot,
+    numbered,
+    same_rows,
+    same_schema,
+    same_table,
+)
 from connector.renewal import Renewed
 from connector.rows.rewriting import Rewriting, SourceFile, TargetColumn
 from connector.state import DataFile, Lineage
-from connector.table_change import Alteration, Owner
 from protocol.flow import WHOLE_RANGE
 
 # What takes the place of each file; see `Rewriting.rewritten`.

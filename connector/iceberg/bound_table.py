@@ -9,18 +9,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField, PrimitiveType
 
-from connector import rejected_table
 from connector.binding import Binding, Column
 from connector.errors import UserError
-from connector.iceberg.file_access import FileAccess, access_to
+from connector.evolution import rejected_table
+from connector.evolution.rejected_table import rejected_path
+from connector.evolution.table_change import matching_columns
+from connector.evolution.type_mapping import column_name, selected
+from connector.iceberg.files.file_access import FileAccess, access_to
 from connector.iceberg.tables import load_table
 from connector.invalid_values import OnInvalid, Policy
 from connector.parallel import side_by_side
-from connector.rejected_table import rejected_path
 from connector.rows.schema import ARROW_TYPES
 from connector.state import Lineage
-from connector.table_change import matching_columns
-from connector.type_mapping import column_name, selected
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 
 TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time

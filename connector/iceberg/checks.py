@@ -8,16 +8,16 @@ from typing import Any, Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 
-from connector.config import EndpointConfig
+from connector.config.settings import EndpointConfig
 from connector.errors import ConnectorError, UserError
+from connector.evolution.table_change import Found, Path
 from connector.iceberg import storage, trial
-from connector.iceberg.catalogs import explained, open_catalog
-from connector.iceberg.file_access import file_properties
-from connector.iceberg.file_stores import data_file_properties
+from connector.iceberg.catalogs.opening import explained, open_catalog
+from connector.iceberg.files.file_access import file_properties
+from connector.iceberg.files.file_stores import data_file_properties
 from connector.iceberg.lookups import find_all
 from connector.parallel import side_by_side
 from connector.steps import Skipped, Step, attempt
-from connector.table_change import Found, Path
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 
-from connector.config import EndpointConfig
+from connector.config.settings import EndpointConfig
 from connector.errors import UserError
-from connector.iceberg.catalogs import explained
+from connector.evolution.table_change import Found, Path
+from connector.iceberg.catalogs.opening import explained
 from connector.iceberg.tables import find
 from connector.parallel import side_by_side
-from connector.table_change import Found, Path
 
 LOOKUPS_AT_ONCE: Final = 8
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from connector.config import EndpointConfig, LocalCatalog
-from connector.iceberg import file_stores
-from connector.iceberg.catalogs import explained, warehouse_of
-from connector.iceberg.file_access import file_properties, has_sign_in
-from connector.iceberg.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
+from connector.config.settings import EndpointConfig, LocalCatalog
+from connector.iceberg.catalogs.opening import explained, warehouse_of
+from connector.iceberg.files import file_stores
+from connector.iceberg.files.file_access import file_properties, has_sign_in
+from connector.iceberg.files.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
 from connector.steps import Skipped
 
 
@@ -29,11 +29,11 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
     if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
         return Skipped("the catalog gives each table its place or its keys")
     if config.storage:
-        from connector.iceberg.file_probe import probe_location  # PyArrow is imported where it is wanted
+        from connector.iceberg.files.file_probe import probe_location  # PyArrow is imported where it is wanted
 
         probe_location(root, file_access)
     else:
-        from connector.iceberg.s3_probe import probe_bucket  # boto3 too
+        from connector.iceberg.files.s3_probe import probe_bucket  # boto3 too
 
         probe_bucket(config.bucket, config.prefix, file_access)
     return root

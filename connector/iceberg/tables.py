@@ -18,8 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from connector.errors import RetryableError, UserError
-from connector.rows.rewriting import UnconvertibleError
-from connector.table_change import (
+from connector.evolution.table_change import (
     Alteration,
     CreateNamespace,
     CreateTable,
@@ -30,6 +29,7 @@ from connector.table_change import (
     Path,
     TableChange,
 )
+from connector.rows.rewriting import UnconvertibleError
 
 ATTEMPTS: Final = 8
 FORMAT_VERSION: Final = 2

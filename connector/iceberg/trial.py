@@ -7,8 +7,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.config import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
-from connector.iceberg.catalogs import explained, table_location
+from connector.config.settings import (
+    EndpointConfig,
+    GlueCatalog,
+    LocalCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+    SqlCatalog,
+)
+from connector.iceberg.catalogs.opening import explained, table_location
 from connector.steps import Skipped
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
@@ -18,7 +25,7 @@ def try_to_create(config: EndpointConfig, catalog: Catalog, namespace: str, *, e
     """Ask for a table, and not go on with it. `exists` says whether there is a namespace for it."""
     match config.catalog:
         case LocalCatalog() | SqlCatalog():
-            from connector.iceberg.sql_catalog import try_to_write
+            from connector.iceberg.catalogs.sql import try_to_write
 
             with explained(config):
                 try_to_write(catalog)

@@ -11,7 +11,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector import file_lists
 from connector.binding import Binding
-from connector.config import Settings
+from connector.config.settings import Settings
 from connector.renewal import Lease
 from connector.rows.files import FileOptions
 from connector.state import DataFile, FileList

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from pyiceberg.io import load_file_io
 
-from connector.config import Settings
+from connector.config.settings import Settings
 from connector.errors import ConnectorError
 from connector.renewal import Renewed
 from connector.rows.rewriting import Rewriting, SourceFile, UnconvertibleError

@@ -7,9 +7,9 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.config import parse
+from connector.config.settings import parse
 from connector.errors import InvalidConfigError, UserError
-from connector.iceberg.catalogs import explained, open_catalog
+from connector.iceberg.catalogs.opening import explained, open_catalog
 from fixtures.collection import NAMESPACE
 from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, s3_tables, sts
 from support.key_vendor import KeyVendor, key_vendor

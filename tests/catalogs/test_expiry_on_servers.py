@@ -11,13 +11,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from connector.config import RestCatalog, parse
-from connector.iceberg import commit
-from connector.iceberg.catalogs import open_catalog
-from connector.iceberg.expiry import expire
-from connector.iceberg.rest_catalog import open_rest
-from connector.iceberg.retention import MAX_AGE
-from connector.iceberg.stored_files import files_under
+from connector.config.settings import RestCatalog, parse
+from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.cleaning.expiry import expire
+from connector.iceberg.commits import commit
+from connector.iceberg.metadata.retention import MAX_AGE
+from connector.iceberg.metadata.stored_files import files_under
 from connector.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest

@@ -18,14 +18,22 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, StringType
 
-from connector.config import EndpointConfig, parse
+from connector.config.settings import EndpointConfig, parse
 from connector.errors import FencedError, UserError
-from connector.evolution import MAX_DOC, changes
-from connector.iceberg import commit, fence
-from connector.iceberg.catalogs import explained, open_catalog, table_location
+from connector.evolution.changes import MAX_DOC, changes
+from connector.evolution.table_change import (
+    AddColumn,
+    CreateNamespace,
+    CreateTable,
+    NewColumn,
+    Owner,
+    TableChange,
+    Target,
+)
+from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
+from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import evolve, find, load_table
 from connector.state import Lineage, StagedCommit
-from connector.table_change import AddColumn, CreateNamespace, CreateTable, NewColumn, Owner, TableChange, Target
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from connector.config import parse
+from connector.config.settings import parse
 from connector.errors import UserError
 from connector.iceberg import storage
-from connector.iceberg.file_stores import data_file_properties
+from connector.iceberg.files.file_stores import data_file_properties
 from connector.steps import Skipped
 from fixtures.collection import NAMESPACE
 from support.endpoint_configs import on_s3

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from connector.config import parse
-from connector.iceberg.catalogs import open_catalog
+from connector.config.settings import parse
+from connector.iceberg.catalogs.opening import open_catalog
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, Answer, Fault, Request, fault_proxy, is_commit, is_load
 from support.rest_catalog import RestCatalogOnS3

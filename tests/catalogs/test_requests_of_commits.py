@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.config import parse
-from connector.iceberg import commit
-from connector.iceberg.catalogs import open_catalog
+from connector.config.settings import parse
+from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.commits import commit
 from connector.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest

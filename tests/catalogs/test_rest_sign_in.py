@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.config import parse
+from connector.config.settings import parse
 from connector.errors import UserError
-from connector.iceberg.catalogs import explained, open_catalog
+from connector.iceberg.catalogs.opening import explained, open_catalog
 from fixtures.collection import NAMESPACE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
 from support.endpoint_configs import rest

@@ -17,16 +17,16 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 
-from connector import config as config_of
-from connector.check_command import check
-from connector.config import EndpointConfig, parse
+from connector.commands.check import check
+from connector.config import settings
+from connector.config.settings import EndpointConfig, parse
 from connector.errors import FencedError, RetryableError, UserError
-from connector.evolution import changes
-from connector.iceberg import commit
-from connector.iceberg.catalogs import explained, open_catalog, table_location
+from connector.evolution.changes import changes
+from connector.evolution.table_change import NewColumn, Owner, Target
+from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
+from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
 from connector.state import Lineage
-from connector.table_change import NewColumn, Owner, Target
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, on_s3
@@ -124,7 +124,7 @@ def test_a_new_catalog_may_be_opened_by_many_at_once(endpoint: EndpointConfig, p
     openers = 8
     barrier = threading.Barrier(openers)
     opened: list[bool] = []
-    assert isinstance(endpoint.catalog, config_of.SqlCatalog)
+    assert isinstance(endpoint.catalog, settings.SqlCatalog)
     new = replace(endpoint, catalog=replace(endpoint.catalog, uri=postgres.new_database()))
 
     def open_with_the_others() -> None:

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.config import RestCatalog
+from connector.config.settings import RestCatalog
 from connector.errors import CommitUnknownError, FencedError, UserError
-from connector.iceberg import commit, fence
-from connector.iceberg.rest_catalog import TIME_LIMITS, TimeLimits, open_rest
+from connector.iceberg.catalogs.rest import TIME_LIMITS, TimeLimits, open_rest
+from connector.iceberg.commits import commit, fence
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load

@@ -12,15 +12,15 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.apply import apply, perform
-from connector.config import parse
+from connector.config.settings import parse
 from connector.errors import UserError
+from connector.evolution.table_change import Owner
+from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.checks import OpenedEndpoint
-from connector.iceberg.commit import finish
+from connector.iceberg.commits.commit import finish
 from connector.iceberg.lookups import find_all
-from connector.iceberg.sql_catalog import SqlTables
 from connector.plan import plans
 from connector.state import StagedCommit, added
-from connector.table_change import Owner
 from protocol import request, response
 from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection

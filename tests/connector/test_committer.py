@@ -10,7 +10,7 @@ from connector import backlog
 from connector.backlog import Limit
 from connector.committer import Committer
 from connector.errors import ConnectorError, FencedError, RetryableError, UserError
-from connector.iceberg.commit import Failed, Landed
+from connector.iceberg.commits.commit import Failed, Landed
 from connector.state import Chain, DataFile, Lineage, StagedCommit
 
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"

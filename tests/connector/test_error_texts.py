@@ -20,9 +20,9 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
 from connector.errors import ConnectorError
-from connector.evolution import changes
+from connector.evolution.changes import changes
+from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.iceberg.tables import evolve
-from connector.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
@@ -33,7 +33,7 @@ from support.foreign_deletes import delete_equal
 from support.snapshots import check_text
 from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
 
-SNAPSHOTS = Path(__file__).parent / "snapshots"
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 PATH, REJECTED = ("shop", "orders"), ("shop", "orders__rejected")
 NOTE, QTY = projection("note", "string"), projection("qty", "integer")
 ORDERS = collection(ID, DOCUMENT, NOTE, QTY)

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io import load_file_io
 
-from connector.config import AwsCredentials, EndpointConfig, GlueCatalog
+from connector.config.secret import Secret
+from connector.config.settings import AwsCredentials, EndpointConfig, GlueCatalog
 from connector.errors import RetryableError, UserError
-from connector.iceberg.file_stores import data_file_properties
+from connector.iceberg.files.file_stores import data_file_properties
 from connector.object_store import using
 from connector.rows.files import DataFileWriter, FileOptions
-from connector.secret import Secret
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
 

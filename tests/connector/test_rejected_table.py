@@ -8,12 +8,12 @@ from pyiceberg.catalog import Catalog
 
 from connector.apply import apply
 from connector.errors import UserError
-from connector.iceberg import fence
+from connector.evolution.table_change import Owner
 from connector.iceberg.bound_table import Quarantine, bind_all
+from connector.iceberg.commits import fence
 from connector.invalid_values import OnInvalid, Policy
 from connector.rows.rejected_rows import RejectedRow
 from connector.state import Lineage, StagedCommit, added
-from connector.table_change import Owner
 from connector.validate import validate
 from protocol import request, response
 from protocol.flow import WHOLE_RANGE, Json, Materialization, MaterializationBinding, ValidateBinding

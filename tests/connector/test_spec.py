@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from connector.config_schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.spec import describe, spec
 from protocol.flow import Json
 
@@ -18,7 +18,7 @@ def test_spec_loads_nothing_that_takes_time() -> None:
     program = "import sys; import connector.spec; connector.spec.spec(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert EXPENSIVE.isdisjoint(loaded.split())
-    assert "connector.config_schema" in loaded.split()
+    assert "connector.config.schema" in loaded.split()
 
 
 def test_spec_answers_with_the_schemas_that_configs_are_checked_against() -> None:

@@ -6,7 +6,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from connector.errors import UserError
-from connector.table_change import OWNER_PROPERTY, Owner
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.validate import validate
 from protocol import request, response
 from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from connector.catalog_schemas import LOCAL, REST
+from connector.config.catalog_schemas import LOCAL, REST
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.validate import validate
 from protocol import request, response
@@ -20,7 +20,7 @@ from support.s3_server import S3Server
 from support.server_process import free_address
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parent / "snapshots" / "catalog_errors.json"
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 ORDERS: Final = collection(ID)
 
 

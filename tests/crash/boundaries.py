@@ -11,7 +11,7 @@ from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.table import Table
 
 from connector import transactions
-from connector.iceberg import commit, snapshot
+from connector.iceberg.commits import commit, snapshot
 from crash import foreign
 from crash.catalog_faults import is_refused, lost_answer
 from crash.faults import Faults, swap

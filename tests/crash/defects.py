@@ -12,11 +12,12 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector import transactions
 from connector.committer import Committer
-from connector.config import EndpointConfig
+from connector.config.settings import EndpointConfig
 from connector.file_lists import files_of
-from connector.iceberg import catalogs, commit, fence, snapshot
-from connector.iceberg.fence import Tenure
-from connector.iceberg.manifests import manifests_of
+from connector.iceberg.catalogs import opening
+from connector.iceberg.commits import commit, fence, snapshot
+from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
 from crash import task_defects, writing_defects
 from crash.faults import DEFECT, swap
@@ -131,7 +132,7 @@ def keeps_the_fence_in_summaries() -> None:
 
 
 def _look_for_the_fence_in(snapshots: Callable[[Table], Sequence[Snapshot]]) -> None:
-    open_catalog = catalogs.open_catalog
+    open_catalog = opening.open_catalog
 
     def open_forgetful(config: EndpointConfig) -> Catalog:
         catalog = open_catalog(config)

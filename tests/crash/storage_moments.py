@@ -1,6 +1,6 @@
 """What happens in the scenarios of an object store, or a disk, that takes no more."""
 
-from connector.iceberg.local_catalog import CATALOG_FILE
+from connector.iceberg.catalogs.local import CATALOG_FILE
 from crash.faults import ALWAYS, IMPATIENT
 from crash.shards import Event
 from crash.storage import UPLOAD_FAILS

@@ -5,7 +5,8 @@ from typing import Any
 
 from connector import blocks
 from connector.errors import ConnectorError
-from connector.iceberg import file_stores, snapshot
+from connector.iceberg.commits import snapshot
+from connector.iceberg.files import file_stores
 from crash.faults import swap
 
 

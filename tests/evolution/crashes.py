@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connector.config import Settings
-from connector.iceberg.sql_catalog import SqlTables
+from connector.config.settings import Settings
+from connector.iceberg.catalogs.sql import SqlTables
 from connector.renewal import Renewed
 from connector.rows.rewriting import Rewriting, SourceFile
 from connector.state import DataFile

@@ -10,13 +10,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.apply import perform
-from connector.config import parse
-from connector.iceberg import commit, fence
+from connector.config.settings import parse
 from connector.iceberg.alteration import Rewrite
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.checks import OpenedEndpoint
-from connector.iceberg.fence import Tenure
-from connector.iceberg.file_names import file_prefix
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.lookups import find_all
 from connector.invalid_values import Policy
 from connector.plan import plans

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from connector.config import parse
-from connector.iceberg.catalogs import open_catalog
+from connector.config.settings import parse
+from connector.iceberg.catalogs.opening import open_catalog
 from fixtures.collection import NAMESPACE
 from support.containers import IMAGE, Image
 from support.endpoint_configs import glue, on_s3, rest

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
-from connector.table_change import NewColumn
+from connector.evolution.table_change import NewColumn
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg import commit
+from connector.iceberg.commits import commit
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal, delete_position

@@ -30,9 +30,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from connector.evolution.type_changes import TYPE_CHANGES, TypeChange
 from connector.rows.conversions import CONVERSIONS, NoEquivalentError, converted
 from connector.rows.schema import ARROW_TYPES
-from connector.type_changes import TYPE_CHANGES, TypeChange
 from rows.store_lines import binding, column, decode, json_line, packed
 
 OTHER_ARROW_TYPES = {

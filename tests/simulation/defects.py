@@ -13,8 +13,10 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 from connector import apply, transactions
 from connector.backlog import Backlog
 from connector.committer import Committer
-from connector.iceberg import commit, fence, orphans, snapshot, unreachable
-from connector.iceberg.folding import Folder
+from connector.iceberg.cleaning import orphans
+from connector.iceberg.commits import commit, fence, snapshot
+from connector.iceberg.commits.folding import Folder
+from connector.iceberg.metadata import unreachable
 from connector.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog

@@ -15,18 +15,12 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadataV2
 
-from connector import apply, backlog, committer, config, progress
-from connector.iceberg import (
-    checks,
-    commit,
-    expiry,
-    fence,
-    manifests,
-    orphans,
-    reset,
-    snapshot,
-    upkeep,
-)
+from connector import apply, backlog, committer, progress
+from connector.config import settings
+from connector.iceberg import checks
+from connector.iceberg.cleaning import expiry, orphans
+from connector.iceberg.commits import commit, fence, reset, snapshot, upkeep
+from connector.iceberg.metadata import manifests
 from simulation.actors import BEGINNING, Actor
 from simulation.files import keep_in_memory
 from simulation.store import StoreIO
@@ -96,7 +90,7 @@ def _open_catalog(_config: object) -> Any:
 
 def _remember(patch: pytest.MonkeyPatch) -> None:
     """What is dear, and the same every time."""
-    copy, parse = TableMetadataV2.model_copy, config.parse
+    copy, parse = TableMetadataV2.model_copy, settings.parse
     parsed: dict[str, Any] = {}
 
     def parse_once(endpoint: Any, resources: Any) -> Any:

@@ -11,11 +11,11 @@ from pyiceberg.exceptions import NoSuchTableError, RESTError
 from connector import state, transactions
 from connector.backlog import Limit
 from connector.committer import Committer
-from connector.iceberg import commit
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.expiry import expire
-from connector.iceberg.orphans import collect
-from connector.iceberg.references import SessionEndedError
+from connector.iceberg.cleaning.expiry import expire
+from connector.iceberg.cleaning.orphans import collect
+from connector.iceberg.commits import commit
+from connector.iceberg.metadata.references import SessionEndedError
 from connector.invalid_values import Policy
 from connector.spark.writing import Writing, Written
 from connector.state import DataFile, StagedCommit, StagedTransaction

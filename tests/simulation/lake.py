@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from connector.iceberg.retention import MAX_AGE
+from connector.iceberg.metadata.retention import MAX_AGE
 from simulation.store import StoreIO, no_boundary
 
 TABLE_DEFAULTS: Final = {

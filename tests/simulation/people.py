@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from connector import state
 from connector.apply import apply
 from connector.errors import RetryableError, UserError
-from connector.iceberg.reset import Decision, Verdict, judged, perform, plan
+from connector.iceberg.commits.reset import Decision, Verdict, judged, perform, plan
 from connector.state import StagedCommit
 from protocol.flow import Materialization
 from protocol.request import Apply

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from connector.catalog_schemas import REST
-from connector.config_values import RETAIN_EXISTING_DATA
+from connector.config.catalog_schemas import REST
+from connector.config.values import RETAIN_EXISTING_DATA
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor
 from simulation.lake import Path

@@ -12,12 +12,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
-from connector.evolution import changes
+from connector.evolution.changes import changes
+from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
 from connector.iceberg.alteration import Rewrite
-from connector.iceberg.manifests import manifests_of
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.tables import evolve
 from connector.rows.rewriting import Rewriting, SourceFile
-from connector.table_change import NewColumn, Owner, TableChange, Target
 from support.bindings import MATERIALIZATION
 from support.tables import alterer, rewrite_here
 

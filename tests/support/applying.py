@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from connector.apply import perform
-from connector.config import parse
+from connector.config.settings import parse
 from connector.iceberg.alteration import Rewrite
 from connector.iceberg.checks import OpenedEndpoint
 from connector.iceberg.lookups import find_all

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.iceberg import fence
-from connector.iceberg.fence import Tenure
-from connector.iceberg.file_names import file_prefix
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.file_names import file_prefix
 from connector.state import DataFile, Lineage, StagedCommit
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])

@@ -14,13 +14,13 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
-from connector.config import Settings
+from connector.config.settings import Settings
+from connector.evolution.table_change import Owner
 from connector.iceberg.alteration import Alterer, Rewrite
-from connector.iceberg.local_catalog import open_local
+from connector.iceberg.catalogs.local import open_local
 from connector.renewal import Renewed
 from connector.rows.rewriting import Rewriting, SourceFile
 from connector.state import DataFile, Lineage, StagedCommit
-from connector.table_change import Owner
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
 

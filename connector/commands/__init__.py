@@ -1,0 +1,1 @@
+"""What a person calls beside the protocol."""

@@ -1,0 +1,33 @@
+"""Which names of namespaces and tables a catalog takes: a ValueError says what a name must be."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from connector.config.catalog_schemas import REST, S3_TABLES
+
+LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
+ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs and other control characters")
+
+# What further each catalog demands of every name.
+DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    # Its names are parts of paths, in which web servers refuse these however they are written.
+    REST: (r"[^/\\%]*", r"must not contain /, \ or %, which the servers of REST catalogs refuse"),
+    S3_TABLES: (
+        "[0-9a-z]([0-9a-z_]*[0-9a-z])?",
+        "must consist of letters, digits and, in between, underscores: Amazon S3 Tables takes no other name",
+    ),
+}
+
+
+def check_name(catalog_type: Any, text: str) -> None:
+    """Of a namespace or a table; what is no type of catalog at all is another complaint."""
+    name = text.lower()  # as it will be
+    if not name.strip():
+        raise ValueError("must not be blank")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"must not be longer than {LONGEST_NAME} characters")
+    further = DEMANDS.get(catalog_type, ANYWHERE) if isinstance(catalog_type, str) else ANYWHERE
+    for pattern, demand in (ANYWHERE, further):
+        if not re.fullmatch(pattern, name, re.DOTALL):
+            raise ValueError(demand)

@@ -1,0 +1,111 @@
+"""The keywords of the config schemas in the user's words: jsonschema's own messages quote values, secrets too."""
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator, ValidationError, validators
+
+from connector.config.patterns import PATTERN_DEMANDS
+from protocol.flow import Json
+
+TYPE_DEMANDS: Final[Mapping[str, str]] = {
+    "boolean": "must be true or false",
+    "integer": "must be a whole number",
+    "number": "must be a number",
+    "object": "must be an object",
+    "string": "must be a string",
+}
+
+
+def _type(validator: Any, types: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    allowed = [types] if isinstance(types, str) else types
+    if not any(validator.is_type(instance, name) for name in allowed):
+        yield ValidationError(TYPE_DEMANDS[allowed[0]])
+
+
+def _required(_validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    for name in names:
+        if isinstance(instance, dict) and name not in instance:
+            yield ValidationError("is required", path=[name])
+
+
+def _min_length(_validator: Any, length: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and len(instance) < length:
+        yield ValidationError("must not be empty")
+
+
+def _minimum(validator: Any, minimum: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance < minimum:
+        yield ValidationError(f"must be at least {minimum}")
+
+
+def _maximum(validator: Any, maximum: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance > maximum:
+        yield ValidationError(f"must be at most {maximum}")
+
+
+def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not re.search(pattern, instance):
+        yield ValidationError(PATTERN_DEMANDS[pattern])
+
+
+def _enum(_validator: Any, values: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and instance not in values:
+        yield ValidationError(f"must be one of {', '.join(map(repr, values))}")
+
+
+def _property_names(validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for name in instance:
+            yield from validator.descend(name, names, path=name)
+
+
+def _additional_properties(validator: Any, allowed: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
+    known = schema.get("properties", {})
+    patterns = schema.get("patternProperties", {})
+    for name in instance if isinstance(instance, dict) else ():
+        if name in known or any(re.search(pattern, name) for pattern in patterns):
+            continue
+        if allowed is False:
+            yield ValidationError(_unknown_property(name, known), path=[name])
+        else:
+            yield from validator.descend(instance[name], allowed, path=name)
+
+
+def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
+    lowered = {candidate.lower(): candidate for candidate in known}
+    match get_close_matches(name.lower(), lowered, n=1, cutoff=0.5):
+        case [nearest]:
+            return f"is not a known property; did you mean {lowered[nearest]}?"
+        case _:
+            return f"is not a known property; the known ones are {', '.join(known)}"
+
+
+def _one_of(validator: Any, branches: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
+    """Judge the branch that the discriminator names: what the other branches miss says nothing."""
+    if not isinstance(instance, dict):
+        return
+    discriminator = schema["discriminator"]["propertyName"]
+    by_choice = {branch["properties"][discriminator]["const"]: branch for branch in branches}
+    choice = instance.get(discriminator)
+    if isinstance(choice, str) and choice in by_choice:
+        yield from validator.descend(instance, by_choice[choice])
+    else:
+        yield ValidationError(f"must be one of {', '.join(map(repr, by_choice))}", path=[discriminator])
+
+
+KEYWORDS: Final = {
+    "type": _type,
+    "required": _required,
+    "minLength": _min_length,
+    "minimum": _minimum,
+    "maximum": _maximum,
+    "pattern": _pattern,
+    "enum": _enum,
+    "propertyNames": _property_names,
+    "additionalProperties": _additional_properties,
+    "oneOf": _one_of,
+}
+ConfigValidator: Final = validators.extend(Draft202012Validator, KEYWORDS)

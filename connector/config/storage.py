@@ -1,0 +1,122 @@
+"""The stores for data files that are not Amazon S3, as a config names them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from connector.config import storage_schemas
+from connector.config.secret import Secret
+from connector.config.values import warehouse_directory
+from protocol.flow import Json
+
+
+@dataclass(frozen=True)
+class GoogleStorage:
+    """A bucket of Google Cloud Storage. Without a way to sign in, the catalog hands out tokens."""
+
+    bucket: str
+    prefix: str = ""
+    service_account: Secret | None = None
+    uses_machine_s: bool = False
+    endpoint: str = ""
+
+    @property
+    def location(self) -> str:
+        return _joined(f"gs://{self.bucket}", self.prefix)
+
+
+@dataclass(frozen=True)
+class AccountKey:
+    """Opens everything in a storage account."""
+
+    value: Secret
+
+
+@dataclass(frozen=True)
+class SasToken:
+    """A shared access signature."""
+
+    value: Secret
+
+
+@dataclass(frozen=True)
+class ClientSecret:
+    """An application signs in."""
+
+    tenant_id: str
+    client_id: str
+    value: Secret
+
+
+AzureSignIn: TypeAlias = AccountKey | SasToken | ClientSecret
+
+
+@dataclass(frozen=True)
+class AzureStorage:
+    """A container of a storage account. Without a way to sign in, the catalog hands out SAS tokens."""
+
+    account: str
+    container: str
+    prefix: str = ""
+    sign_in: AzureSignIn | None = None
+    endpoint: str = ""
+
+    @property
+    def location(self) -> str:
+        return _joined(f"abfss://{self.container}@{self.account}.dfs.core.windows.net", self.prefix)
+
+
+@dataclass(frozen=True)
+class HdfsStorage:
+    """A directory of Hadoop's file system."""
+
+    uri: str
+
+    @property
+    def location(self) -> str:
+        return self.uri
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """A directory of this machine, and of all others that use the tables."""
+
+    directory: Path
+
+    @property
+    def location(self) -> str:
+        return f"file://{self.directory}"
+
+
+Storage: TypeAlias = GoogleStorage | AzureStorage | HdfsStorage | LocalFiles
+
+
+def parse(storage: Json, *, uses_machine_s: bool) -> Storage:
+    """`uses_machine_s`: whether what this machine can sign in with may be used, where the config has nothing."""
+    prefix, endpoint = storage.get("prefix", "").strip("/"), storage.get("endpoint", "").rstrip("/")
+    match storage["storage_type"]:
+        case storage_schemas.GOOGLE:
+            key = storage.get("service_account_json")
+            return GoogleStorage(
+                storage["bucket"], prefix, Secret(key) if key else None, uses_machine_s and not key, endpoint
+            )
+        case storage_schemas.HDFS:
+            return HdfsStorage(storage["uri"].rstrip("/"))
+        case storage_schemas.LOCAL_FILES:
+            return LocalFiles(warehouse_directory(storage["directory"]))
+        case _:
+            return AzureStorage(storage["account"], storage["container"], prefix, _azure_sign_in(storage), endpoint)
+
+
+def _azure_sign_in(storage: Json) -> AzureSignIn | None:
+    if key := storage.get("account_key"):
+        return AccountKey(Secret(key))
+    if token := storage.get("sas_token"):
+        return SasToken(Secret(token))
+    if secret := storage.get("client_secret"):
+        return ClientSecret(storage["tenant_id"], storage["client_id"], Secret(secret))
+    return None
+
+
+def _joined(root: str, prefix: str) -> str:
+    return f"{root}/{prefix}" if prefix else root

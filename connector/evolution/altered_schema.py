@@ -1,0 +1,76 @@
+"""A table's schema as its alterations leave it: pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from connector.evolution.table_change import (
+    AddColumn,
+    Alteration,
+    ConvertColumn,
+    MakeOptional,
+    NewColumn,
+    RenameColumn,
+    SetAsideColumn,
+    WidenColumn,
+)
+
+
+def altered(schema: Schema, changes: Collection[Alteration], last_column_id: int) -> Schema:
+    """Columns are renamed first, and by the names that they have: for the other changes each has its new one.
+
+    `last_column_id` is the last that the table has ever given out: a new column never gets a dropped one's id.
+    """
+    renamed = {change.name: change.new_name for change in changes if isinstance(change, RenameColumn)}
+    columns = [column.model_copy(update={"name": renamed.get(column.name, column.name)}) for column in schema.fields]
+    ids = count(last_column_id + 1)
+
+    def place_of(name: str) -> int:
+        return [column.name for column in columns].index(name)
+
+    def replace(name: str, values: Mapping[str, object]) -> None:
+        place = place_of(name)
+        columns[place] = columns[place].model_copy(update=values)
+
+    for change in changes:
+        match change:
+            case WidenColumn():
+                replace(change.name, {"field_type": change.new_type})
+            case ConvertColumn():
+                columns[place_of(change.name)] = _optional(change.column, next(ids))
+            case SetAsideColumn():
+                replace(change.name, {"name": change.kept_as, "required": False})
+                columns.append(_optional(change.column, next(ids)))
+            case AddColumn():
+                columns.append(_optional(change.column, next(ids)))
+            case MakeOptional():
+                replace(change.name, {"required": False})
+    return Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+@dataclass(frozen=True)
+class ConvertedColumn:
+    """A column whose values are to be rewritten, and the one that is to hold them."""
+
+    old: NestedField
+    new: NestedField
+
+
+def converted_columns(
+    schema: Schema, changes: Collection[Alteration], last_column_id: int
+) -> tuple[ConvertedColumn, ...]:
+    """What `altered` makes of the columns that are converted."""
+    conversions = [change for change in changes if isinstance(change, ConvertColumn)]
+    before = altered(schema, [change for change in changes if isinstance(change, RenameColumn)], last_column_id)
+    old, new = (
+        {column.name: column for column in each.fields} for each in (before, altered(schema, changes, last_column_id))
+    )
+    return tuple(ConvertedColumn(old[change.name], new[change.column.name]) for change in conversions)
+
+
+def _optional(column: NewColumn, number: int) -> NestedField:
+    """Rows that are there already have no value for it."""
+    return NestedField(number, column.name, column.type, required=False, doc=column.doc or None)

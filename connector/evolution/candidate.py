@@ -1,0 +1,83 @@
+"""A binding that somebody would like to have, and what its fields would be as columns."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyiceberg.types import PrimitiveType
+
+from connector.evolution.columns import Evolution, Fit
+from connector.evolution.table_change import NewColumn
+from connector.evolution.type_mapping import MAX_NAME, column_name, column_type, is_key, is_required
+from protocol.flow import Collection, Json, Projection
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A binding whose fields are not selected yet; `evolution` is None where its table is still to be made."""
+
+    collection: Collection
+    field_config: Mapping[str, Json]
+    delta_updates: bool
+    evolution: Evolution | None = None
+    group_by: tuple[str, ...] = ()
+    former_names: Mapping[str, str] = field(default_factory=dict)  # of the columns, by field, of the last binding
+
+    @cached_property
+    def fits(self) -> dict[str, Fit]:
+        """What becomes of the columns that fields have, or would have, in the table."""
+        if self.evolution is None:
+            return {}
+        columns = [self._column(projection, type_) for projection, type_ in self._with_types]
+        return self.evolution.fits(columns)
+
+    @cached_property
+    def document(self) -> str | None:
+        """The field that standard updates keep the root document in: the one that has a column, else the first."""
+        fields = [p.field for p in self.collection.projections if p.ptr == "" and self.has_name(p)]
+        return min(fields, key=lambda field: not self._has_column(field), default=None)
+
+    def is_key(self, projection: Projection) -> bool:
+        return is_key(projection, self.collection, self.group_by)
+
+    def is_required(self, projection: Projection) -> bool:
+        return self.is_key(projection) or (projection.ptr == "" and not self.delta_updates)
+
+    def name(self, projection: Projection) -> str:
+        """The name of the column."""
+        return column_name(projection.field, self.field_config.get(projection.field))
+
+    def has_name(self, projection: Projection) -> bool:
+        """Whether the column can have its name."""
+        return 1 <= len(self.name(projection)) <= MAX_NAME
+
+    def is_second(self, projection: Projection) -> bool:
+        """Whether another field, whose column's name differs in case only, has more of a claim to it."""
+        name = self.name(projection).lower()
+        rivals = [other for other in self.collection.projections if self.name(other).lower() == name]
+        return rivals != [projection] and min(rivals, key=self._rank) != projection
+
+    def _rank(self, projection: Projection) -> tuple[bool, bool]:
+        return not self.is_required(projection), not self._has_column(projection.field)
+
+    def _has_column(self, field: str) -> bool:
+        return field in self.fits and self.fits[field].column is not None
+
+    @property
+    def _with_types(self) -> Iterator[tuple[Projection, PrimitiveType]]:
+        for projection in self.collection.projections:
+            type_ = column_type(projection, self.field_config.get(projection.field), self.is_key(projection))
+            if type_ is not None:
+                yield projection, type_
+
+    def _column(self, projection: Projection, type_: PrimitiveType) -> NewColumn:
+        former = self.former_names.get(projection.field, "")
+        return NewColumn(
+            projection.field,
+            self.name(projection),
+            type_,
+            is_required(projection),
+            doc="",
+            is_indispensable=self.is_required(projection),
+            former=former,
+        )

@@ -1,0 +1,125 @@
+"""What has to change for a table to fit its binding: a pure plan, of which apply only performs the steps."""
+
+from collections.abc import Mapping
+from typing import Final, get_args
+
+from connector.errors import UserError
+from connector.evolution.columns import Evolution
+from connector.evolution.table_change import (
+    OWNER_PROPERTY,
+    Alteration,
+    CreateNamespace,
+    CreateTable,
+    DropTable,
+    ExistingTable,
+    Found,
+    NewColumn,
+    TableChange,
+    Target,
+)
+from connector.evolution.type_mapping import MAX_NAME, column_name, column_type, is_key, is_required, selected
+from protocol.errors import ProtocolError
+from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
+
+# AWS Glue keeps a column's doc as its comment: one line, no more than this.
+MAX_DOC: Final = 255
+
+# Every commit writes the metadata anew, with all snapshots, and names the versions before: keep a bounded number of each.
+DEFAULT_PROPERTIES: Final = {
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "history.expire.max-snapshot-age-ms": "259200000",  # three days: with a commit every five minutes, 1 MB of metadata
+    "history.expire.min-snapshots-to-keep": "1",
+}
+
+
+def columns(
+    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
+) -> tuple[NewColumn, ...]:
+    """The selected fields' columns: keys, values, document. `last` is what the binding selected before."""
+    projections = {projection.field: projection for projection in collection.projections}
+    former = former_names(last)
+    spellings: dict[str, str] = {}
+    for field in selected(selection):
+        if field not in projections:
+            raise ProtocolError(f"field {field!r} is selected, but collection {collection.name} has no such projection")
+        name = column_name(field, selection.field_config.get(field))
+        if not 1 <= len(name) <= MAX_NAME:
+            raise UserError(
+                f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. Give it "
+                'another with {"column": "…"} in its field config, or deselect the field.'
+            )
+        if (other := spellings.setdefault(name.lower(), field)) != field:
+            raise UserError(
+                f"Fields {other!r} and {field!r} of collection {collection.name} have the same column name, or differ in "
+                "upper and lower case only, and one table cannot have both. Deselect one of them, or give it another "
+                'column with {"column": "…"} in its field config.'
+            )
+    return tuple(
+        _column(projections[field], collection, selection, former.get(field, "")) for field in selected(selection)
+    )
+
+
+def former_names(last: FieldSelection | None) -> Mapping[str, str]:
+    """The column names of the fields that the binding selected before."""
+    return {field: column_name(field, last.field_config.get(field)) for field in selected(last)} if last else {}
+
+
+def changes(found: Found, target: Target) -> list[TableChange]:
+    """What has to be done, in this order; nothing if the table fits already.
+
+    Repeating it is safe after a crash anywhere: a table that records the target's owner is the replacement.
+    """
+    table = found.table
+    if table is None:
+        namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
+        return [*namespace, _create(target)]
+    if target.replaces and table.owner != target.owner:
+        return [_drop(table, target), _create(target)]
+    return _alterations(table, target)
+
+
+def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
+    """The binding that each resource path had before; a disabled one counts too."""
+    bindings = (*last.inactive_bindings, *last.bindings) if last else ()
+    return {binding.resource_path: binding for binding in bindings}
+
+
+def _column(projection: Projection, collection: Collection, selection: FieldSelection, former: str) -> NewColumn:
+    key = is_key(projection, collection, selection.keys)
+    field_config = selection.field_config.get(projection.field)
+    column = column_type(projection, field_config, key)
+    if column is None:
+        raise UserError(
+            f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows no value "
+            "but null, so that there is no type for its column. Deselect it, or give the location a type."
+        )
+    inference = projection.inference
+    doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
+    name = column_name(projection.field, field_config)
+    return NewColumn(projection.field, name, column, is_required(projection), doc[:MAX_DOC], key, former)
+
+
+def _create(target: Target) -> CreateTable:
+    properties = {**DEFAULT_PROPERTIES, **target.properties, OWNER_PROPERTY: target.owner.encode()}
+    return CreateTable(target.path, target.columns, properties)
+
+
+def _drop(table: ExistingTable, target: Target) -> DropTable:
+    if table.owner is not None and table.owner.materialization != target.owner.materialization:
+        raise UserError(
+            f"The backfill needs to replace table {target.table}, but materialization {table.owner.materialization} "
+            "made it, and its rows would be lost. Choose another table name for the binding, or drop the table yourself."
+        )
+    return DropTable(target.path, table.uuid)
+
+
+def _alterations(table: ExistingTable, target: Target) -> list[TableChange]:
+    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
+    of_fields = [*evolution.fits(target.columns).values()]
+    fits = [*of_fields, *evolution.unwritten(of_fields)]
+    if refusals := [fit.refusal for fit in fits if fit.refusal]:
+        raise UserError("\n".join(f"table {target.table}: {refusal}" for refusal in refusals))
+    order = get_args(Alteration)
+    return sorted((change for fit in fits for change in fit.changes), key=lambda change: order.index(type(change)))

@@ -1,0 +1,93 @@
+"""What may become of a field that has no column in its table yet: a table of rules."""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from connector.evolution.candidate import Candidate
+from connector.evolution.type_mapping import MAX_NAME, is_numeric_string, types_besides_null
+from protocol.flow import Constraint, ConstraintType, Projection
+
+Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType, str]
+
+# The first one that holds.
+RULES: Final[tuple[Rule, ...]] = (
+    (
+        lambda candidate, projection: not candidate.has_name(projection),
+        ConstraintType.FIELD_FORBIDDEN,
+        f'A column\'s name has 1 to {MAX_NAME} characters: give it one with {{"column": "…"}} in the field config.',
+    ),
+    (
+        lambda candidate, projection: candidate.is_key(projection),
+        ConstraintType.LOCATION_REQUIRED,
+        "The location is part of the key: it must be materialized.",
+    ),
+    (
+        lambda candidate, projection: projection.ptr == "" and candidate.delta_updates,
+        ConstraintType.LOCATION_RECOMMENDED,
+        "The root document holds everything, fields without a column of their own included.",
+    ),
+    (
+        lambda candidate, projection: projection.ptr == "" and projection.field == candidate.document,
+        ConstraintType.LOCATION_REQUIRED,
+        "Standard updates reduce into the root document: it must be materialized.",
+    ),
+    (
+        lambda _, projection: projection.ptr == "",
+        ConstraintType.FIELD_FORBIDDEN,
+        "Standard updates keep the root document once, and another field of this binding holds it.",
+    ),
+    (
+        lambda _, projection: not types_besides_null(projection.inference),
+        ConstraintType.FIELD_FORBIDDEN,
+        "The collection's schema allows no value but null here: there is no type for a column.",
+    ),
+    (
+        lambda candidate, projection: candidate.is_second(projection),
+        ConstraintType.FIELD_OPTIONAL,
+        "Another field's name differs in upper and lower case only, and a table cannot have both: select one of them, or "
+        'give one of them another column with {"column": "…"} in its field config.',
+    ),
+    (
+        lambda _, projection: projection.field == "_meta/op",
+        ConstraintType.LOCATION_RECOMMENDED,
+        "Says whether a row was created, updated or deleted at its source.",
+    ),
+    (
+        lambda _, projection: projection.field.startswith("_meta/"),
+        ConstraintType.FIELD_OPTIONAL,
+        "Metadata of the capture: seldom needed in a table.",
+    ),
+    (
+        lambda _, projection: is_numeric_string(projection.inference),
+        ConstraintType.LOCATION_RECOMMENDED,
+        "Numbers, some or all of them written as strings, fit a numeric column.",
+    ),
+    (
+        lambda _, projection: types_besides_null(projection.inference) == {"object"},
+        ConstraintType.FIELD_OPTIONAL,
+        "An object is kept as JSON text. Its own fields usually serve better.",
+    ),
+    (
+        lambda _, projection: types_besides_null(projection.inference) == {"array"},
+        ConstraintType.LOCATION_RECOMMENDED,
+        "An array is kept as JSON text.",
+    ),
+    (
+        lambda _, projection: len(types_besides_null(projection.inference)) > 1,
+        ConstraintType.LOCATION_RECOMMENDED,
+        "Values of several types are kept as text: strings as they are, all others as JSON.",
+    ),
+    (
+        lambda *_: True,
+        ConstraintType.LOCATION_RECOMMENDED,
+        "Values of one scalar type fit a column.",
+    ),
+)
+
+
+def new_column(candidate: Candidate, projection: Projection) -> Constraint:
+    return next(
+        Constraint(constraint_type, reason)
+        for applies, constraint_type, reason in RULES
+        if applies(candidate, projection)
+    )

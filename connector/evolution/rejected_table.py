@@ -1,0 +1,61 @@
+"""The table that keeps the rows which a binding's own table could not: fixed columns, beside the binding's table."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
+
+from connector.errors import UserError
+from connector.evolution.table_change import ExistingTable, Found, NewColumn, Path
+
+SUFFIX: Final = "__rejected"
+HINT: Final = (
+    f" Where `on_invalid` is quarantine, a binding's rejected rows go to its table's name with {SUFFIX} behind it."
+)
+LONGEST_NAME: Final = 255  # characters: Glue keeps no longer ones
+
+
+def _column(name: str, type_: PrimitiveType, doc: str) -> NewColumn:
+    return NewColumn(name, name, type_, required=True, doc=doc, is_indispensable=True)
+
+
+COLUMNS: Final = (
+    _column("reason", StringType(), "Why the row was rejected: what is wrong with the field's value."),
+    _column("field", StringType(), "The first field with an invalid value."),
+    _column("key", StringType(), "The row's key: a JSON array."),
+    _column("document", StringType(), "The row as it was sent: a JSON object of its fields."),
+    _column("rejected_at", TimestamptzType(), "When the row was rejected."),
+)
+
+
+def rejected_path(path: Path) -> Path:
+    namespace, table = path
+    return namespace, table + SUFFIX
+
+
+def is_possible(path: Path) -> bool:
+    """Whether a table can have this name."""
+    return len(path[1]) <= LONGEST_NAME
+
+
+def problems(path: Path, materialization: str, found: Found | UserError | None) -> Iterator[str]:
+    """Why a binding's rejected rows cannot go to a table at this path, given what is there."""
+    table = found.table if isinstance(found, Found) else None
+    if not is_possible(path):
+        yield (
+            f"the table of rejected rows would have a name of {len(path[1])} characters, {path[1]}, and {LONGEST_NAME} "
+            "is the most: give the binding's table a shorter name."
+        )
+    elif isinstance(found, UserError):
+        yield str(found)
+    elif table and not _is_for_rejected_rows(table, materialization):
+        yield (
+            f"rejected rows need the table {'.'.join(path)}, but there is one of that name which was not made for "
+            "them. Drop or rename it, or choose another table name for the binding."
+        )
+
+
+def _is_for_rejected_rows(table: ExistingTable, materialization: str) -> bool:
+    columns = {column.name: column.field_type for column in table.schema.fields}
+    is_ours = table.owner is not None and table.owner.materialization == materialization
+    return is_ours and all(columns.get(column.name) == column.type for column in COLUMNS)

@@ -1,0 +1,212 @@
+"""Changes of tables, and what they start from and lead to: values that say what they do."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType
+
+from connector.config.schema_evolution import SchemaEvolution
+
+Path: TypeAlias = tuple[str, str]  # namespace, table
+
+OWNER_PROPERTY: Final = "flow.owner"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Which binding made a table, as the table itself records it."""
+
+    materialization: str
+    state_key: str  # changes with the binding's backfill
+
+    def encode(self) -> str:
+        return json.dumps({"materialization": self.materialization, "stateKey": self.state_key})
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Owner | None":
+        try:
+            recorded = json.loads(properties[OWNER_PROPERTY])
+            return cls(recorded["materialization"], recorded["stateKey"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+@dataclass(frozen=True)
+class ExistingTable:
+    """What of a table decides what has to change."""
+
+    schema: Schema
+    uuid: str
+    owner: Owner | None
+    # By field id, what of the table depends on the column being what it is.
+    pinned: Mapping[int, str] = field(default_factory=dict)
+    # Columns of which some value turned out to have no equivalent of the type that is needed.
+    unconvertible: frozenset[int] = frozenset()
+
+    def is_of(self, materialization: str) -> bool:
+        """Whether that materialization made it."""
+        return self.owner is not None and self.owner.materialization == materialization
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the catalog has at a path."""
+
+    namespace_exists: bool
+    table: ExistingTable | None
+
+
+def matching_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
+    """The column that a field has already: the one of its very name, else one whose name differs in case only."""
+    columns = {column.name.lower(): column for column in schema.fields}
+    columns |= {column.name: column for column in schema.fields}
+    matches = {field: columns.get(field, columns.get(field.lower())) for field in fields}
+    return {field: column for field, column in matches.items() if column is not None}
+
+
+@dataclass(frozen=True)
+class NewColumn:
+    """A column as the binding would have it."""
+
+    field: str
+    name: str
+    type: PrimitiveType
+    required: bool
+    doc: str
+    is_indispensable: bool  # no row can be without it, and its field is always selected: a key
+    former: str = ""  # the column's name when the binding was last applied; "" where the field was not selected then
+
+    def __str__(self) -> str:
+        return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a binding needs; `replaces` says that an older one's rows are to go."""
+
+    path: Path
+    owner: Owner
+    columns: tuple[NewColumn, ...]
+    properties: Mapping[str, str]
+    replaces: bool
+    schema_evolution: SchemaEvolution = SchemaEvolution.FULL
+
+    @property
+    def table(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class CreateNamespace:
+    namespace: str
+
+    @property
+    def description(self) -> str:
+        return f"create namespace {self.namespace}"
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    path: Path
+    columns: tuple[NewColumn, ...]
+    properties: Mapping[str, str]
+
+    @property
+    def description(self) -> str:
+        return f"create table {'.'.join(self.path)} ({', '.join(map(str, self.columns))})"
+
+
+@dataclass(frozen=True)
+class DropTable:
+    path: Path
+    uuid: str
+
+    @property
+    def description(self) -> str:
+        return f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill; its files stay"
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    path: Path
+    name: str
+    new_name: str
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: rename column {self.name!r} to {self.new_name!r}"
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    path: Path
+    name: str
+    old_type: IcebergType
+    new_type: PrimitiveType
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: widen column {self.name!r} from {self.old_type} to {self.new_type}"
+
+
+@dataclass(frozen=True)
+class ConvertColumn:
+    """Every value is rewritten as its equivalent of another type: the column that holds them is a new one."""
+
+    path: Path
+    name: str
+    old_type: IcebergType
+    column: NewColumn
+
+    @property
+    def description(self) -> str:
+        return (
+            f"alter table {'.'.join(self.path)}: convert column {self.name!r} from {self.old_type} to {self.column.type}, "
+            "in new data files"
+        )
+
+
+@dataclass(frozen=True)
+class SetAsideColumn:
+    """The column goes on under another name, for the rows that are there; a new one takes its place."""
+
+    path: Path
+    name: str
+    old_type: IcebergType
+    kept_as: str
+    column: NewColumn
+
+    @property
+    def description(self) -> str:
+        return (
+            f"alter table {'.'.join(self.path)}: keep column {self.name!r} {self.old_type} as {self.kept_as!r}, "
+            f"and add column {self.column}"
+        )
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    path: Path
+    column: NewColumn
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: add column {self.column}"
+
+
+@dataclass(frozen=True)
+class MakeOptional:
+    path: Path
+    name: str
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
+
+
+# In the order in which they are done: a column that is renamed has its new name in the others.
+Alteration: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
+TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | Alteration

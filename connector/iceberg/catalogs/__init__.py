@@ -1,0 +1,1 @@
+"""Every kind of catalog, and how one is opened."""

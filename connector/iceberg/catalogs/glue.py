@@ -1,0 +1,154 @@
+"""AWS Glue as a catalog, made without a call to AWS."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    InvalidRegionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+    SSLError,
+)
+from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.typedef import Identifier
+
+from connector import object_store
+from connector.config import settings
+from connector.config.catalog_properties import GLUE_PROPERTIES
+from connector.errors import ConnectorError, RetryableError, UserError
+from connector.iceberg.catalogs.commit_base import CommitBase
+from connector.iceberg.catalogs.metadata_io import metadata_io
+from connector.iceberg.files.aws_errors import is_refusal
+from connector.iceberg.files.aws_keys import CLIENT_CONFIG, AwsKeys, file_keys, session
+from connector.iceberg.files.file_access import file_properties
+
+
+class _GlueCatalog(GlueCatalog):
+    """Glue knows where a table's metadata is, and the client reads and writes it: with keys that hold now, and what the
+    object store refuses of that is an error that says so."""
+
+    _base = CommitBase()
+
+    def __init__(self, keys: AwsKeys, client: Any, properties: Mapping[str, str]) -> None:
+        super().__init__("glue", client=client, **properties)
+        self._keys = keys
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        with object_store.using(_metadata_of(identifier)):
+            return super().load_table(identifier)
+
+    def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
+        return False  # a view of Glue's is a table that is none of Iceberg's: load_table refuses it
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        with object_store.using(_metadata_of(identifier)):
+            return super().create_table(identifier, *args, **kwargs)
+
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        with object_store.using(_metadata_of(table.name())):
+            return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
+
+    def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
+        base = self._base.table
+        if base is None:
+            return super()._convert_glue_to_iceberg(glue_table)
+        # Glue compares the version with that of now, which was not the base's if the table has changed since.
+        if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
+            raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
+        return base
+
+    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
+        # A table's own properties have no say in it.
+        return metadata_io(file_properties(self.properties, file_keys(self._keys)))
+
+
+def _metadata_of(identifier: str | Identifier) -> str:
+    return f"the metadata of table {'.'.join(GlueCatalog.identifier_to_tuple(identifier))}"
+
+
+def open_glue(
+    catalog: settings.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
+) -> GlueCatalog:
+    client = session(keys, region).client("glue", config=CLIENT_CONFIG)
+    if catalog.glue_id:
+        # PyIceberg reads glue.id only for a client of its own making.
+        def add_catalog_id(params: dict[str, object], **_: object) -> None:
+            params.setdefault("CatalogId", catalog.glue_id)
+
+        client.meta.events.register("provide-client-params.glue", add_catalog_id)
+    return _GlueCatalog(keys, client, {**file_properties, **_own(catalog)})
+
+
+def _own(catalog: settings.GlueCatalog) -> dict[str, str]:
+    return {name: value for name, value in catalog.properties if name in GLUE_PROPERTIES}
+
+
+@contextmanager
+def explained(region: str) -> Iterator[None]:
+    """Turn a Glue that cannot be reached or that refuses us into an error that says what to do."""
+    place = f"AWS Glue in {region}"
+    try:
+        yield
+    except ClientError as error:
+        answer = error.response["Error"]
+        reason = ": ".join(filter(None, (answer["Code"], answer.get("Message", "").rstrip("."))))
+        if not is_refusal(error):
+            raise RetryableError(f"{place} is not able to answer now: {reason}.") from error
+        raise UserError(f"{place} {REFUSALS.get(answer['Code'], OTHER_REFUSAL).format(reason=reason)}") from error
+    except BotoCoreError as error:
+        kind, sentence = next((kind, sentence) for types, kind, sentence in FAILURES if isinstance(error, types))
+        raise kind(sentence.format(place=place)) from error
+
+
+_KEYS_REFUSED: Final = "does not accept the keys ({reason}). Check /credentials."
+OTHER_REFUSAL: Final = "refused the request ({reason}). Check /credentials, /region and /catalog/glue_id."
+
+# By the codes of Glue's errors.
+REFUSALS: Final[Mapping[str, str]] = {
+    "UnrecognizedClientException": _KEYS_REFUSED,
+    "InvalidClientTokenId": _KEYS_REFUSED,
+    "InvalidSignatureException": "says that the secret access key is not that of the access key id ({reason}). Check both "
+    "in /credentials.",
+    "IncompleteSignatureException": _KEYS_REFUSED,
+    "MissingAuthenticationTokenException": _KEYS_REFUSED,
+    "ExpiredTokenException": "says that the session token has expired ({reason}). Start the task again.",
+    "AccessDeniedException": "forbids this ({reason}). Allow it in the policy of the keys, or set others in /credentials.",
+}
+
+# The first entry that an error is an instance of explains it.
+FAILURES: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
+    (
+        (NoCredentialsError,),
+        UserError,
+        "{place} needs credentials. Set /credentials.",
+    ),
+    (
+        (InvalidRegionError,),
+        UserError,
+        "{place} has no address: that is not a region's name. Correct /region.",
+    ),
+    (
+        (ConnectTimeoutError, ReadTimeoutError),
+        RetryableError,
+        "{place} did not answer in time. Check that the network allows it.",
+    ),
+    (
+        (SSLError,),
+        UserError,
+        "{place} cannot be spoken to securely: it has no certificate that this machine trusts.",
+    ),
+    (
+        (Exception,),
+        RetryableError,
+        "{place} cannot be reached. Check /region, and that the network allows it.",
+    ),
+)

@@ -1,0 +1,56 @@
+"""The Local catalog: an SQLite file in its warehouse directory, which several processes may use at once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from connector.errors import RetryableError, UserError
+from connector.iceberg.catalogs.sql import SqlTables, opened
+
+CATALOG_NAME: Final = "local"
+CATALOG_FILE: Final = "catalog.db"
+BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
+
+
+def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
+    warehouse.mkdir(parents=True, exist_ok=True)
+    uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
+    properties = {"uri": uri.render_as_string(), "warehouse": f"file://{warehouse}", **file_properties}
+    return opened(partial(SqlTables, CATALOG_NAME, properties))
+
+
+@contextmanager
+def explained(warehouse: Path) -> Iterator[None]:
+    """Turn a catalog file that cannot be used into an error that says so."""
+    try:
+        yield
+    except OperationalError as error:
+        if "locked" in str(error.orig):
+            raise RetryableError(
+                f"the catalog {warehouse / CATALOG_FILE} was locked for {BUSY_SECONDS} seconds. "
+                "Look for a process that holds a transaction on it open."
+            ) from error
+        if "full" in str(error.orig):
+            raise RetryableError(
+                f"the disk that holds the catalog {warehouse / CATALOG_FILE} is full. Make room there."
+            ) from error
+        raise _unusable(warehouse, str(error.orig)) from error
+    except DatabaseError as error:
+        raise _unusable(warehouse, str(error.orig)) from error
+    except FileExistsError as error:
+        raise _unusable(warehouse, "it is no directory") from error
+    except OSError as error:
+        raise _unusable(warehouse, error.strerror or str(error)) from error
+
+
+def _unusable(warehouse: Path, reason: str) -> UserError:
+    return UserError(
+        f"the warehouse directory {warehouse} of the Local catalog cannot be used: {reason}. "
+        "Change /catalog/warehouse, or the directory's permissions."
+    )

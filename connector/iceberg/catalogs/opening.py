@@ -1,0 +1,157 @@
+"""An endpoint config's catalog, opened; where its new tables are; and what the writers of their files need."""
+
+import hashlib
+import logging
+import re
+import tempfile
+import threading
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+
+from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION, is_signed
+from connector.config.settings import (
+    EndpointConfig,
+    GlueCatalog,
+    LocalCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+    Settings,
+    SqlCatalog,
+)
+from connector.iceberg.files import file_stores
+from connector.iceberg.files.file_access import FileAccess, access_to
+from connector.renewal import Renewed
+from connector.scratch import making, temporary_directory
+
+logger = logging.getLogger(__name__)
+
+_ONE_AT_A_TIME: Final = threading.Lock()
+
+READABLE_CHARACTERS: Final = 64
+S3_TABLES_SERVICE: Final = "s3tables"
+DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
+
+
+def open_catalog(config: EndpointConfig) -> Catalog:
+    """The catalog, made from the config: PyIceberg's own environment variables and files have no say."""
+    # Each catalog's client is imported when it is wanted: together they take a second and many megabytes.
+    addresses, aws = file_stores.file_addresses(config), file_stores.aws_keys(config)
+    keys = file_stores.file_keys(config, aws)
+    with explained(config):
+        match config.catalog:
+            case LocalCatalog() as catalog:
+                from connector.iceberg.catalogs.local import open_local
+
+                return open_local(warehouse_of(catalog), addresses)
+            case RestCatalog() as catalog if is_signed(dict(catalog.properties)):
+                from connector.iceberg.catalogs.aws_signature import AwsSignature
+                from connector.iceberg.catalogs.rest import open_signed
+
+                assert aws, "the config's check demands them"
+                given = dict(catalog.properties)
+                region = given.get(SIGNING_REGION) or config.region
+                sign_in = AwsSignature(aws, region, given.get(SIGNING_NAME) or DEFAULT_SERVICE)
+                # PyIceberg would sign once more, with keys of its own finding.
+                others = {name: value for name, value in given.items() if name != SIGNED}
+                return open_signed(catalog.uri, catalog.warehouse, sign_in, {**addresses, **others}, keys)
+            case RestCatalog() as catalog:
+                from connector.iceberg.catalogs.rest import open_rest
+
+                return open_rest(catalog, addresses, keys=keys)
+            case S3TablesCatalog() as catalog:
+                from connector.iceberg.catalogs.aws_signature import AwsSignature
+                from connector.iceberg.catalogs.rest import open_signed
+
+                assert aws, "the config's check demands them"
+                sign_in = AwsSignature(aws, catalog.region, S3_TABLES_SERVICE)
+                return open_signed(catalog.uri, catalog.arn, sign_in, addresses, keys)
+            case SqlCatalog() as catalog:
+                from connector.iceberg.catalogs.sql import open_sql
+
+                return open_sql(catalog, addresses, keys)
+            case GlueCatalog() as catalog:
+                from connector.iceberg.catalogs.glue import open_glue
+
+                assert aws, "the config's check demands them"
+                return open_glue(catalog, config.region, aws, addresses)
+
+
+def explained(config: EndpointConfig) -> AbstractContextManager[None]:
+    """For any use of the catalog but a commit: what its client raises becomes an error that says what to do."""
+    match config.catalog:
+        case LocalCatalog() as catalog:
+            from connector.iceberg.catalogs import local
+
+            return local.explained(warehouse_of(catalog))
+        case RestCatalog() as catalog:
+            from connector.iceberg.catalogs import rest
+
+            return rest.explained(catalog.uri, rest.secrets_of(catalog))
+        case S3TablesCatalog() as catalog:
+            from connector.iceberg.catalogs import rest
+
+            return rest.explained(catalog.uri, ())
+        case SqlCatalog() as catalog:
+            from connector.iceberg.catalogs import sql
+
+            return sql.explained(catalog.uri)
+        case GlueCatalog():
+            from connector.iceberg.catalogs import glue
+
+            return glue.explained(config.region)
+
+
+def renewed_access(
+    catalog: Catalog, config: EndpointConfig, path: tuple[str, str], first: FileAccess
+) -> Renewed[Settings]:
+    """What opens a table's files, for as long as a session lasts."""
+
+    def load() -> FileAccess:
+        with explained(config):
+            return access_to(catalog.load_table(path))
+
+    return Renewed(f"the keys for the files of table {'.'.join(path)}", load, first)
+
+
+def table_location(config: EndpointConfig, path: tuple[str, str]) -> str | None:
+    """Where a new table's files go; None leaves it to the catalog."""
+    match config.catalog:
+        case LocalCatalog() as catalog:
+            root: str | None = "/".join(filter(None, (f"file://{warehouse_of(catalog)}", config.prefix)))
+        case _:
+            root = file_stores.root(config)
+    namespace, table = path
+    return root and f"{root}/{_namespace_directory(namespace)}/{_with_digest(table)}"
+
+
+def _namespace_directory(namespace: str) -> str:
+    # Two namespaces that read alike must not share a directory: their tables may have the same name.
+    return namespace if _readable(namespace) == namespace else _with_digest(namespace)
+
+
+def _with_digest(name: str) -> str:
+    return f"{_readable(name)}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _readable(name: str) -> str:
+    return re.sub("[^-_0-9a-zA-Z]", "_", name)[:READABLE_CHARACTERS]
+
+
+def warehouse_of(catalog: LocalCatalog) -> Path:
+    """Its directory, whether it exists or not."""
+    with _ONE_AT_A_TIME:  # several threads may be the first to ask
+        return catalog.warehouse or _temporary_warehouse()
+
+
+@cache
+def _temporary_warehouse() -> Path:
+    """One directory for the whole process: what one request creates, the next must find."""
+    parent = temporary_directory()
+    with making(f"directory in {parent}"):
+        directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-", dir=parent))
+    logger.warning("the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s", directory)
+    return directory

@@ -1,0 +1,96 @@
+"""How requests to a REST catalog are signed in: with a token, or as an OAuth2 client whose tokens are renewed."""
+
+import time
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+from pyiceberg.exceptions import OAuthError, RESTError, ServerError
+from requests import PreparedRequest, Session
+from requests.auth import AuthBase
+
+from connector.config.secret import Secret
+from connector.renewal import Lease, Renewed
+
+DEFAULT_SCOPE: Final = "catalog"
+
+
+class TokenServerError(RESTError):
+    """What should issue tokens does not answer as such a server does."""
+
+
+class SignIn(Protocol):
+    """What `requests` calls with every request."""
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest: ...
+
+    def renew(self) -> None:
+        """What was presented was refused."""
+
+
+class StaticHeader(AuthBase):
+    """A token that the user has, or nothing at all."""
+
+    def __init__(self, token: Secret | None) -> None:
+        self._token = token
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        if self._token:
+            request.headers["Authorization"] = f"Bearer {self._token.reveal()}"
+        return request
+
+    def renew(self) -> None:
+        """There is no other."""
+
+
+def halves(credential: Secret) -> tuple[str, str]:
+    """A credential's client id, which may be absent, and its secret."""
+    client_id, colon, secret = credential.reveal().partition(":")
+    return (client_id, secret) if colon else ("", client_id)
+
+
+class _Granted(msgspec.Struct):
+    """RFC 6749, section 5.1."""
+
+    access_token: str
+    expires_in: float | None = None
+
+
+class _Refused(msgspec.Struct):
+    """RFC 6749, section 5.2."""
+
+    error: str
+    error_description: str = ""
+
+
+class OAuth2Client(AuthBase):
+    """Exchanges a client's credential for tokens, before they expire and whenever one is refused."""
+
+    def __init__(self, session: Session, uri: str, credential: Secret, parameters: Mapping[str, str]) -> None:
+        self._session, self._uri, self._credential, self._parameters = session, uri, credential, parameters
+        self._token = Renewed("the token of the REST catalog", self._fetch)
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token.current().value.reveal()}"
+        return request
+
+    def renew(self) -> None:
+        self._token.discard()
+
+    def _fetch(self) -> Lease[Secret]:
+        client_id, secret = halves(self._credential)
+        form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret, **self._parameters}
+        asked_at = time.time()
+        response = self._session.post(self._uri, data={name: value for name, value in form.items() if value})
+        try:
+            if response.ok:
+                granted = msgspec.json.decode(response.content, type=_Granted)
+                expires_at = None if granted.expires_in is None else asked_at + granted.expires_in
+                return Lease.until(Secret(granted.access_token), expires_at)
+            refused = msgspec.json.decode(response.content, type=_Refused)
+        except msgspec.MsgspecError:
+            kind = ServerError if response.status_code >= 500 else TokenServerError
+            raise kind(
+                f"the OAuth2 server answers with status {response.status_code}, but not as OAuth2 has it"
+            ) from None
+        raise OAuthError(f"{refused.error}: {refused.error_description}")

@@ -1,0 +1,155 @@
+"""Catalogs in the tables of an SQL database: what Local and SQL have in common, and PostgreSQL."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, Final
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.typedef import Identifier
+from sqlalchemy import insert, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from connector import object_store
+from connector.config import settings
+from connector.errors import RetryableError, UserError
+from connector.iceberg.catalogs.commit_base import CommitBase
+from connector.iceberg.catalogs.metadata_io import metadata_io
+from connector.iceberg.files.file_access import FileKeys, file_properties
+
+CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
+DRIVER: Final = "postgresql+psycopg"
+# Seconds and milliseconds: a server that falls silent is not waited for.
+TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
+REFUSED: Final = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
+
+
+class SqlTables(SqlCatalog):
+    """PyIceberg's, which passes over the views that other engines keep in the same database. A commit writes the new
+    address only where it finds the one that its table was loaded from."""
+
+    _base = CommitBase()
+
+    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        try:
+            super().__init__(name, **properties)
+        except BaseException:
+            self.close()  # nobody else can, of a catalog that came to nothing
+            raise
+
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        return self._base.table or super().load_table(identifier)
+
+    def view_exists(self, identifier: str | Identifier) -> bool:
+        """Whether the name is a view's: to be asked where it is no table's."""
+        namespace, name = self.identifier_to_tuple(identifier)
+        named = select(IcebergTables.table_name).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == name,
+        )
+        with Session(self.engine) as session:
+            return session.scalar(named) is not None
+
+
+class _TablesOnS3(SqlTables):
+    """The client reads and writes the tables' metadata: with keys that hold now, and what the object store refuses of that
+    is an error that says so."""
+
+    def __init__(self, keys: FileKeys, name: str, properties: Mapping[str, str]) -> None:
+        self._keys = keys
+        super().__init__(name, properties)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        with self._metadata_of(identifier):
+            return super().load_table(identifier)
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        with self._metadata_of(identifier):
+            return super().create_table(identifier, *args, **kwargs)
+
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        with self._metadata_of(table.name()):
+            return super().commit_table(table, *args, **kwargs)
+
+    def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
+        self.properties.update(self._keys())  # where PyIceberg looks for them
+        return object_store.using(f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}")
+
+    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
+        return metadata_io(file_properties(self.properties))  # a table's own properties have no say in it
+
+
+def opened(open_catalog: Callable[[], SqlTables]) -> SqlTables:
+    # Of two first opens the slower one finds that a table which was missing now exists: once for each table at most.
+    for _ in range(CATALOG_TABLES):
+        try:
+            return open_catalog()
+        except (OperationalError, ProgrammingError, IntegrityError) as error:
+            if "already exists" not in str(error.orig):
+                raise
+    return open_catalog()
+
+
+def open_sql(catalog: settings.SqlCatalog, file_properties: Mapping[str, str], keys: FileKeys) -> SqlTables:
+    properties = {"uri": _url(catalog).render_as_string(hide_password=False), **file_properties}
+    return opened(partial(_TablesOnS3, keys, catalog.name, properties))
+
+
+def try_to_write(catalog: Catalog) -> None:
+    """Add a table that is none, and take it back."""
+    assert isinstance(catalog, SqlCatalog)
+    row = {
+        "catalog_name": catalog.name,
+        "table_namespace": "",
+        "table_name": f"materialize_iceberg_probe_{uuid4().hex}",
+    }
+    with catalog.engine.connect() as connection:
+        connection.execute(insert(IcebergTables).values(row))
+        connection.rollback()
+
+
+def _url(catalog: settings.SqlCatalog) -> URL:
+    url = make_url(catalog.uri).set(drivername=DRIVER)
+    if catalog.password:
+        url = url.set(password=catalog.password.reveal())
+    return url.update_query_dict({**TIME_LIMITS, **url.query})
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turn a database that cannot be reached or that refuses us into an error that says what to do."""
+    place = f"the SQL catalog at {uri}"
+    try:
+        yield
+    except (ProgrammingError, InternalError) as error:
+        raise UserError(
+            f"{place} refuses this: {_first_line(error)}. Allow the user to create tables in the database's schema, and to "
+            "read and write iceberg_tables and iceberg_namespace_properties."
+        ) from error
+    except OperationalError as error:
+        reason = _first_line(error)
+        if any(words in reason for words in REFUSED):
+            raise UserError(
+                f"{place} does not let us in: {reason}. Check /catalog/uri and /catalog/password."
+            ) from error
+        raise RetryableError(
+            f"{place} cannot be reached: {reason}. Check that the server is up, that the network allows it, and "
+            "/catalog/uri."
+        ) from error
+    except (DBAPIError, PoolTimeoutError) as error:
+        raise RetryableError(f"{place} is not able to answer now: {type(error).__name__}.") from error
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().splitlines()[0].rstrip(".")

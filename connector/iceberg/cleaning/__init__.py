@@ -1,0 +1,1 @@
+"""Deletes files that nobody will need again, and only those."""

@@ -1,0 +1,64 @@
+"""Expires the snapshots that a table no longer keeps, and deletes what they leave behind.
+
+In a commit of its own: one that removes a snapshot which a tag has reached in that moment drops the tag as well. The Local
+catalog and Glue refuse it, since a tag changes the metadata. A REST server does not: there the time between the look at
+the table and the commit is short, but it is there.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
+
+from connector.evolution.table_change import Path
+from connector.iceberg.commits.commit import REFUSED, UNKNOWN
+from connector.iceberg.metadata import old_metadata
+from connector.iceberg.metadata.retention import due
+from connector.iceberg.metadata.stored_files import delete_all
+from connector.iceberg.metadata.table_updates import same_table
+from connector.iceberg.metadata.unreachable import unreachable
+
+log = logging.getLogger(__name__)
+
+
+def expire(catalog: Catalog, path: Path, is_interrupted: Callable[[], bool] = lambda: False) -> int:
+    """Expire what is due in one table, and say how many files that deletes. Several processes may do so at once: what
+    one of them finds changed it leaves to the next time."""
+    before, now = catalog.load_table(path), time.time_ns() // 1_000_000
+    ids = due(before.metadata, now)
+    if not ids or not _may_be_dated(before, now) or not _may_have_removed(catalog, before, ids):
+        return 0
+    after = catalog.load_table(path)
+    if after.metadata.table_uuid != before.metadata.table_uuid:
+        return 0
+    locations = unreachable(before.metadata, after, is_interrupted)
+    if old_metadata.are_ours(after):
+        locations += old_metadata.stale(after)
+    delete_all(after.io, locations, is_interrupted)
+    log.info("table %s: expired %d snapshot(s), deleted %d file(s)", ".".join(path), len(ids), len(locations))
+    return len(locations)
+
+
+def _may_be_dated(table: Table, now: int) -> bool:
+    """Whether new metadata would not be older than the snapshots in it, which Java refuses to read: in some catalogs it
+    is the client that dates it, by a clock that may be behind the others'."""
+    return not isinstance(table.catalog, MetastoreCatalog) or now >= table.metadata.last_updated_ms
+
+
+def _may_have_removed(catalog: Catalog, table: Table, ids: Sequence[int]) -> bool:
+    """Remove snapshots, if every branch and tag is still where it was. False: for certain they have not been removed."""
+    refs = table.metadata.refs.items()
+    requirements: tuple[TableRequirement, ...] = (
+        same_table(table),
+        *(AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs),
+    )
+    try:
+        catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))
+    except UNKNOWN as error:
+        log.info("table %s: no answer to the expiry: %s: %s", ".".join(table.name()), type(error).__name__, error)
+    except REFUSED:
+        return False
+    return True

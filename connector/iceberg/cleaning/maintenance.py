@@ -1,0 +1,105 @@
+"""What a session does for its tables in the background: nobody waits for it, and what it leaves undone a later one does."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import TypeAlias
+
+from pyiceberg.catalog import Catalog
+
+from connector.evolution.table_change import Path
+from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.cleaning.expiry import expire
+from connector.iceberg.cleaning.orphans import collect
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.stored_files import delete_all
+from connector.state import Chain, StagedCommit
+
+log = logging.getLogger(__name__)
+
+IsInterrupted: TypeAlias = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class _Task:
+    path: Path
+    otherwise: str  # what is so if it cannot be done
+    perform: Callable[[IsInterrupted], object]
+
+
+class Maintenance:
+    """One thing after another: no two are at work on the same files."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._ended = threading.Event()
+
+    def attempt(self, staged: Sequence[StagedCommit], once: Collection[Chain] = ()) -> list[Landed | Failed]:
+        """`commit.attempt`; what the commits leave to be done is done later."""
+        outcomes = commit.attempt(self._catalog, staged, once)
+        for outcome in outcomes:
+            if isinstance(outcome, Landed):
+                self._look_after(outcome)
+        return outcomes
+
+    def look_after(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
+        """Do what earlier sessions have left undone. `staged` is all that the session's state named."""
+        for table in tables:
+            path = table.binding.path
+            self._tasks.put(
+                _Task(
+                    path,
+                    "the files that earlier sessions left behind stay until the next one",
+                    partial(collect, self._catalog, path, table.lineage, staged),
+                )
+            )
+            self._expire(path)
+
+    def _look_after(self, landed: Landed) -> None:
+        path, upkeep = landed.chain[0].path, landed.upkeep
+        if upkeep and upkeep.old_metadata:
+            self._tasks.put(_Task(path, "old metadata files stay", partial(delete_all, upkeep.io, upkeep.old_metadata)))
+        if upkeep and upkeep.expires:
+            self._expire(path)
+
+    def _expire(self, path: Path) -> None:
+        self._tasks.put(_Task(path, "old snapshots stay for now", partial(expire, self._catalog, path)))
+
+    def run(self) -> None:
+        """Do all of it, until told to end."""
+        while (task := self._tasks.get()) and not self._ended.is_set():
+            try:
+                task.perform(self._ended.is_set)
+            except SessionEndedError:
+                return
+            except Exception as error:
+                if not self._ended.is_set():
+                    kind = type(error).__name__
+                    log.warning("table %s: %s: %s: %s", ".".join(task.path), task.otherwise, kind, error)
+
+    def finish(self) -> None:
+        """Let `run` return when all is done."""
+        self._tasks.put(None)
+
+    def end(self) -> None:
+        """Let it return as soon as it asks whether it may go on."""
+        self._ended.set()
+        self.finish()
+
+
+@contextmanager
+def maintaining(catalog: Catalog) -> Iterator[Maintenance]:
+    """A session's, until it ends."""
+    maintenance = Maintenance(catalog)
+    threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
+    try:
+        yield maintenance
+    finally:
+        maintenance.end()

@@ -1,0 +1,1 @@
+"""The fence, and the commits that respect it."""

@@ -1,0 +1,229 @@
+"""The fenced commit: staged files become visible in one catalog commit, once.
+
+The commit is a value that we build and send through `Catalog.commit_table`. PyIceberg's own transactions retry by
+replaying property updates over another process's commit, and clean up after conflicts that did land.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from textwrap import shorten
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    RESTError,
+    UnauthorizedError,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import SetPropertiesUpdate
+from sqlalchemy.exc import SQLAlchemyError
+
+from connector import object_store
+from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.late_files import LateFiles
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.upkeep import Upkeep
+from connector.iceberg.files.aws_errors import is_refusal
+from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
+from connector.parallel import side_by_side
+from connector.state import Chain, StagedCommit
+
+log = logging.getLogger(__name__)
+
+COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the time
+RETRY_FOR: Final = 30.0  # seconds after the first attempt: an acknowledgement waits for a table that took the last one
+FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
+LONGEST_PAUSE: Final = 10.0
+QUOTED_CHARACTERS: Final = 300  # of an answer, which may be a gateway's whole page
+
+# ValueError: the metadata moved under PyIceberg's own checks. A table that is gone is told by the next look.
+REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
+# ValidationError, a ValueError too: the answer was no catalog's, but a gateway's, or was cut short.
+UNKNOWN: Final = (RESTError, OSError, SQLAlchemyError, BotoCoreError, ClientError, ValidationError)
+HOPELESS: Final = (BadRequestError, ForbiddenError, UnauthorizedError)
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A chain of staged commits that its table holds."""
+
+    chain: tuple[StagedCommit, ...]
+    attempts: int  # 0: the table held them already
+    seconds: float
+    upkeep: Upkeep | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A chain of staged commits that its table has not taken."""
+
+    chain: tuple[StagedCommit, ...]
+    error: ConnectorError
+
+
+def finish(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
+    """`attempt`, where every table has to take its commits: raises the first one's error, after all have been tried."""
+    outcomes = attempt(catalog, staged)
+    for outcome in outcomes:
+        if isinstance(outcome, Failed):
+            raise outcome.error
+    return [outcome for outcome in outcomes if isinstance(outcome, Landed)]
+
+
+def attempt(catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain] = ()) -> list[Landed | Failed]:
+    """Make every staged commit part of its table, whatever of it has landed before: any number of times, with the same
+    outcome. Tables are committed side by side, and one's failure is its own.
+
+    The chains of `once` get a single attempt, the others RETRY_FOR: long enough for a conflict or a catalog that is
+    being restarted.
+    """
+    by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
+    tables = [list(commits) for _, commits in by_table]
+
+    def attempt_table(commits: Sequence[StagedCommit]) -> list[Landed | Failed]:
+        return _attempt_table(catalog, commits, once)
+
+    return [
+        outcome for outcomes in side_by_side(attempt_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
+    ]
+
+
+def _attempt_table(catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain]) -> list[Landed | Failed]:
+    by_lineage = groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.chain_id)
+    chains = [fence.chain(list(commits)) for _, commits in by_lineage]
+    # What earlier sessions have staged lands first: a session's own commit closes the values that it was staged on, and
+    # what is staged on a closed value may be deleted. So a table that has not taken one chain is not asked for the next.
+    chains.sort(key=lambda chain: not chain[-1].is_recovered)
+    outcomes: list[Landed | Failed] = []
+    for chain in chains:
+        match outcomes[-1:]:
+            case [Failed(_, error)]:
+                outcomes.append(Failed(tuple(chain), error))
+            case _:
+                outcomes.append(_attempt_chain(catalog, chain, 0.0 if chain[0].chain_id in once else RETRY_FOR))
+    return outcomes
+
+
+def _lineage_order(commit: StagedCommit) -> tuple[str, str]:
+    return commit.lineage.state_key, commit.lineage.key_range
+
+
+def _attempt_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float) -> Landed | Failed:
+    try:
+        return _finish_chain(catalog, chain, retry_for)
+    except ConnectorError as error:
+        return Failed(tuple(chain), error)
+
+
+def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float) -> Landed:
+    began = time.monotonic()
+    snapshots, late = SnapshotWriter(), LateFiles()
+    name = ".".join(chain[0].path)
+    last: Exception | None = None
+    for number in _attempts(retry_for):
+        try:
+            # The fence is read from the very metadata whose main the commit asserts; every fence change moves main.
+            table = _load(catalog, chain[-1])
+            rest = fence.unlanded(chain, table.properties)
+            if not rest:
+                return Landed(tuple(chain), number, time.monotonic() - began)
+            fitting = late.converted(table, rest)
+            committed = _commit(catalog, table, fitting, snapshots, fence.advanced(table.properties, chain[-1]))
+            return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))
+        except (*REFUSED, *UNKNOWN, RetryableError) as error:
+            if _is_hopeless(error):
+                raise UserError(
+                    f"table {name}: the catalog refuses the commit: {_quoted(error)}. Its files stay staged in the task's "
+                    "state: give the connector the permission, or correct the config."
+                ) from error
+            log.warning("table %s: commit attempt %d: %s: %s", name, number + 1, type(error).__name__, _quoted(error))
+            last = error
+    assert last is not None
+    raise _gave_up(name, last, time.monotonic() - began)
+
+
+def _is_hopeless(error: Exception) -> bool:
+    return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, HOPELESS)
+
+
+def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
+    if isinstance(last, RetryableError):
+        return last
+    if isinstance(last, REFUSED) and not isinstance(last, UNKNOWN):
+        return RetryableError(
+            f"table {name}: other writers were faster for {seconds:.0f} s ({_quoted(last)}). Its files stay staged in the "
+            "task's state; reduce the other writers' commits."
+        )
+    return CommitUnknownError(
+        f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {_quoted(last)}). "
+        "Its files stay staged in the task's state until it does: check the catalog."
+    )
+
+
+def _quoted(error: Exception) -> str:
+    return shorten(str(error), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+
+
+def _attempts(retry_for: float) -> Iterator[int]:
+    """Counts attempts, with growing pauses between them, until so many seconds after the first one are over: that one
+    may have taken all of its client's time limit, and nobody has looked yet whether it landed."""
+    yield 0
+    deadline = time.monotonic() + retry_for
+    pause, attempt = FIRST_PAUSE, 0
+    while time.monotonic() + pause <= deadline:
+        time.sleep(pause * random.uniform(0.5, 1))
+        pause, attempt = min(2 * pause, LONGEST_PAUSE), attempt + 1
+        yield attempt
+
+
+def _load(catalog: Catalog, staged: StagedCommit) -> Table:
+    try:
+        table = catalog.load_table(staged.path)
+    except NoSuchTableError:
+        raise UserError(_replaced(staged, "is gone")) from None
+    if str(table.metadata.table_uuid) != staged.table_uuid:
+        raise UserError(_replaced(staged, "was dropped and created again"))
+    return table
+
+
+def _replaced(staged: StagedCommit, what: str) -> str:
+    return (
+        f"table {'.'.join(staged.path)} {what} while {staged.rows} rows were staged for it (its uuid was "
+        f"{staged.table_uuid}). They were added nowhere. Bring the table back, or backfill the binding, which begins "
+        "with a new table."
+    )
+
+
+def _commit(
+    catalog: Catalog,
+    table: Table,
+    staged: Sequence[StagedCommit],
+    snapshots: SnapshotWriter,
+    properties: dict[str, str],
+) -> TableMetadata:
+    """One attempt: the files' snapshot and the fence's value, both or neither."""
+    with object_store.using(table.location()):
+        snapshot = snapshots.append(table, staged)
+    return land(catalog, table, snapshot, properties)
+
+
+def land(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> TableMetadata:
+    """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded; what
+    its metadata become."""
+    # The schema too: what was staged before a column of it was converted has to be written again.
+    requirements = (same_table(table), same_rows(table), *same_schema(table))
+    updates = (*new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
+    return catalog.commit_table(table, requirements, updates).metadata

@@ -1,0 +1,43 @@
+"""The names of our files: whose they are, and on which fence value they were staged."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from connector.iceberg.commits import fence
+from connector.state import Lineage
+
+FIRST: Final = "first"
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+FILE_NAME: Final = re.compile(
+    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
+    rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
+    rf"{_UUID}(?:\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
+)
+
+
+def file_prefix(lineage: Lineage, table_uuid: str, prev: str) -> str:
+    """What the names of the files begin with that are staged on a value: `FileOrigin` reads it."""
+    return f"{fence.lineage_hash(lineage)}-{lineage.key_range}-{table_uuid}-{(prev or FIRST).replace(':', '-')}"
+
+
+@dataclass(frozen=True)
+class FileOrigin:
+    """What the name of a file of ours proves: whose it is, for which table, and on which fence value it was staged."""
+
+    lineage_hash: str
+    key_range: str
+    table_uuid: str
+    prev: str
+
+    @classmethod
+    def of(cls, name: str) -> "FileOrigin | None":
+        match = FILE_NAME.fullmatch(name)
+        if match is None:
+            return None
+        value = "" if match["value"] == FIRST else match["value"].replace("-", ":")
+        return cls(match["lineage"], match["range"], match["table"], value)
+
+    @property
+    def property_name(self) -> str:
+        return f"{fence.PREFIX}{self.lineage_hash}.{self.key_range}"

@@ -1,0 +1,89 @@
+"""Data files that were staged before a column of theirs was converted: written again, so that they land with the values.
+
+Apply finishes what the state names before it alters a table, but not every runtime gives it the state, and a session may
+still be writing. So a table records which columns have taken the place of which.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField
+
+from connector.errors import UserError
+from connector.evolution.altered_schema import ConvertedColumn
+from connector.file_lists import files_of
+from connector.iceberg.metadata.references import file_name
+from connector.rows.rewriting import Rewriting, SourceFile, TargetColumn, UnconvertibleError
+from connector.state import DataFile, StagedCommit
+
+PREFIX: Final = "flow.converted."
+_END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
+
+
+def recorded(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
+    """The table properties that tell of a conversion."""
+    return {f"{PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
+
+
+class LateFiles:
+    """One chain's late files, written once for all attempts."""
+
+    def __init__(self) -> None:
+        self._rewritten: dict[tuple[Rewriting, str], tuple[DataFile, ...]] = {}
+
+    def converted(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
+        """The commits with files that fit the table."""
+        successors = {
+            int(name.removeprefix(PREFIX)): int(value)
+            for name, value in table.properties.items()
+            if name.startswith(PREFIX)
+        }
+        return [self._commit(table, commit, successors) for commit in staged] if successors else staged
+
+    def _commit(self, table: Table, commit: StagedCommit, successors: Mapping[int, int]) -> StagedCommit:
+        files = files_of(table.io, commit.files)
+        if not any(column.field_id in successors for file in files for column in file.columns):
+            return commit
+        fitting = tuple(new for file in files for new in self._files(table, file, successors))
+        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id)
+
+    def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
+        columns = tuple(_target_columns(table, [column.field_id for column in file.columns], successors))
+        # A name like the old one's: what becomes of the one in the end becomes of the other.
+        rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
+        key = rewriting, file.path
+        if key not in self._rewritten:
+            try:
+                rewritten = rewriting.rewritten(table.io, SourceFile(file.path, file.size))
+            except UnconvertibleError as error:
+                raise _unconvertible(table, file, error) from error
+            self._rewritten[key] = (file,) if rewritten is None else rewritten
+        return self._rewritten[key]
+
+
+def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
+    current, before = _columns(table.schema()), _columns(*table.metadata.schemas)
+    for column_id in held:
+        newest = column_id
+        while newest in successors:
+            newest = successors[newest]
+        if newest in current and column_id in before:
+            yield TargetColumn.of(current[newest], before[column_id])
+
+
+def _columns(*schemas: Schema) -> dict[int, NestedField]:
+    """By their ids; a later schema's wins."""
+    return {column.field_id: column for schema in schemas for column in schema.fields}
+
+
+def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
+    before = _columns(*table.metadata.schemas)
+    names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
+    return UserError(
+        f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to another "
+        "type, and hold values that have no equivalent. They were added nowhere, and stay in the task's state: backfill "
+        "the binding, which begins with a new table."
+    )

@@ -1,0 +1,161 @@
+"""The operator's way out for a task that is fenced: what its state and its table know of each other, and a new start.
+
+A reset gives the fence a value that no process has read yet. Only a recovery from the state can go on from there: a
+process that still runs stays fenced.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import groupby
+
+from pyiceberg.table import Table
+
+from connector import object_store
+from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.file_lists import files_of
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.commit import REFUSED, UNKNOWN, land
+from connector.iceberg.commits.lineages import RESET_PREFIX
+from connector.iceberg.commits.snapshot import SnapshotWriter, lineage_summary
+from connector.iceberg.metadata.references import file_name, unreferenced
+from connector.state import StagedCommit
+
+
+class Verdict(StrEnum):
+    """What opening the task would make of a staged commit."""
+
+    LANDED = "landed"
+    WOULD_LAND = "would land"
+    FENCED = "fenced"
+    OTHER_TABLE = "staged for a table that this one has replaced"
+
+
+class Decision(StrEnum):
+    """What is to become of a fenced lineage's staged commits."""
+
+    ADD = "add"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A staged commit, and what the table says of it."""
+
+    staged: StagedCommit
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What is to be done to one lineage's fence."""
+
+    chain: tuple[StagedCommit, ...]
+    value: str
+    consequences: tuple[str, ...]
+
+
+def judged(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
+    """What opening the task would make of each, in the order in which they were staged."""
+    here = [commit for commit in staged if commit.table_uuid == str(table.metadata.table_uuid)]
+    verdicts = [Judged(commit, Verdict.OTHER_TABLE) for commit in staged if commit not in here]
+    for _, commits in groupby(sorted(here, key=_lineage_order), key=lambda commit: commit.lineage):
+        chain = fence.chain(list(commits))
+        try:
+            rest = fence.unlanded(chain, table.properties)
+        except FencedError:
+            verdicts += [Judged(commit, Verdict.FENCED) for commit in chain]
+        else:
+            verdicts += [Judged(commit, Verdict.WOULD_LAND if commit in rest else Verdict.LANDED) for commit in chain]
+    return verdicts
+
+
+def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Reset:
+    """How a fenced chain's lineage can go on, and what that costs. UserError where it would damage the table."""
+    in_table = _in_table(table, chain)
+    missing = [commit for commit in chain if commit not in in_table]
+    match decision:
+        case Decision.ADD:
+            if in_table:
+                raise UserError(
+                    f"{_counted(in_table)} are in the table already: adding them again would double them. "
+                    f"Use --staged {Decision.SKIP}."
+                )
+            _check_files(table, chain)
+            consequence = f"{_counted(missing)} will be added when the task opens again."
+            value = chain[0].prev
+        case Decision.SKIP:
+            consequence = (
+                f"{_counted(missing)} are in no snapshot that the table still has, and will never be added: unless "
+                "another engine has rewritten them, they are lost until the source is read again."
+                if missing
+                else "All staged rows are in the table already: none is lost."
+            )
+            value = chain[-1].next
+    return Reset(
+        tuple(chain),
+        fence.reset_value(value),
+        (
+            consequence,
+            "What other processes have committed for this lineage since stays in the table. Rows of it that the task "
+            "reads again, from the checkpoint that belongs to this state, will be there twice.",
+        ),
+    )
+
+
+def perform(table: Table, reset: Reset, reason: str) -> None:
+    """Give the fence its new value, if the table is still the one that was looked at, and record why in the table."""
+    lineage = reset.chain[0].lineage
+    name = fence.property_name(lineage)
+    note = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "from": fence.recorded(table.properties, lineage),
+        "to": reset.value,
+        "reason": reason,
+    }
+    properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
+    with object_store.using(table.location()):
+        # Every change of a fence moves main: a commit that asserts main must not meet another value than it has read.
+        snapshot = SnapshotWriter().mark(table, lineage, lineage_summary(lineage) | {"flow.fence-reset": reason})
+    try:
+        land(table.catalog, table, snapshot, properties)
+    except REFUSED as error:
+        raise RetryableError(
+            f"table {'.'.join(table.name())} was changed in that moment ({error}): nothing was reset. Look again."
+        ) from error
+    except UNKNOWN as error:
+        raise CommitUnknownError(
+            f"table {'.'.join(table.name())}: the catalog's answer got lost ({type(error).__name__}: {error}). "
+            "`fence show` says whether the fence was reset."
+        ) from error
+
+
+def _in_table(table: Table, chain: Sequence[StagedCommit]) -> list[StagedCommit]:
+    """Those that a snapshot of the table refers to."""
+    names = [{file_name(path) for path in _paths(table, commit)} for commit in chain]
+    absent = unreferenced(table, set().union(*names))
+    return [commit for commit, its_names in zip(chain, names, strict=True) if its_names - absent]
+
+
+def _check_files(table: Table, chain: Sequence[StagedCommit]) -> None:
+    for path in (path for commit in chain for path in _paths(table, commit)):
+        with object_store.using(path):
+            exists = table.io.new_input(path).exists()
+        if not exists:
+            raise UserError(
+                f"the staged file {path} has been deleted: it cannot be added. Use --staged {Decision.SKIP}."
+            )
+
+
+def _paths(table: Table, commit: StagedCommit) -> list[str]:
+    return [file.path for file in files_of(table.io, commit.files)]
+
+
+def _counted(staged: Sequence[StagedCommit]) -> str:
+    return f"{sum(commit.rows for commit in staged)} row(s) of {len(staged)} staged transaction(s)"
+
+
+def _lineage_order(commit: StagedCommit) -> tuple[str, str]:
+    return commit.lineage.state_key, commit.lineage.key_range

@@ -1,0 +1,154 @@
+"""Builds our snapshots: manifests, manifest list, summary."""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from pyiceberg.manifest import ManifestFile, write_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV1
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
+
+from connector.file_lists import files_of
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.file_names import file_prefix
+from connector.iceberg.commits.folding import Folder
+from connector.iceberg.commits.replacement import Replacement, replaced_manifests, replaced_summary
+from connector.iceberg.metadata.manifests import AVRO_COMPRESSION, ManifestFactory, manifests_of, metadata_location
+from connector.state import Lineage, StagedCommit
+
+SUMMARY_MATERIALIZATION: Final = "flow.materialization"
+SUMMARY_STATE_KEY: Final = "flow.state-key"
+SUMMARY_KEY_RANGE: Final = "flow.key-range"
+SUMMARY_FENCE: Final = "flow.fence"
+
+
+class SnapshotWriter:
+    """Writes one append's metadata files. Manifests are written once and used by every attempt; the manifest list, which
+    depends on what the table holds, is new for each."""
+
+    def __init__(self) -> None:
+        self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
+        self._factory = ManifestFactory(self._id)
+        self._folder = Folder(self._factory)
+        self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
+
+    def append(self, table: Table, staged: Sequence[StagedCommit]) -> Snapshot:
+        """A snapshot on top of the table's current one."""
+        prefix = _file_prefix(table, staged[0].lineage)
+        added = self._manifests_of(table, prefix, staged)
+        held = self._folder.folded(table, prefix, manifests_of(table.io, table.current_snapshot()), added)
+        return self._snapshot(table, prefix, [*added, *held], _with_totals(Operation.APPEND, _appended(staged), table))
+
+    def mark(self, table: Table, lineage: Lineage, summary: Mapping[str, str]) -> Snapshot:
+        """A snapshot of what the table holds already: it moves main, and its summary says why."""
+        held = manifests_of(table.io, table.current_snapshot())
+        totals = _with_totals(Operation.APPEND, summary, table)
+        return self._snapshot(table, _file_prefix(table, lineage), held, totals)
+
+    def replace(
+        self,
+        table: Table,
+        prefix: str,
+        replacements: Sequence[Replacement],
+        schema_id: int,
+        summary: Mapping[str, str],
+    ) -> Snapshot:
+        """A snapshot of the same rows in other files, of which another schema is the right one."""
+        manifests = replaced_manifests(table, prefix, self._factory, replacements)
+        totals = _with_totals(Operation.REPLACE, {**summary, **replaced_summary(replacements)}, table)
+        return self._snapshot(table, prefix, manifests, totals, schema_id)
+
+    def _snapshot(
+        self,
+        table: Table,
+        prefix: str,
+        manifests: Sequence[ManifestFile],
+        summary: Summary,
+        schema_id: int | None = None,
+    ) -> Snapshot:
+        metadata = table.metadata
+        assert not isinstance(metadata, TableMetadataV1), "only tables of version 2 are bound"
+        parent = metadata.current_snapshot()
+        sequence_number = metadata.last_sequence_number + 1
+        location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
+        with write_manifest_list(
+            format_version=metadata.format_version,
+            output_file=table.io.new_output(location),
+            snapshot_id=self._id,
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=sequence_number,
+            avro_compression=AVRO_COMPRESSION,
+        ) as manifest_list:
+            manifest_list.add_manifests(list(manifests))
+        return Snapshot(
+            snapshot_id=self._id,
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=sequence_number,
+            # Older than the metadata's own time, it would make the table unreadable to Java; and at that very time
+            # PyIceberg takes the metadata for unchanged and dates it by this machine's clock, which may be behind.
+            timestamp_ms=max(time.time_ns() // 1_000_000, metadata.last_updated_ms + 1),
+            manifest_list=location,
+            summary=summary,
+            schema_id=metadata.current_schema_id if schema_id is None else schema_id,
+        )
+
+    def _manifests_of(self, table: Table, prefix: str, staged: Sequence[StagedCommit]) -> list[ManifestFile]:
+        # The prefix is part of the key: a manifest that is still to be committed never bears a value that has passed.
+        # So is the schema: its files are others once a column has been converted.
+        key = (prefix, *(f"{commit.next} {commit.schema_id}" for commit in staged))
+        if key not in self._manifests:
+            by_spec = groupby(sorted(staged, key=lambda commit: commit.spec_id), key=lambda commit: commit.spec_id)
+            self._manifests[key] = [
+                self._write_manifest(table, prefix, spec_id, list(commits)) for spec_id, commits in by_spec
+            ]
+        # Writing a manifest list sets the sequence number in the very objects that it is given. A later attempt that
+        # re-used them would commit the files under an old number, and other engines' deletes would then hide their rows.
+        return [_fresh(manifest) for manifest in self._manifests[key]]
+
+    def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
+        files = (file for commit in staged for file in files_of(table.io, commit.files))
+        return self._factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
+
+
+def _fresh(manifest: ManifestFile) -> ManifestFile:
+    return ManifestFile(*(manifest[position] for position in range(len(manifest))))
+
+
+def _file_prefix(table: Table, lineage: Lineage) -> str:
+    """The commit asserts the main branch that this value was read under: once the property has another one, the
+    snapshot has landed or never will."""
+    return file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))
+
+
+def _appended(staged: Sequence[StagedCommit]) -> dict[str, str]:
+    """For people, whose transaction this was. The fence itself is in the table's properties: summaries go when
+    snapshots expire."""
+    newest = staged[-1]
+    return {
+        "added-data-files": str(sum(commit.file_count for commit in staged)),
+        "added-records": str(sum(commit.rows for commit in staged)),
+        "added-files-size": str(sum(commit.size for commit in staged)),
+        **lineage_summary(newest.lineage),
+        SUMMARY_FENCE: newest.next,
+        "flow.checkpoint": newest.checkpoint,
+    }
+
+
+def lineage_summary(lineage: Lineage) -> dict[str, str]:
+    return {
+        SUMMARY_MATERIALIZATION: lineage.materialization,
+        SUMMARY_STATE_KEY: lineage.state_key,
+        SUMMARY_KEY_RANGE: lineage.key_range,
+    }
+
+
+def _with_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
+    parent = table.metadata.current_snapshot()
+    before = parent.summary.additional_properties if parent and parent.summary else None
+    # PyIceberg adds up for all operations but this one.
+    counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
+    totals = update_snapshot_summaries(Summary(counted, **summary), before)
+    return Summary(operation, **totals.additional_properties)

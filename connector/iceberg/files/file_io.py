@@ -1,0 +1,44 @@
+"""Reading and writing files in any store: PyIceberg's FileIO over PyArrow, where that does not serve as it is."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyarrow.fs import FileSystem, GcsFileSystem
+from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from connector.iceberg.files.file_access import AZURE_SCHEMES
+
+RETRY_SECONDS: Final = 30
+
+
+class StoreFileIO(PyArrowFileIO):
+    """PyIceberg's, but for Google's store, which it would ask again for 15 minutes, and that with what this machine can
+    sign in with; and for Azure's, where it takes the account's host for a part of the container's name."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
+        if scheme not in AZURE_SCHEMES:
+            return scheme, netloc, path
+        return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
+
+    def _initialize_azure_fs(self) -> FileSystem:
+        if token := self.properties.get(ADLS_SAS_TOKEN):
+            # PyArrow makes it the end of an address as it is.
+            self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}
+        return super()._initialize_azure_fs()
+
+    def _initialize_gcs_fs(self) -> FileSystem:
+        options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=RETRY_SECONDS)}
+        if token := self.properties.get(GCS_TOKEN):
+            ends = datetime.fromtimestamp(int(self.properties[GCS_TOKEN_EXPIRES_AT_MS]) / 1000, UTC)
+            options |= {"access_token": token, "credential_token_expiration": ends}
+        else:
+            options["anonymous"] = True
+        if endpoint := self.properties.get(GCS_SERVICE_HOST):
+            address = urlsplit(endpoint)
+            options |= {"scheme": address.scheme, "endpoint_override": address.netloc}
+        return GcsFileSystem(**options)

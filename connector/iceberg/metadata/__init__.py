@@ -1,0 +1,1 @@
+"""What a table's metadata say, read and written."""

@@ -1,0 +1,109 @@
+"""Reads manifests, and writes them: of staged files, and of files that other manifests list."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile as ManifestDataFile
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+    read_manifest_list,
+    write_manifest,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record
+
+from connector.iceberg.files.measured_output import MeasuredOutput
+from connector.state import ColumnStatistics, DataFile
+
+AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
+
+
+class ManifestFactory:
+    """Writes the manifests of one snapshot."""
+
+    def __init__(self, snapshot_id: int) -> None:
+        self._snapshot_id = snapshot_id
+
+    def of_added(
+        self, table: Table, prefix: str, spec_id: int, schema_id: int, files: Iterable[DataFile]
+    ) -> ManifestFile:
+        """A manifest of new files, which inherit snapshot and sequence number from its place in the manifest list."""
+        with self.writer(table, prefix, spec_id, schema_id) as manifest:
+            for file in files:
+                manifest.add_entry(added_entry(file, spec_id, Record()))
+        return manifest.to_manifest_file()
+
+    def of_existing(self, table: Table, prefix: str, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+        """A manifest of files that the table has: each keeps its snapshot and its sequence numbers, by which other
+        engines' deletes apply to it or not."""
+        with self.writer(table, prefix, spec_id, table.metadata.current_schema_id) as manifest:
+            for entry in entries:
+                manifest.existing(entry)
+        return manifest.to_manifest_file()
+
+    def writer(self, table: Table, prefix: str, spec_id: int, schema_id: int) -> ManifestWriter:
+        return write_manifest(
+            format_version=table.metadata.format_version,
+            spec=table.specs()[spec_id],
+            schema=table.schemas().get(schema_id, table.schema()),
+            output_file=MeasuredOutput(
+                table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))
+            ),
+            snapshot_id=self._snapshot_id,
+            avro_compression=AVRO_COMPRESSION,
+        )
+
+
+def metadata_location(table: Table, name: str) -> str:
+    return load_location_provider(table.location(), table.properties).new_metadata_location(name)
+
+
+def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """A snapshot's manifests, freshly read: PyIceberg's cache shares objects that writing a manifest list changes."""
+    return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
+
+
+def added_entry(file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None) -> ManifestEntry:
+    """An ADDED entry: its sequence number, if it has none, comes from its manifest's place in the manifest list."""
+    data_file = ManifestDataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        record_count=file.rows,
+        file_size_in_bytes=file.size,
+        split_offsets=list(file.splits),
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **_statistics(file.columns),
+    )
+    data_file.spec_id = spec_id
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=None,
+        sequence_number=sequence_number,
+        file_sequence_number=None,
+        data_file=data_file,
+    )
+
+
+def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
+    return {
+        "column_sizes": {column.field_id: column.size for column in columns},
+        "value_counts": {column.field_id: column.values for column in columns},
+        "null_value_counts": {column.field_id: column.nulls for column in columns if column.nulls is not None},
+        "nan_value_counts": {},
+        "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
+        "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
+    }

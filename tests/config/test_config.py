@@ -1,0 +1,491 @@
+"""A config is judged whole, by the schemas that spec prints, and read into values."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import orjson
+import pytest
+
+from connector.config import settings
+from connector.config.keywords import KEYWORDS
+from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.config.schema_evolution import SchemaEvolution
+from connector.config.secret import Secret
+from connector.config.settings import (
+    AwsCredentials,
+    AwsRole,
+    GlueCatalog,
+    LocalCatalog,
+    MachineCredentials,
+    RestCatalog,
+    S3TablesCatalog,
+    SqlCatalog,
+    parse,
+    resource_path,
+)
+from connector.config.values import FEATURE_FLAGS
+from connector.errors import InvalidConfigError
+from connector.invalid_values import OnInvalid
+from protocol.flow import Json
+
+LOCAL: Json = {"namespace": "ns", "catalog": {"catalog_type": "Local"}}
+ACCESS_KEY: Json = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "secret"}
+GLUE: Json = {"namespace": "ns", "bucket": "b", "region": "us-east-1", "credentials": ACCESS_KEY}
+REST: Json = {
+    **GLUE,
+    "catalog": {"catalog_type": "Iceberg REST Server", "uri": "https://host/catalog", "warehouse": "wh"},
+}
+EVERYTHING: Json = {
+    **REST,
+    "aws_access_key_id": "older id",
+    "aws_secret_access_key": "older secret",
+    "prefix": "/lake/flow/",
+    "upload_interval": "PT1H30M",
+    "s3_endpoint": "http://store:9000",
+    "catalog": {
+        **REST["catalog"],
+        "credential": "client:pass",
+        "token": "bearer",
+        "scope": "all",
+        "oauth2_server_uri": "https://idp/token",
+        "properties": {"header.X-Key": "in a header"},
+    },
+    "advanced": {
+        "feature_flags": "allow_existing_tables_for_new_bindings",
+        "nanosecond_timestamps": False,
+        "variant_columns": False,
+        "spark": {"spark.master": "local[2]"},
+    },
+}
+IAM: Json = {
+    **GLUE,
+    "credentials": {
+        "auth_type": "AWSIAM",
+        "aws_region": "us-east-1",
+        "aws_role_arn": "arn:aws:iam::1:role/flow",
+        "aws_access_key_id": "id",
+        "aws_secret_access_key": "secret",
+        "aws_session_token": "token",
+    },
+}
+
+ROLE: Json = {
+    **GLUE,
+    "credentials": {
+        "auth_type": "AWSRole",
+        "aws_role_arn": "arn:aws:iam::1:role/flow",
+        "external_id": "ours",
+        "awsAccessKeyId": "id",
+        "awsSecretAccessKey": "secret",
+    },
+}
+S3_TABLES: Json = {
+    "namespace": "ns",
+    "credentials": ACCESS_KEY,
+    "catalog": {"catalog_type": "Amazon S3 Tables", "table_bucket_arn": "arn:aws:s3tables:eu-west-1:1:bucket/lake"},
+}
+MACHINE_S: Json = {"advanced": {"feature_flags": "use_machine_credentials"}}
+
+
+def complaints(endpoint: Json, *resources: Json) -> list[str]:
+    with pytest.raises(InvalidConfigError) as raised:
+        parse(endpoint, resources)
+    return str(raised.value).splitlines()
+
+
+def without(endpoint: Json, name: str) -> Json:
+    return {key: value for key, value in endpoint.items() if key != name}
+
+
+def with_catalog(**properties: Json) -> Json:
+    return {**LOCAL, "catalog": {"catalog_type": "Local", **properties}}
+
+
+def with_advanced(**properties: Json) -> Json:
+    return {**LOCAL, "advanced": properties}
+
+
+def test_everything_that_can_be_set_arrives() -> None:
+    endpoint, _ = parse(EVERYTHING, [])
+    assert endpoint == settings.EndpointConfig(
+        namespace="ns",
+        catalog=RestCatalog(
+            "https://host/catalog",
+            "wh",
+            Secret("client:pass"),
+            Secret("bearer"),
+            "all",
+            "https://idp/token",
+            (("header.X-Key", "in a header"),),
+        ),
+        upload_interval=timedelta(minutes=90),
+        credentials=AwsCredentials("id", Secret("secret")),
+        bucket="b",
+        prefix="lake/flow",
+        region="us-east-1",
+        s3_endpoint="http://store:9000",
+        feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
+        spark=(("spark.master", "local[2]"),),
+    )
+
+
+def test_a_resource_arrives_with_its_table_properties() -> None:
+    resource = {
+        "table": "T",
+        "namespace": "N",
+        "delta_updates": False,
+        "additional_table_properties": {"write.metadata.compression-codec": "gzip"},
+    }
+    _, resources = parse(LOCAL, [resource])
+    assert resources == [
+        settings.ResourceConfig("T", "N", False, (("write.metadata.compression-codec", "gzip"),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "bindings", "expected"),
+    [
+        (None, None, SchemaEvolution.FULL),
+        ("strict", None, SchemaEvolution.STRICT),
+        (None, "add_columns", SchemaEvolution.ADD_COLUMNS),
+        ("strict", "full", SchemaEvolution.FULL),
+    ],
+)
+def test_a_bindings_schema_evolution_overrides_the_endpoints(
+    endpoints: str | None, bindings: str | None, expected: SchemaEvolution
+) -> None:
+    _, [resource] = parse(with_advanced(schema_evolution=endpoints), [{"table": "t", "schema_evolution": bindings}])
+    assert resource.schema_evolution is expected
+
+
+def test_a_resource_arrives_with_its_policy_for_invalid_values() -> None:
+    _, [resource] = parse(LOCAL, [{"table": "t", "on_invalid": "quarantine", "max_rejected_ratio": 1}])
+    assert (resource.on_invalid, resource.max_rejected_ratio) == (OnInvalid.QUARANTINE, 1)
+
+
+def test_what_is_left_out_has_the_defaults_that_the_schemas_print() -> None:
+    endpoint, resources = parse(LOCAL, [{"table": "t"}])
+    assert endpoint == settings.EndpointConfig("ns", LocalCatalog(), timedelta(minutes=5))
+    assert resources == [settings.ResourceConfig("t", namespace=None, delta_updates=True)]
+    assert ENDPOINT_SCHEMA["properties"]["upload_interval"]["default"] == "PT5M"
+    assert RESOURCE_SCHEMA["properties"]["delta_updates"]["default"] is True
+
+
+def test_without_a_catalog_it_is_glue() -> None:
+    assert parse(GLUE, [])[0].catalog == GlueCatalog()
+
+
+def test_glue_may_be_another_account() -> None:
+    endpoint, _ = parse({**GLUE, "catalog": {"catalog_type": "AWS Glue", "glue_id": "123"}}, [])
+    assert endpoint.catalog == GlueCatalog("123")
+
+
+def test_the_older_keys_are_used_where_credentials_are_absent() -> None:
+    older = {**without(GLUE, "credentials"), "aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    assert parse(older, [])[0].credentials == AwsCredentials("k", Secret("s"))
+
+
+def test_the_keys_of_an_assumed_role_are_used() -> None:
+    assert parse(IAM, [])[0].credentials == AwsCredentials("id", Secret("secret"), Secret("token"))
+
+
+def test_a_role_is_assumed_with_keys_of_its_own_config() -> None:
+    role = AwsRole("arn:aws:iam::1:role/flow", AwsCredentials("id", Secret("secret")), "ours", "materialize-iceberg")
+    assert parse(ROLE, [])[0].credentials == role
+
+
+def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_nothing_is_given() -> None:
+    without_keys = without(GLUE, "credentials")
+    assert parse({**without_keys, **MACHINE_S}, [])[0].credentials == MachineCredentials()
+    assert parse({**GLUE, **MACHINE_S}, [])[0].credentials == AwsCredentials("id", Secret("secret"))
+    role = {"auth_type": "AWSRole", "aws_role_arn": "arn:aws:iam::1:role/flow", "role_session_name": "lake"}
+    expected = AwsRole(role["aws_role_arn"], MachineCredentials(), session_name="lake")
+    assert parse({**without_keys, "credentials": role, **MACHINE_S}, [])[0].credentials == expected
+    assert complaints({**without_keys, "credentials": role}) == [
+        f"/credentials/{name}: is required without the feature flag use_machine_credentials"
+        for name in ("awsAccessKeyId", "awsSecretAccessKey")
+    ]
+
+
+@pytest.mark.parametrize("uri", ["postgresql://user@host:5432/lake", "postgresql://host/lake?sslmode=require"])
+def test_an_sql_catalog_has_its_password_beside_its_address(uri: str) -> None:
+    catalog = {"catalog_type": "SQL", "uri": uri, "password": "secret"}
+    assert parse({**GLUE, "catalog": catalog}, [])[0].catalog == SqlCatalog(uri, Secret("secret"), "iceberg")
+
+
+def test_a_table_bucket_says_its_region() -> None:
+    catalog = parse(S3_TABLES, [])[0].catalog
+    assert isinstance(catalog, S3TablesCatalog)
+    assert (catalog.region, catalog.uri) == ("eu-west-1", "https://s3tables.eu-west-1.amazonaws.com/iceberg")
+
+
+@pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST, EVERYTHING, IAM, ROLE, S3_TABLES])
+def test_an_accepted_config_fits_the_printed_schema_for_any_validator(endpoint: Json) -> None:
+    parse(endpoint, [])
+    jsonschema.Draft202012Validator(ENDPOINT_SCHEMA).validate(endpoint)
+
+
+@pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST])
+def test_nulls_are_as_good_as_absent(endpoint: Json) -> None:
+    nulls: Json = dict.fromkeys(ENDPOINT_SCHEMA["properties"])
+    advanced: Json = dict.fromkeys(ENDPOINT_SCHEMA["properties"]["advanced"]["properties"])
+    assert parse({**nulls, **endpoint}, []) == parse(endpoint, [])
+    assert parse({**endpoint, "advanced": advanced}, []) == parse(endpoint, [])
+    resource_nulls: Json = dict.fromkeys(RESOURCE_SCHEMA["properties"])
+    assert parse(endpoint, [{**resource_nulls, "table": "t"}]) == parse(endpoint, [{"table": "t"}])
+
+
+def test_a_required_null_is_as_bad_as_absent() -> None:
+    assert complaints({**LOCAL, "namespace": None}, {"table": None}) == [
+        "/namespace: is required",
+        "bindings[0] /table: is required",
+    ]
+
+
+def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
+    endpoint = {
+        "namespace": "a.b",
+        "buckett": "b",
+        "upload_interval": "P1D",
+        "catalog": {"catalog_type": "Iceberg REST Server", "uri": "host", "token": 5},
+        "advanced": {"feature_flags": "fast", "variant_columns": True, "spark": {"master": "x", "spark.a": 1}},
+    }
+    resources = [{"table": "t"}, {"table": "a.b", "namespace": "n.m"}, {"delta_updates": "yes"}, "t"]
+    assert sorted(complaints(endpoint, *resources)) == [
+        "/advanced/feature_flags: 'fast' is not a feature flag; the known ones are "
+        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials",
+        "/advanced/spark/master: must be a setting whose name begins with spark.",
+        "/advanced/spark/spark.a: must be a string",
+        "/advanced/variant_columns: must be false: tables of format version 3 are not yet available",
+        "/buckett: is not a known property; did you mean bucket?",
+        "/catalog/token: must be a string",
+        "/catalog/uri: must begin with http:// or https://",
+        "/catalog/warehouse: is required",
+        "/namespace: must not contain a dot",
+        "/upload_interval: must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H",
+        "bindings[1] /namespace: must not contain a dot",
+        "bindings[1] /table: must not contain a dot",
+        "bindings[2] /delta_updates: must be true or false",
+        "bindings[2] /table: is required",
+        "bindings[3] /: must be an object",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"on_invalid": "nul"}, "/on_invalid: must be one of 'stop', 'null', 'quarantine'"),
+        ({"on_invalid": False}, "/on_invalid: must be a string"),
+        ({"max_rejected_ratio": "0.1"}, "/max_rejected_ratio: must be a number"),
+        ({"max_rejected_ratio": -0.1}, "/max_rejected_ratio: must be at least 0"),
+        ({"max_rejected_ratio": 10}, "/max_rejected_ratio: must be at most 1"),
+    ],
+)
+def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, complaint: str) -> None:
+    assert complaints(LOCAL, {"table": "t", **setting}) == [f"bindings[0] {complaint}"]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "complaint"),
+    [
+        (None, "/: must be an object"),
+        ({**LOCAL, "namespace": ""}, "/namespace: must not be empty"),
+        ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required beside aws_access_key_id"),
+        ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required beside aws_secret_access_key"),
+        (without(GLUE, "bucket"), "/bucket: is required by AWS Glue"),
+        (without(S3_TABLES, "credentials"), "/credentials: is required by Amazon S3 Tables"),
+        (
+            {**S3_TABLES, "catalog": {**S3_TABLES["catalog"], "table_bucket_arn": "lake"}},
+            "/catalog/table_bucket_arn: must be the ARN of a table bucket, such as "
+            "arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
+        ),
+        *(
+            (
+                {**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}},
+                "/catalog/uri: must be postgresql://user@host/database, without the password: that is a property of its "
+                "own",
+            )
+            for uri in ("mysql://host/lake", "postgresql://user:secret@host/lake", "postgresql://host", "lake")
+        ),
+        ({**REST, "bucket": "s3://b"}, "/bucket: must be a name, without a slash"),
+        ({**LOCAL, "prefix": "a#b"}, "/prefix: must not contain # or ?"),
+        ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
+        (
+            {**IAM, "credentials": without(IAM["credentials"], "aws_secret_access_key")},
+            "/credentials: lacks the keys that the runtime adds when it has assumed the role",
+        ),
+        (
+            {**GLUE, "catalog": {"catalog_type": "AWS Glue", "properties": {"glue.skip-archiv": "false"}}},
+            "/catalog/properties/glue.skip-archiv: is not a known property; did you mean glue.skip-archive?",
+        ),
+        (with_advanced(nanosecond_timestamps=1), "/advanced/nanosecond_timestamps: must be true or false"),
+        (with_advanced(feature_flags=True), "/advanced/feature_flags: must be a string"),
+        (
+            with_advanced(schema_evolution="fool"),
+            "/advanced/schema_evolution: must be one of 'strict', 'add_columns', 'full'",
+        ),
+        ({**LOCAL, "NAMESPACES": "n"}, "/NAMESPACES: is not a known property; did you mean namespace?"),
+        (
+            with_advanced(xyz=1),
+            "/advanced/xyz: is not a known property; the known ones are feature_flags, "
+            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution",
+        ),
+    ],
+)
+def test_one_mistake_is_one_complaint(endpoint: Json, complaint: str) -> None:
+    assert complaints(endpoint) == [complaint]
+
+
+@pytest.mark.parametrize("choice", [{}, {"catalog_type": "local"}, {"catalog_type": ["Local"]}])
+def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> None:
+    assert complaints({**LOCAL, "catalog": choice}) == [
+        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Amazon S3 Tables', 'SQL', 'Local'"
+    ]
+
+
+def test_only_the_chosen_catalog_says_what_it_misses() -> None:
+    assert complaints(with_catalog(glue_id="1")) == [
+        "/catalog/glue_id: is not a known property; the known ones are catalog_type, warehouse"
+    ]
+
+
+def planted(value: Json, secret: str) -> Iterator[Json]:
+    """The config with the secret in every place, in shapes that fit and in shapes that do not."""
+    yield from (secret, [secret], {"name": secret}, {"name": {"deeper": secret}})
+    if isinstance(value, dict):
+        for name in value:
+            for member in planted(value[name], secret):
+                yield {**value, name: member}
+
+
+def test_a_secret_in_any_place_is_never_repeated() -> None:
+    secret = "planted.#/?secret"
+    errors = [error for base in (EVERYTHING, IAM) for endpoint in planted(base, secret) if (error := refusal(endpoint))]
+    # A feature flag is no secret: the error names the one that it does not know.
+    assert [error for error in errors if secret in error] == [
+        f"/advanced/feature_flags: {secret!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}"
+    ]
+    assert len(errors) > 100
+
+
+def refusal(endpoint: Json) -> str:
+    try:
+        parse(endpoint, [])
+    except InvalidConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("schema", [ENDPOINT_SCHEMA, RESOURCE_SCHEMA])
+def test_every_keyword_that_can_complain_does_so_in_our_words(schema: Json) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema)
+    judging = set(jsonschema.Draft202012Validator.VALIDATORS)
+    # Properties complain only through their members; a branch is chosen by its `const`; durations are config_values'.
+    assert (set(keywords(schema)) & judging) - set(KEYWORDS) <= {"properties", "patternProperties", "const", "format"}
+
+
+def keywords(schema: Json) -> Iterator[str]:
+    yield from schema
+    for subschema in schema.get("properties", {}).values():
+        yield from keywords(subschema)
+    for subschema in (*schema.get("oneOf", ()), *schema.get("patternProperties", {}).values()):
+        yield from keywords(subschema)
+    for keyword in ("propertyNames", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            yield from keywords(schema[keyword])
+
+
+@pytest.mark.parametrize(
+    ("text", "interval"),
+    [
+        ("PT5M", timedelta(minutes=5)),
+        ("PT4H", timedelta(hours=4)),
+        ("PT240M", timedelta(hours=4)),
+        ("PT0S", timedelta()),
+        ("PT0.5H", timedelta(minutes=30)),
+        ("PT1H2M3S", timedelta(hours=1, minutes=2, seconds=3)),
+        ("", timedelta(minutes=5)),
+    ],
+)
+def test_an_upload_interval_is_an_iso_8601_time(text: str, interval: timedelta) -> None:
+    assert parse({**LOCAL, "upload_interval": text}, [])[0].upload_interval == interval
+
+
+@pytest.mark.parametrize(
+    "text", ["PT", "P", "5m", "PT5", "P1D", "P1DT1H", "-PT5M", "PT-5M", "PT4H1S", "PT99999999999999H", "pt5m", "PTM"]
+)
+def test_another_upload_interval_is_refused(text: str) -> None:
+    (complaint,) = complaints({**LOCAL, "upload_interval": text})
+    assert complaint.startswith("/upload_interval: must be a duration")
+
+
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [
+        ("", set()),
+        (" , ", set()),
+        (",".join(FEATURE_FLAGS), set(FEATURE_FLAGS)),
+        (f" {FEATURE_FLAGS[1]} ,", {FEATURE_FLAGS[1]}),
+        (f"no_{FEATURE_FLAGS[0]}", set()),
+        (f"{FEATURE_FLAGS[0]},no_{FEATURE_FLAGS[0]}", set()),
+        (f"no_{FEATURE_FLAGS[0]},{FEATURE_FLAGS[0]}", {FEATURE_FLAGS[0]}),
+    ],
+)
+def test_a_feature_flag_is_on_unless_no_stands_before_it(text: str, on: set[str]) -> None:
+    assert parse(with_advanced(feature_flags=text), [])[0].feature_flags == on
+
+
+@pytest.mark.parametrize(
+    ("text", "directory"),
+    [
+        ("/data/wh", "/data/wh"),
+        ("/data/x/../wh/", "/data/wh"),
+        ("file:///data/wh", "/data/wh"),
+        ("file:/data/wh", "/data/wh"),
+        ("file://localhost/data/wh", "/data/wh"),
+    ],
+)
+def test_a_warehouse_is_a_path_or_a_file_uri(text: str, directory: str) -> None:
+    assert parse(with_catalog(warehouse=text), [])[0].catalog == LocalCatalog(Path(directory))
+
+
+def test_a_relative_warehouse_is_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse(with_catalog(warehouse="wh"), [])[0].catalog == LocalCatalog(tmp_path / "wh")
+
+
+@pytest.mark.parametrize("text", ["s3://b/wh", "file://host/wh", "file:wh", "/data/a#b", "/data/a?b"])
+def test_another_warehouse_is_refused(text: str) -> None:
+    (complaint,) = complaints(with_catalog(warehouse=text))
+    assert complaint.startswith("/catalog/warehouse: must be a directory")
+
+
+def test_a_rest_warehouse_is_a_name_and_no_directory() -> None:
+    catalog = parse({**REST, "catalog": {**REST["catalog"], "warehouse": "s3://b/wh"}}, [])[0].catalog
+    assert catalog == RestCatalog("https://host/catalog", "s3://b/wh")
+
+
+def test_a_resource_path_is_lower_cased_and_its_own_namespace_wins() -> None:
+    endpoint, (own, other) = parse({**LOCAL, "namespace": "NS"}, [{"table": "TÄ"}, {"table": "b", "namespace": "Own"}])
+    assert resource_path(endpoint, own) == ("ns", "tä")
+    assert resource_path(endpoint, other) == ("own", "b")
+
+
+def test_a_config_shows_no_secret() -> None:
+    endpoint, _ = parse({**EVERYTHING, "advanced": {"spark": {"spark.password": "in the settings"}}}, [])
+    shown = f"{endpoint} {endpoint!r}"
+    assert "AwsCredentials(access_key_id='id', secret_access_key=***" in shown
+    assert not [
+        secret for secret in ("'secret'", "client:pass", "bearer", "in the settings", "in a header") if secret in shown
+    ]
+
+
+def test_no_serializer_writes_a_secret() -> None:
+    credentials = AwsCredentials("id", Secret("hidden"))
+    assert credentials.secret_access_key.reveal() == "hidden"
+    for write in (orjson.dumps, msgspec.json.encode):
+        with pytest.raises(TypeError):
+            write(credentials)

@@ -1,0 +1,296 @@
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from connector.config.schema_evolution import SchemaEvolution
+from connector.evolution.candidate import Candidate
+from connector.evolution.columns import Evolution
+from connector.evolution.constraints import constraints, most_severe
+from connector.evolution.problems import problems
+from connector.evolution.table_change import ExistingTable, Owner
+from protocol.flow import (
+    Collection,
+    Constraint,
+    ConstraintType,
+    Exists,
+    Json,
+    Projection,
+    ProjectionConstraint,
+    StringInference,
+)
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
+
+STRING = StringType()
+
+# Regenerated where the environment has UPDATE_SNAPSHOTS.
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "constraints.json"
+
+EVERYTHING = collection(
+    ID,
+    projection("id again", "integer", ptr="/id"),
+    DOCUMENT,
+    projection("document again", "object", ptr=""),
+    projection("_meta/op", "string"),
+    projection("_meta/uuid", "string"),
+    projection("only null", "null"),
+    projection("no type"),
+    projection("boolean", "boolean"),
+    projection("integer", "integer"),
+    projection("number", "number"),
+    projection("string", "string", "null"),
+    projection("date", "string", string=StringInference("date")),
+    projection("binary", "string", string=StringInference(content_encoding="base64")),
+    projection("numeric string", "string", string=StringInference("number")),
+    projection("integers and strings", "integer", "string", string=StringInference("int64")),
+    projection("array", "array"),
+    projection("object", "object", "null"),
+    projection("object or array", "object", "array"),
+    projection("integer or string", "integer", "string"),
+    projection("l" * 255, "string"),
+    projection("l" * 256, "string"),
+)
+
+
+def column(number: int, name: str, type_: IcebergType = STRING, *, required: bool = False) -> NestedField:
+    return NestedField(number, name, type_, required=required)
+
+
+def table(
+    *columns: NestedField,
+    mode: SchemaEvolution = SchemaEvolution.FULL,
+    owner: str = MATERIALIZATION,
+    pinned: Mapping[int, str] = MappingProxyType({}),
+    identifiers: tuple[int, ...] = (),
+) -> Evolution:
+    schema = Schema(*columns, identifier_field_ids=[*identifiers])
+    existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), pinned)
+    return Evolution(existing, ("shop", "orders"), MATERIALIZATION, mode)
+
+
+EXISTING = (
+    column(1, "ID", LongType(), required=True),
+    column(2, "flow_document"),
+    column(3, "only null"),
+    column(4, "integer", LongType()),
+    column(5, "number"),
+    column(6, "date"),
+    column(7, "array", LongType()),
+    column(8, "numeric string"),
+    column(9, "string", required=True),
+    column(10, "integers and strings", IntegerType()),
+    column(11, "boolean", DateType()),
+)
+CAST = {"number": {"castToString": True}, "array": {"castToString": True}}
+RENAMED = {
+    "integer": {"column": "amount"},
+    "number": {"column": "boolean"},
+    "boolean": {"column": "number"},
+    "date": {"column": ""},
+    "object": {"column": "l" * 256},
+    "string": {"column": "text", "castToString": True},
+}
+FORMER = {name: name for name in ("integer", "number", "boolean", "string")}
+WRONG_KEY = (column(1, "id"), column(2, "document again", LongType()), column(3, "no field's", required=True))
+DEPENDED_ON = (column(1, "id", required=True), column(2, "integer"), column(3, "date", BooleanType(), required=True))
+STRICT, ADD_COLUMNS, FULL = SchemaEvolution
+
+SCENARIOS = {
+    "delta updates, no table": Candidate(EVERYTHING, {}, True),
+    "standard updates, no table": Candidate(EVERYTHING, {}, False),
+    "delta updates, existing table": Candidate(EVERYTHING, {}, True, table(*EXISTING)),
+    "delta updates, existing table, strict": Candidate(EVERYTHING, {}, True, table(*EXISTING, mode=STRICT)),
+    "delta updates, existing table, add_columns": Candidate(EVERYTHING, {}, True, table(*EXISTING, mode=ADD_COLUMNS)),
+    "standard updates, existing table": Candidate(EVERYTHING, {}, False, table(*EXISTING)),
+    "delta updates, somebody else's table": Candidate(EVERYTHING, {}, True, table(*EXISTING, owner="acme/other")),
+    "delta updates, existing table, cast to string": Candidate(EVERYTHING, CAST, True, table(*EXISTING)),
+    "standard updates, incompatible key and document": Candidate(EVERYTHING, {}, False, table(*WRONG_KEY)),
+    "columns that something depends on": Candidate(
+        EVERYTHING, {}, True, table(*DEPENDED_ON, pinned={2: "the sort order"}, identifiers=(1, 3))
+    ),
+    "other column names, no table": Candidate(EVERYTHING, RENAMED, True),
+    "other column names, existing table": Candidate(EVERYTHING, RENAMED, True, table(*EXISTING), former_names=FORMER),
+    "other column names, existing table, add_columns": Candidate(
+        EVERYTHING, RENAMED, True, table(*EXISTING, mode=ADD_COLUMNS), former_names=FORMER
+    ),
+    "a field that was deselected is selected again with another type": Candidate(
+        EVERYTHING, CAST, True, table(column(1, "ID", LongType()), column(2, "number", DoubleType(), required=True))
+    ),
+    "another key": Candidate(
+        collection(ID, projection("date", "string"), DOCUMENT, key=("/date",)), {}, True, table(*EXISTING)
+    ),
+    "grouped by other fields": Candidate(EVERYTHING, {}, True, None, ("date", "numeric string")),
+    "grouped by other fields, existing table": Candidate(
+        EVERYTHING, {}, True, table(*EXISTING), ("date", "numeric string")
+    ),
+}
+
+
+def as_json(candidate: Candidate) -> Json:
+    return {
+        "constraints": [
+            [each.field, each.constraint.type.value, each.constraint.reason, each.constraint.folded_field]
+            for each in constraints(candidate)
+        ],
+        "most severe of several": {
+            field: constraint.type.value
+            for field, constraint in most_severe(constraints(candidate)).items()
+            if len(types_of(candidate, field)) > 1
+        },
+        "problems": problems(candidate),
+    }
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_field_has_its_constraints_and_their_reasons(scenario: str) -> None:
+    recorded = json.loads(SNAPSHOTS.read_text()) if SNAPSHOTS.exists() else {}
+    if "UPDATE_SNAPSHOTS" in os.environ:
+        recorded[scenario] = as_json(SCENARIOS[scenario])
+        SNAPSHOTS.write_text(json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    assert as_json(SCENARIOS[scenario]) == recorded[scenario]
+
+
+def types_of(candidate: Candidate, field: str) -> list[ConstraintType]:
+    return [each.constraint.type for each in constraints(candidate) if each.field == field]
+
+
+def test_a_required_field_that_is_incompatible_carries_both_constraints() -> None:
+    candidate = Candidate(collection(ID), {}, True, table(column(1, "id"), mode=ADD_COLUMNS))
+    assert types_of(candidate, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
+    assert most_severe(constraints(candidate))["id"].type is ConstraintType.INCOMPATIBLE
+
+
+def test_the_reason_of_an_incompatible_field_names_the_field_its_column_and_the_type_that_it_needs() -> None:
+    candidate = Candidate(
+        collection(ID, projection("qty", "integer")), {}, True, table(column(1, "qty"), mode=ADD_COLUMNS)
+    )
+    reason = most_severe(constraints(candidate))["qty"].reason
+    assert "'qty'" in reason
+    assert "type string" in reason
+    assert "needs long" in reason
+
+
+def test_a_column_is_found_whatever_its_case_and_by_its_very_name_first() -> None:
+    bound = collection(ID, projection("Qty", "integer"))
+    assert types_of(Candidate(bound, {}, True, table(column(1, "qTY", LongType()))), "Qty") == [
+        ConstraintType.FIELD_OPTIONAL
+    ]
+    both = table(column(1, "qty"), column(2, "Qty", LongType()), column(3, "QTY"))
+    assert types_of(Candidate(bound, {}, True, both), "Qty") == [ConstraintType.FIELD_OPTIONAL]
+
+
+def test_a_nested_column_of_the_same_name_makes_way() -> None:
+    nested = table(NestedField(1, "qty", StructType(NestedField(2, "n", LongType(), required=False)), required=False))
+    candidate = Candidate(collection(ID, projection("qty", "integer")), {}, True, nested)
+    assert types_of(candidate, "qty") == [ConstraintType.FIELD_OPTIONAL]
+    assert "'qty_before_long'" in most_severe(constraints(candidate))["qty"].reason
+
+
+def test_the_older_form_has_every_field_once_with_its_most_severe_constraint_whatever_their_order() -> None:
+    def several(*types: ConstraintType) -> list[ProjectionConstraint]:
+        return [ProjectionConstraint("f", Constraint(each, each.value)) for each in types]
+
+    optional, required, incompatible = (
+        ConstraintType.FIELD_OPTIONAL,
+        ConstraintType.FIELD_REQUIRED,
+        ConstraintType.INCOMPATIBLE,
+    )
+    assert most_severe(several(required, incompatible, optional))["f"].type is incompatible
+    assert most_severe(several(incompatible, optional, required))["f"].type is incompatible
+    assert most_severe(several(optional, required))["f"].type is required
+    assert set(most_severe(constraints(SCENARIOS["delta updates, existing table"]))) == {
+        each.field for each in EVERYTHING.projections
+    }
+
+
+@pytest.mark.parametrize(
+    "nullable",
+    [
+        projection("id", "integer", "null"),
+        projection("id", "integer", exists=Exists.MAY),
+        projection("id", "null"),
+    ],
+)
+def test_a_key_that_may_be_null_needs_a_default(nullable: Projection) -> None:
+    (problem,) = problems(Candidate(collection(nullable), {}, True))
+    assert "'id'" in problem
+    assert "default" in problem
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [ID, projection("id", "integer", "null", default=0), projection("id", "integer", exists=Exists.MAY, default=0)],
+)
+def test_a_key_that_has_a_default_or_is_never_null_is_fine(fine: Projection) -> None:
+    assert problems(Candidate(collection(fine), {}, True)) == []
+
+
+def key_with_names(*fields: str) -> Collection:
+    return collection(*(projection(field, "integer", ptr="/id") for field in fields))
+
+
+def test_a_location_that_is_required_needs_a_name_that_is_short_enough() -> None:
+    (problem,) = problems(Candidate(key_with_names("x" * 256, "y" * 300), {}, True))
+    assert "/id" in problem
+    assert "255" in problem
+    assert problems(Candidate(key_with_names("x" * 256, "y" * 255), {}, True)) == []
+
+
+def test_standard_updates_need_a_root_document_with_a_short_name() -> None:
+    long_document = projection("d" * 256, "object", ptr="")
+    assert problems(Candidate(collection(ID, long_document), {}, True)) == []
+    (problem,) = problems(Candidate(collection(ID, long_document), {}, False))
+    assert "root document" in problem
+
+
+LOWER, UPPER = projection("note", "string"), projection("NOTE", "string")
+
+
+@pytest.mark.parametrize("fields", [(LOWER, UPPER), (UPPER, LOWER)])
+def test_of_two_fields_that_differ_in_case_only_the_first_is_recommended(fields: tuple[Projection, ...]) -> None:
+    first, second = (field.field for field in fields)
+    candidate = Candidate(collection(ID, *fields), {}, True)
+    assert types_of(candidate, first) == [ConstraintType.LOCATION_RECOMMENDED]
+    assert types_of(candidate, second) == [ConstraintType.FIELD_OPTIONAL]
+    assert "differs in upper and lower case only" in most_severe(constraints(candidate))[second].reason
+    assert problems(candidate) == []
+
+
+def test_a_key_goes_before_a_field_whose_name_differs_in_case_only() -> None:
+    candidate = Candidate(collection(projection("Id", "integer"), ID), {}, True)
+    assert types_of(candidate, "id") == [ConstraintType.LOCATION_REQUIRED]
+    assert types_of(candidate, "Id") == [ConstraintType.FIELD_OPTIONAL]
+
+
+def test_another_column_of_its_own_ends_the_clash_of_two_fields() -> None:
+    candidate = Candidate(collection(ID, LOWER, UPPER), {"NOTE": {"column": "loud note"}}, True)
+    assert types_of(candidate, "NOTE") == [ConstraintType.LOCATION_RECOMMENDED]
+
+
+def test_two_keys_that_differ_in_case_only_are_refused_by_both_their_names() -> None:
+    keys = (projection("id", "integer"), projection("ID", "integer"))
+    bound = collection(*keys, key=("/id", "/ID"))
+    assert problems(Candidate(bound, {}, True)) == [
+        "fields 'id' and 'ID' must both be materialized, and their columns' names differ in upper and lower case only. "
+        'Give one of them another with {"column": "…"} in its field config.'
+    ]
+    assert problems(Candidate(bound, {"ID": {"column": "other id"}}, True)) == []
+    assert (
+        problems(Candidate(collection(*keys, projection("other", "integer", ptr="/ID"), key=("/id", "/ID")), {}, True))
+        == []
+    )

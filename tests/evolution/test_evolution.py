@@ -1,0 +1,222 @@
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
+
+from connector.errors import UserError
+from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, changes, columns, last_bindings
+from connector.evolution.table_change import (
+    OWNER_PROPERTY,
+    AddColumn,
+    CreateNamespace,
+    CreateTable,
+    DropTable,
+    ExistingTable,
+    Found,
+    MakeOptional,
+    NewColumn,
+    Owner,
+    Target,
+)
+from protocol.errors import ProtocolError
+from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
+from support.bindings import (
+    DOCUMENT,
+    ID,
+    MATERIALIZATION,
+    collection,
+    materialization_binding,
+    projection,
+)
+
+PATH = ("shop", "orders")
+LONG = LongType()
+V0, V1 = Owner(MATERIALIZATION, "shop%2Forders.v0"), Owner(MATERIALIZATION, "shop%2Forders.v1")
+ID_COLUMN = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
+QTY = NewColumn("qty", "qty", LongType(), required=True, doc="", is_indispensable=False)
+NOTE = NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False)
+
+
+def target(
+    *wanted: NewColumn, owner: Owner = V0, replaces: bool = False, properties: dict[str, str] | None = None
+) -> Target:
+    return Target(PATH, owner, wanted, properties or {}, replaces)
+
+
+def field(number: int, name: str, type_: IcebergType = LONG, *, required: bool = True) -> NestedField:
+    return NestedField(number, name, type_, required=required)
+
+
+def table(
+    *fields: NestedField,
+    owner: Owner | None = V0,
+    identifiers: tuple[int, ...] = (),
+    pinned: Mapping[int, str] = MappingProxyType({}),
+) -> Found:
+    schema = Schema(*fields, identifier_field_ids=list(identifiers))
+    return Found(True, ExistingTable(schema, "uuid-1", owner, pinned))
+
+
+def selected(bound: Collection, *values: str, document: str = "", **field_config: Json) -> tuple[NewColumn, ...]:
+    return columns(bound, FieldSelection(("id",), values, document, field_config))
+
+
+def test_columns_are_in_the_order_keys_values_document() -> None:
+    bound = collection(DOCUMENT, projection("b", "boolean"), projection("a", "number"), ID)
+    assert [column.name for column in selected(bound, "b", "a", document="flow_document")] == [
+        "id",
+        "b",
+        "a",
+        "flow_document",
+    ]
+
+
+def test_a_columns_doc_is_its_locations_title_and_description_on_one_line() -> None:
+    (_, column) = selected(
+        collection(ID, projection("a", "string", title="An a", description="which is\n  rather long")), "a"
+    )
+    assert column.doc == "An a: which is rather long"
+    (_, longer) = selected(collection(ID, projection("a", "string", description="x" * 999)), "a")
+    assert len(longer.doc) == MAX_DOC
+
+
+def test_field_config_and_key_decide_on_a_columns_type() -> None:
+    number = StringInference("integer")
+    bound = collection(projection("id", "string", string=number), projection("n", "string", string=number), DOCUMENT)
+    assert [column.type for column in selected(bound, "n")] == [StringType(), LongType()]
+    assert [column.type for column in selected(bound, "n", n={"ignoreStringFormat": True})] == [StringType()] * 2
+
+
+def test_a_column_is_required_only_where_its_location_is_never_null() -> None:
+    bound = collection(ID, projection("qty", "integer"), projection("note", "string", exists=Exists.MAY))
+    assert [column.required for column in selected(bound, "qty", "note")] == [True, True, False]
+
+
+def test_a_selected_field_without_a_type_is_refused() -> None:
+    with pytest.raises(UserError, match="'nothing'"):
+        selected(collection(ID, projection("nothing", "null")), "nothing")
+
+
+def test_fields_that_differ_in_case_only_are_refused() -> None:
+    with pytest.raises(UserError, match="'ID'"):
+        selected(collection(ID, projection("ID", "string")), "ID")
+
+
+def test_a_selected_field_that_the_collection_lacks_is_the_runtimes_fault() -> None:
+    with pytest.raises(ProtocolError, match="'gone'"):
+        selected(collection(ID), "gone")
+
+
+def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
+    [change] = changes(Found(True, None), target(ID_COLUMN, NOTE, properties={"color": "red"}))
+    assert isinstance(change, CreateTable)
+    assert change.columns == (ID_COLUMN, NOTE)
+    assert change.properties == {**DEFAULT_PROPERTIES, "color": "red", OWNER_PROPERTY: V0.encode()}
+    assert change.description == "create table shop.orders ('id' long not null, 'note' string)"
+
+
+def test_a_users_properties_win_over_the_defaults_but_not_over_the_owner() -> None:
+    properties = {"write.parquet.compression-codec": "snappy", OWNER_PROPERTY: "me"}
+    [change] = changes(Found(True, None), target(ID_COLUMN, properties=properties))
+    assert isinstance(change, CreateTable)
+    assert change.properties["write.parquet.compression-codec"] == "snappy"
+    assert Owner.of(change.properties) == V0
+
+
+def test_a_missing_namespace_is_created_before_its_table() -> None:
+    first, second = changes(Found(False, None), target(ID_COLUMN))
+    assert first == CreateNamespace("shop")
+    assert isinstance(second, CreateTable)
+
+
+def test_a_table_that_fits_needs_nothing() -> None:
+    assert changes(table(field(1, "ID"), field(2, "qty")), target(ID_COLUMN, QTY)) == []
+
+
+def test_a_new_column_is_optional_even_where_the_field_is_required() -> None:
+    [change] = changes(table(field(1, "id")), target(ID_COLUMN, QTY))
+    assert change == AddColumn(
+        PATH, NewColumn("qty", "qty", LongType(), required=False, doc="", is_indispensable=False)
+    )
+    assert change.description == "alter table shop.orders: add column 'qty' long"
+
+
+def test_a_column_becomes_optional_when_its_field_does_or_is_no_longer_selected() -> None:
+    found = table(field(1, "id"), field(2, "Note", StringType()), field(3, "gone"), field(4, "qty", required=False))
+    assert changes(found, target(ID_COLUMN, NOTE, QTY)) == [MakeOptional(PATH, "Note"), MakeOptional(PATH, "gone")]
+
+
+def test_of_two_columns_that_differ_in_case_the_field_keeps_the_one_of_its_very_name() -> None:
+    found = table(field(1, "QTY", StringType()), field(2, "qty"), field(3, "Qty", StringType()), field(4, "id"))
+    assert changes(found, target(ID_COLUMN, QTY)) == [MakeOptional(PATH, "QTY"), MakeOptional(PATH, "Qty")]
+
+
+def test_all_incompatible_fields_are_refused_at_once() -> None:
+    found = table(field(1, "id", DateType()), field(2, "note"), field(3, "qty"), pinned={2: "a partition spec"})
+    with pytest.raises(UserError) as error:
+        changes(found, target(ID_COLUMN, NOTE, QTY))
+    first, second = str(error.value).splitlines()
+    assert first.startswith("table shop.orders: Field 'id' has a column of type date")
+    assert second.startswith("table shop.orders: Field 'note' has a column of type long")
+
+
+def test_an_identifier_field_cannot_become_optional() -> None:
+    found = table(field(1, "id"), field(2, "note", StringType()), identifiers=(2,))
+    with pytest.raises(UserError, match=r"'note'.*DROP IDENTIFIER FIELDS"):
+        changes(found, target(ID_COLUMN, NOTE))
+
+
+def test_an_identifier_field_that_stays_required_is_left_alone() -> None:
+    assert changes(table(field(1, "id"), identifiers=(1,)), target(ID_COLUMN)) == []
+
+
+def test_a_backfill_replaces_the_table_whatever_its_columns() -> None:
+    drop, create = changes(table(field(1, "id", StringType())), target(ID_COLUMN, owner=V1, replaces=True))
+    assert drop == DropTable(PATH, "uuid-1")
+    assert isinstance(create, CreateTable)
+    assert Owner.of(create.properties) == V1
+
+
+def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
+    drop, _ = changes(table(field(1, "id"), owner=None), target(ID_COLUMN, owner=V1, replaces=True))
+    assert drop == DropTable(PATH, "uuid-1")
+
+
+def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:
+    assert changes(table(field(1, "id"), owner=V1), target(ID_COLUMN, owner=V1, replaces=True)) == []
+
+
+def test_a_backfill_between_drop_and_creation_creates_the_table() -> None:
+    [change] = changes(Found(True, None), target(ID_COLUMN, owner=V1, replaces=True))
+    assert isinstance(change, CreateTable)
+
+
+def test_a_backfill_never_drops_another_materializations_table() -> None:
+    other = Owner("acme/other", "shop%2Forders.v0")
+    with pytest.raises(UserError, match="acme/other"):
+        changes(table(field(1, "id"), owner=other), target(ID_COLUMN, owner=V1, replaces=True))
+
+
+def test_without_a_backfill_an_older_owner_does_not_cost_the_table() -> None:
+    assert changes(table(field(1, "id"), owner=V0), target(ID_COLUMN, owner=V1)) == []
+
+
+@pytest.mark.parametrize("recorded", ["", "no JSON", "1", "{}", '{"materialization": "acme"}'])
+def test_an_owner_that_cannot_be_read_is_none(recorded: str) -> None:
+    assert Owner.of({OWNER_PROPERTY: recorded}) is None
+    assert Owner.of({}) is None
+
+
+def test_an_owner_is_read_as_it_was_written() -> None:
+    assert Owner.of({OWNER_PROPERTY: V0.encode()}) == V0
+
+
+def test_a_disabled_binding_counts_as_the_last_one_unless_an_active_one_has_its_path() -> None:
+    bound = collection(ID)
+    disabled, active = (materialization_binding(bound, table="a", backfill=backfill) for backfill in (1, 2))
+    other = materialization_binding(bound, table="b", backfill=3)
+    last = Materialization(bindings=(active,), inactive_bindings=(disabled, other))
+    assert last_bindings(last) == {("shop", "a"): active, ("shop", "b"): other}
+    assert last_bindings(None) == {}

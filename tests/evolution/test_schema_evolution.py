@@ -1,0 +1,265 @@
+"""What each mode of schema evolution does to a table that exists, and what it refuses with which way out."""
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from connector.config.schema_evolution import SchemaEvolution
+from connector.errors import UserError
+from connector.evolution.altered_schema import altered, converted_columns
+from connector.evolution.changes import changes
+from connector.evolution.table_change import (
+    AddColumn,
+    Alteration,
+    ConvertColumn,
+    ExistingTable,
+    Found,
+    MakeOptional,
+    NewColumn,
+    Owner,
+    RenameColumn,
+    SetAsideColumn,
+    TableChange,
+    Target,
+    WidenColumn,
+)
+from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, holds, type_change
+from connector.evolution.type_mapping import COLUMN_TYPES, MAX_NAME
+from support.bindings import MATERIALIZATION
+
+PATH = ("shop", "orders")
+OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
+STRICT, ADD_COLUMNS, FULL = SchemaEvolution
+LONG = LongType()
+NEEDED = [*COLUMN_TYPES.values(), StringType()]
+EXISTING = (
+    *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DecimalType(9, 0), DateType(), TimeType()),
+    *(TimestampType(), TimestamptzType(), UUIDType(), FixedType(4), BinaryType(), StringType()),
+)
+
+
+def wanted(
+    name: str, type_: PrimitiveType = LONG, *, field: str = "", former: str | None = None, required: bool = False
+) -> NewColumn:
+    field = field or name
+    return NewColumn(field, name, type_, required, "", False, field if former is None else former)
+
+
+def column(number: int, name: str, type_: IcebergType = LONG, *, required: bool = False) -> NestedField:
+    return NestedField(number, name, type_, required=required)
+
+
+def planned(
+    columns: tuple[NestedField, ...],
+    *fields: NewColumn,
+    mode: SchemaEvolution = FULL,
+    pinned: dict[int, str] | None = None,
+    owner: Owner = OWNER,
+) -> list[TableChange]:
+    table = ExistingTable(Schema(*columns), "uuid-1", owner, pinned or {})
+    return changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False, schema_evolution=mode))
+
+
+def refusal(
+    columns: tuple[NestedField, ...],
+    *fields: NewColumn,
+    mode: SchemaEvolution = FULL,
+    pinned: dict[int, str] | None = None,
+) -> str:
+    with pytest.raises(UserError) as error:
+        planned(columns, *fields, mode=mode, pinned=pinned)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("needed", NEEDED, ids=str)
+@pytest.mark.parametrize("existing", EXISTING, ids=str)
+def test_every_pair_of_types_is_decided_and_only_widening_is_done_in_place(
+    existing: PrimitiveType, needed: PrimitiveType
+) -> None:
+    change = type_change(existing, needed)
+    assert (change is TypeChange.NONE) == (existing == needed)
+    widened = {(IntegerType(), LongType()), (FloatType(), DoubleType())}
+    assert (change is TypeChange.WIDEN) == ((existing, needed) in widened)
+    if needed == StringType():
+        assert change in (TypeChange.NONE, TypeChange.CONVERT)
+
+
+def test_every_entry_of_the_table_is_of_types_that_occur() -> None:
+    existing, needed = {type(each) for each in EXISTING}, {type(each) for each in NEEDED}
+    assert all(old in existing and new in needed for old, new in TYPE_CHANGES)
+
+
+def test_an_int_column_holds_integers_where_it_may_not_be_widened() -> None:
+    assert holds(IntegerType(), LongType())
+    assert not holds(FloatType(), DoubleType())
+    columns = (column(1, "qty", IntegerType()),)
+    assert planned(columns, wanted("qty"), mode=STRICT) == []
+    assert planned(columns, wanted("qty"), mode=FULL) == [WidenColumn(PATH, "qty", IntegerType(), LONG)]
+
+
+CASES = {
+    AddColumn: ((), (wanted("qty", former=""),)),
+    MakeOptional: ((column(1, "qty", required=True),), (wanted("qty"),)),
+    WidenColumn: ((column(1, "qty", FloatType()),), (wanted("qty", DoubleType()),)),
+    RenameColumn: ((column(1, "qty"),), (wanted("amount", field="qty", former="qty"),)),
+    ConvertColumn: ((column(1, "qty"),), (wanted("qty", StringType()),)),
+    SetAsideColumn: ((column(1, "qty", DateType()),), (wanted("qty"),)),
+}
+
+
+@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("mode", SchemaEvolution)
+def test_a_mode_allows_its_alterations_and_refuses_all_others_with_the_mode_that_would(
+    mode: SchemaEvolution, kind: type[Alteration]
+) -> None:
+    columns, fields = CASES[kind]
+    if mode is FULL or (mode is ADD_COLUMNS and kind is AddColumn):
+        assert [type(change) for change in planned(columns, *fields, mode=mode)] == [kind]
+    else:
+        error = refusal(columns, *fields, mode=mode)
+        assert error.startswith("table shop.orders: ")
+        assert "'qty'" in error
+        assert ("add_columns" if kind is AddColumn else "full") in error
+
+
+def test_a_column_that_gets_no_values_any_more_becomes_optional_only_in_full() -> None:
+    columns = (column(1, "gone", required=True),)
+    assert planned(columns) == [MakeOptional(PATH, "gone")]
+    assert "select its field" in refusal(columns, mode=ADD_COLUMNS)
+
+
+def test_everything_that_a_mode_refuses_is_said_at_once() -> None:
+    columns = (column(1, "gone", required=True), column(2, "qty", FloatType()))
+    lines = refusal(columns, wanted("new"), wanted("qty", DoubleType()), mode=STRICT).splitlines()
+    assert [line.split("'")[1] for line in lines] == ["new", "qty", "gone"]
+
+
+def test_a_column_whose_values_have_no_equivalents_is_set_aside_for_the_rows_that_are_there() -> None:
+    columns = (column(1, "qty", DateType(), required=True), column(2, "other"))
+    [change] = planned(columns, wanted("qty"), wanted("other"))
+    assert change == SetAsideColumn(PATH, "qty", DateType(), "qty_before_long", wanted("qty"))
+    schema = altered(Schema(*columns), [change], 7)
+    assert [(each.field_id, each.name, each.field_type, each.required) for each in schema.fields] == [
+        (1, "qty_before_long", DateType(), False),
+        (2, "other", LONG, False),
+        (8, "qty", LONG, False),
+    ]
+    assert change.description == (
+        "alter table shop.orders: keep column 'qty' date as 'qty_before_long', and add column 'qty' long"
+    )
+
+
+def test_the_name_of_a_column_that_is_set_aside_is_free_and_not_too_long() -> None:
+    long_name = "q" * MAX_NAME
+    columns = (column(1, "qty", DateType()), column(2, "QTY_before_long"), column(3, long_name, DateType()))
+    kept_as = [
+        change.kept_as
+        for change in planned(columns, wanted("qty"), wanted("qty_before_long_2"), wanted(long_name))
+        if isinstance(change, SetAsideColumn)
+    ]
+    assert kept_as == ["qty_before_long_3", "q" * (MAX_NAME - len("_before_long")) + "_before_long"]
+
+
+def test_a_column_that_something_depends_on_is_not_set_aside() -> None:
+    columns = (column(1, "qty", DateType()),)
+    assert "the sort order of the table depends on the column" in refusal(
+        columns, wanted("qty"), pinned={1: "the sort order"}
+    )
+
+
+def test_a_column_of_which_a_value_turned_out_to_have_no_equivalent_is_set_aside() -> None:
+    schema = Schema(column(1, "qty", StringType()))
+    fields = (wanted("qty"),)
+    for unconvertible, kind in ((frozenset[int](), ConvertColumn), (frozenset({1}), SetAsideColumn)):
+        table = ExistingTable(schema, "uuid-1", OWNER, unconvertible=unconvertible)
+        [change] = changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False))
+        assert isinstance(change, kind)
+
+
+def test_a_column_that_is_converted_is_another_one_in_its_place() -> None:
+    columns = (column(1, "qty", required=True), column(2, "other"))
+    changes = planned(columns, wanted("amount", StringType(), field="qty", former="qty"), wanted("other"))
+    alterations = [change for change in changes if isinstance(change, Alteration)]
+    assert [type(change) for change in alterations] == [RenameColumn, ConvertColumn]
+    [amount, other] = altered(Schema(*columns), alterations, 7).fields
+    assert (amount.field_id, amount.name, amount.field_type, amount.required) == (8, "amount", StringType(), False)
+    assert other == columns[1]
+    [converted] = converted_columns(Schema(*columns), alterations, 7)
+    assert (converted.old.field_id, converted.new) == (1, amount)
+
+
+def test_a_keys_column_is_not_set_aside() -> None:
+    key = NewColumn("id", "id", LONG, True, "", True, "id")
+    error = refusal((column(1, "id", DateType()),), key)
+    assert "needs long, of which its values have no equivalents" in error
+    assert "deselect" not in error
+
+
+def test_somebody_elses_column_is_not_set_aside_for_a_field_that_has_not_been_written_to_it() -> None:
+    columns, other = (column(1, "qty", DateType()),), Owner("acme/other", "shop%2Forders.v0")
+    with pytest.raises(UserError, match=r'somebody else\'s.*{"column": "…"}'):
+        planned(columns, wanted("qty", former=""), owner=other)
+    assert planned(columns, wanted("qty", former="qty"), owner=other)
+    assert planned(columns, wanted("qty", former=""), owner=OWNER)
+
+
+def renamed(columns: tuple[str, ...], **names: str) -> list[TableChange]:
+    """`names`: the column that each field is to have from now on; the fields had columns of their own names before."""
+    fields = [wanted(name, field=field, former=field) for field, name in names.items()]
+    return planned(tuple(column(number, name) for number, name in enumerate(columns, 1)), *fields)
+
+
+def test_a_field_that_is_to_have_another_column_name_keeps_its_column() -> None:
+    assert renamed(("Qty", "b"), qty="amount", b="b") == [RenameColumn(PATH, "Qty", "amount")]
+
+
+def test_a_rename_that_has_been_done_is_not_done_again() -> None:
+    assert renamed(("amount",), qty="amount") == []
+    # The old name may belong to another field by now.
+    assert renamed(("amount", "qty"), qty="amount", other="qty") == []
+
+
+def test_a_name_that_becomes_free_can_be_anothers() -> None:
+    columns = (column(1, "a"), column(2, "b"))
+    moves = [RenameColumn(PATH, "a", "b"), RenameColumn(PATH, "b", "c")]
+    assert renamed(("a", "b"), a="b", b="c") == moves
+    assert [(each.field_id, each.name) for each in altered(Schema(*columns), moves, 2).fields] == [(1, "b"), (2, "c")]
+    new = wanted("a", field="z", former="")
+    moved = wanted("c", field="a", former="a")
+    assert planned((column(1, "a"),), new, moved) == [RenameColumn(PATH, "a", "c"), AddColumn(PATH, new)]
+
+
+def test_columns_do_not_exchange_their_names() -> None:
+    with pytest.raises(UserError, match="exchange") as error:
+        renamed(("a", "b", "c"), a="b", b="c", c="a")
+    assert len(str(error.value).splitlines()) == 3
+
+
+def test_names_that_differ_in_case_only_are_the_same_name() -> None:
+    assert renamed(("qty",), qty="QTY") == []
+
+
+def test_a_column_can_be_renamed_widened_and_made_optional_at_once() -> None:
+    columns = (column(1, "qty", IntegerType(), required=True),)
+    done = planned(columns, wanted("amount", field="qty", former="qty"))
+    assert [type(change) for change in done] == [RenameColumn, WidenColumn, MakeOptional]
+    [amount] = altered(Schema(*columns), [change for change in done if isinstance(change, Alteration)], 1).fields
+    assert (amount.field_id, amount.name, amount.field_type, amount.required) == (1, "amount", LONG, False)

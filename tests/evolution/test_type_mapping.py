@@ -1,0 +1,137 @@
+from itertools import combinations
+
+import pytest
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.evolution.type_mapping import (
+    COLUMN_TYPES,
+    NUMERIC_STRINGS,
+    STRING_SETTINGS,
+    column_type,
+    is_key,
+    is_required,
+)
+from protocol.flow import Exists, Json, StringInference
+from support.bindings import PLAIN, collection, projection
+
+ALL_TYPES = ("boolean", "object", "array", "integer", "number", "string")
+
+
+def type_of(
+    *types: str, string: StringInference = PLAIN, field_config: Json = None, is_key: bool = False
+) -> PrimitiveType | None:
+    return column_type(projection("f", *types, string=string), field_config, is_key)
+
+
+@pytest.mark.parametrize(
+    ("only", "string", "expected"),
+    [
+        ("boolean", StringInference(), BooleanType()),
+        ("integer", StringInference(), LongType()),
+        ("number", StringInference(), DoubleType()),
+        ("array", StringInference(), StringType()),
+        ("object", StringInference(), StringType()),
+        ("string", StringInference(), StringType()),
+        ("string", StringInference(content_encoding="base64"), BinaryType()),
+        ("string", StringInference(content_encoding="base64", format="date"), BinaryType()),
+        ("string", StringInference(format="date"), DateType()),
+        ("string", StringInference(format="date-time"), TimestamptzType()),
+        ("string", StringInference(format="time"), StringType()),
+        ("string", StringInference(format="uuid"), StringType()),
+        ("string", StringInference(format="duration"), StringType()),
+        ("string", StringInference(format="made-up"), StringType()),
+        ("string", StringInference(content_encoding="base32"), StringType()),
+    ],
+)
+@pytest.mark.parametrize("is_key", [True, False])
+@pytest.mark.parametrize("null", [(), ("null",)])
+def test_a_location_of_one_type_has_the_column_of_that_type(
+    only: str, string: StringInference, expected: PrimitiveType, is_key: bool, null: tuple[str, ...]
+) -> None:
+    assert type_of(*null, only, string=string, is_key=is_key) == expected
+
+
+def test_every_entry_of_the_table_is_reached() -> None:
+    for (only, kind), expected in COLUMN_TYPES.items():
+        encoding, text_format = ("base64", "") if kind == "base64" else ("", kind)
+        assert type_of(only, string=StringInference(text_format, content_encoding=encoding)) == expected
+
+
+@pytest.mark.parametrize("types", [pair for size in (2, 3, 6) for pair in combinations(ALL_TYPES, size)])
+def test_several_types_are_kept_as_text(types: tuple[str, ...]) -> None:
+    assert type_of(*types, "null", string=StringInference("date-time")) == StringType()
+
+
+@pytest.mark.parametrize("types", [(), ("null",)])
+def test_a_location_that_is_only_null_has_no_column(types: tuple[str, ...]) -> None:
+    assert type_of(*types) is None
+
+
+@pytest.mark.parametrize("text_format", NUMERIC_STRINGS)
+def test_numeric_strings_are_numbers_unless_they_are_a_key(text_format: str) -> None:
+    string = StringInference(text_format)
+    expected = DoubleType() if text_format == "number" else LongType()
+    assert type_of("string", string=string) == expected
+    assert type_of("integer", "string", "null", string=string) == expected
+    assert type_of("string", string=string, is_key=True) == StringType()
+    assert type_of("integer", "string", string=string, is_key=True) == StringType()
+
+
+def test_fractional_numbers_are_numeric_strings_only_beside_the_format_number() -> None:
+    assert type_of("integer", "number", "string", string=StringInference("number")) == DoubleType()
+    assert type_of("integer", "number", "string", string=StringInference("integer")) == StringType()
+    assert type_of("boolean", "string", string=StringInference("number")) == StringType()
+
+
+@pytest.mark.parametrize("setting", STRING_SETTINGS)
+@pytest.mark.parametrize("types", [("integer",), ("boolean",), ("string",), ("object", "number")])
+def test_a_field_config_keeps_anything_as_text(setting: str, types: tuple[str, ...]) -> None:
+    string = StringInference("date-time")
+    assert type_of(*types, string=string, field_config={setting: True}) == StringType()
+
+
+@pytest.mark.parametrize(
+    "field_config",
+    [None, {}, [], "castToString", 1, {"castToString": False}, {"castToString": "yes"}, {"somethingElse": True}],
+)
+def test_a_field_config_that_is_not_understood_changes_nothing(field_config: Json) -> None:
+    assert type_of("integer", field_config=field_config) == LongType()
+
+
+@pytest.mark.parametrize(
+    ("types", "exists", "default", "expected"),
+    [
+        (("string",), Exists.MUST, None, True),
+        (("string", "null"), Exists.MUST, None, False),
+        (("string",), Exists.MAY, None, False),
+        (("string",), Exists.MAY, "x", True),
+        (("string", "null"), Exists.MAY, "x", False),
+        (("integer",), Exists.IMPLICIT, 0, True),
+        (("string",), Exists.IMPLICIT, None, False),
+        (("string",), Exists.INVALID, None, False),
+        (("string",), Exists.CANNOT, None, False),
+        ((), Exists.MUST, None, False),
+    ],
+)
+def test_a_column_is_required_where_no_document_can_leave_it_null(
+    types: tuple[str, ...], exists: Exists, default: Json, expected: bool
+) -> None:
+    assert is_required(projection("f", *types, exists=exists, default=default)) is expected
+
+
+def test_every_projection_of_a_key_location_is_a_key_and_so_is_a_field_that_was_chosen_as_one() -> None:
+    renamed = projection("other name", "integer", ptr="/id")
+    region = projection("region", "string")
+    bound = collection(renamed, region)
+    assert is_key(renamed, bound, ())
+    assert not is_key(region, bound, ())
+    assert is_key(region, bound, ("region",))

@@ -1,0 +1,112 @@
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType, TimestamptzType
+
+from connector.config.schema_evolution import SchemaEvolution
+from connector.errors import UserError
+from connector.evolution.candidate import Candidate
+from connector.evolution.changes import changes, columns, former_names
+from connector.evolution.columns import Evolution
+from connector.evolution.constraints import constraints
+from connector.evolution.problems import problems
+from connector.evolution.table_change import ExistingTable, Found, Owner, TableChange, Target
+from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
+
+REFUSALS = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
+PATH = ("shop", "orders")
+OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
+
+kinds = st.sampled_from(["null", "boolean", "object", "array", "integer", "number", "string"])
+types = kinds.map(lambda kind: (kind,)) | st.lists(kinds, unique=True).map(tuple)
+strings = st.builds(
+    StringInference,
+    format=st.sampled_from(["", "date", "date-time", "integer", "number", "uuid"]),
+    content_encoding=st.sampled_from(["", "base64"]),
+)
+LAST = FieldSelection(("id",), ("a", "b", "c"), "", {"c": {"column": "d"}})
+field_configs = st.sampled_from(
+    [None, {}, {"castToString": True}, {"ignoreStringFormat": True}, {"column": "A"}, {"column": "d"}]
+)
+
+
+def existing(schema: Schema, owner: str, mode: SchemaEvolution) -> Evolution:
+    table = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"))
+    return Evolution(table, PATH, MATERIALIZATION, mode)
+
+
+@st.composite
+def collections(draw: st.DrawFn) -> Collection:
+    names = [name for name in draw(st.permutations("abcd")) if draw(st.booleans())]
+    values = [
+        projection(name, *draw(types), string=draw(strings), exists=draw(st.sampled_from(Exists))) for name in names
+    ]
+    return collection(ID, DOCUMENT, *values)
+
+
+owners = st.sampled_from([MATERIALIZATION, "acme/other"])
+modes = st.sampled_from(SchemaEvolution)
+column_types = st.sampled_from([BinaryType(), BooleanType(), DoubleType(), LongType(), StringType(), TimestamptzType()])
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    """Some of the columns that fields have had or may get; a key that fits as often as not."""
+    names = [name for name in ("flow_document", *"aBcD") if draw(st.booleans())]
+    columns = [
+        NestedField(number, name, draw(column_types), required=draw(st.booleans()))
+        for number, name in enumerate(names, start=2)
+    ]
+    return Schema(NestedField(1, "id", draw(st.just(LongType()) | column_types), required=True), *columns)
+
+
+def planned(
+    evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json]
+) -> list[TableChange]:
+    wanted = columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST)
+    mode = evolution.mode if evolution else SchemaEvolution.FULL
+    target = Target(PATH, OWNER, wanted, {}, replaces=False, schema_evolution=mode)
+    return changes(Found(True, evolution.table if evolution else None), target)
+
+
+@given(
+    collections(),
+    st.none() | st.builds(existing, schemas(), owners, modes),
+    st.dictionaries(st.sampled_from("abcd"), field_configs),
+)
+@example(
+    collection(ID, projection("c", "string"), projection("d", "integer")),  # c has had the column that d would have
+    existing(Schema(NestedField(1, "d", StringType())), MATERIALIZATION, SchemaEvolution.ADD_COLUMNS),
+    {},
+)
+def test_apply_accepts_every_field_that_validate_allows_and_no_other(
+    bound: Collection, evolution: Evolution | None, config: dict[str, Json]
+) -> None:
+    candidate = Candidate(bound, config, True, evolution, former_names=former_names(LAST))
+    assume(not problems(candidate))
+    told = constraints(candidate)
+    forbidden = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_FORBIDDEN}
+    refused: dict[str, bool] = {}
+    kept: set[str] = set()
+    names: dict[str, str] = {}
+    for each in told:
+        # Of two fields with one name the runtime selects one.
+        name = f"{each.field in forbidden} {(each.constraint.folded_field or each.field).lower()}"
+        if names.setdefault(name, each.field) == each.field:
+            refused[each.field] = refused.get(each.field, False) or each.constraint.type in REFUSALS
+            kept |= {each.field} if each.constraint.type is ConstraintType.FIELD_REQUIRED else set()
+    assume(not any(refused[field] for field in kept | {"id"}))
+    kept.discard("id")
+    planned(evolution, bound, [field for field in refused if field != "id" and not refused[field]], config)
+    for field in kept:
+        with pytest.raises(UserError):
+            planned(evolution, bound, [*kept - {field}], config)
+    for field in (field for field, is_refused in refused.items() if is_refused):
+        try:
+            planned(evolution, bound, [field, *kept], config)
+        except UserError:
+            continue
+        # Nothing but null fits any column: validate says so whatever the field config, apply need not.
+        assert config.get(field)

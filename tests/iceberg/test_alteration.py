@@ -1,0 +1,353 @@
+"""Columns that get another type: every row and every value is there afterwards, whoever else works on the table."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+)
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from connector.errors import UserError
+from connector.iceberg.cleaning.orphans import collect
+from connector.iceberg.commits.commit import finish
+from connector.iceberg.commits.file_names import FileOrigin
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE
+from support.altered_tables import (
+    ID,
+    PATH,
+    QTY,
+    QTY_AS_TEXT,
+    ROWS,
+    Counting,
+    append,
+    current_manifests,
+    entries,
+    fit,
+    rows,
+    table_of,
+    wanted,
+)
+from support.bindings import MATERIALIZATION
+from support.staged_files import stage
+from support.tables import local_catalog
+
+LINEAGE = Lineage(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def test_history_is_converted_in_one_commit_and_the_table_as_it_was_stays_readable(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NestedField(3, "note", StringType()), rows=[[row | {"note": "x"}] for row in ROWS])
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"flow.fence.0123456789abcdef.00000000-ffffffff": "value"})
+    before = catalog.load_table(PATH)
+
+    [change] = fit(catalog, *QTY_AS_TEXT, wanted("note", StringType()))
+
+    assert change.description == "alter table shop.orders: convert column 'qty' from long to string, in new data files"
+    after = catalog.load_table(PATH)
+    assert len(after.metadata.metadata_log) == len(before.metadata.metadata_log) + 1
+    assert [(each.name, each.field_type, each.required) for each in after.schema().fields] == [
+        ("id", LongType(), True),
+        ("qty", StringType(), False),
+        ("note", StringType(), False),
+    ]
+    assert rows(catalog) == [{"id": 1, "qty": "10", "note": "x"}, {"id": 2, "qty": "-5", "note": "x"}]
+    assert after.properties == {**before.properties, "flow.converted.2": "4"}
+    snapshot = after.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary.operation is Operation.REPLACE
+    assert snapshot.schema_id == after.schema().schema_id
+    assert (snapshot.summary["total-records"], snapshot.summary["total-data-files"]) == ("2", "2")
+    assert snapshot.summary["flow.converted-columns"] == "qty: long to string"
+    assert rows(catalog, snapshot.parent_snapshot_id) == [row | {"note": "x"} for row in ROWS]
+
+
+def test_what_is_converted_already_is_left_alone(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, rows=[ROWS])
+    fit(catalog, *QTY_AS_TEXT)
+    location = catalog.load_table(PATH).metadata_location
+    counting = Counting()
+    assert fit(catalog, *QTY_AS_TEXT, rewrite=counting) == []
+    assert catalog.load_table(PATH).metadata_location == location
+    assert counting.files == []
+
+
+def test_an_empty_table_gets_its_new_schema_without_a_snapshot(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY)
+    fit(catalog, *QTY_AS_TEXT)
+    assert catalog.load_table(PATH).current_snapshot() is None
+    append(catalog, {"id": 1, "qty": "ten"})
+    assert rows(catalog) == [{"id": 1, "qty": "ten"}]
+
+
+def test_files_without_a_value_of_the_column_stay_as_they_are(catalog: Catalog) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    with catalog.load_table(PATH).update_schema() as update:
+        update.add_column("qty", LongType())
+    append(catalog, {"id": 2, "qty": None})
+    append(catalog, {"id": 3, "qty": 3})
+    kept = {entry.data_file.file_path for entry in entries(catalog)}
+    fit(catalog, *QTY_AS_TEXT)
+    assert rows(catalog) == [{"id": 1, "qty": None}, {"id": 2, "qty": None}, {"id": 3, "qty": "3"}]
+    assert len(kept & {entry.data_file.file_path for entry in entries(catalog)}) == 2
+
+
+def test_columns_of_every_kind_come_along(catalog: Catalog) -> None:
+    pair = StructType(NestedField(7, "a", LongType()), NestedField(8, "b", StringType()))
+    table_of(
+        catalog,
+        ID,
+        NestedField(2, "pair", pair),
+        NestedField(3, "list", ListType(9, DoubleType())),
+        NestedField(4, "uuid", UUIDType()),
+        NestedField(5, "price", DecimalType(9, 2)),
+        NestedField(6, "qty", LongType()),
+        NestedField(10, "count", IntegerType()),
+        rows=[
+            [{"id": 1, "pair": {"a": 1, "b": "b"}, "list": [1.5], "uuid": b"u" * 16, "price": 1, "qty": 7, "count": 3}]
+        ],
+    )
+    [before] = rows(catalog)
+    fit(catalog, *QTY_AS_TEXT, wanted("count", LongType()))
+    assert rows(catalog) == [before | {"qty": "7"}]
+    assert rows(catalog) == catalog.load_table(PATH).scan(row_filter="count = 3 and qty = '7'").to_arrow().to_pylist()
+
+
+@pytest.mark.parametrize("partition_source", ["id", "day"])
+def test_every_file_keeps_its_partition(catalog: Catalog, partition_source: str) -> None:
+    day = NestedField(3, "day", StringType())
+    source = {"id": 1, "day": 3}[partition_source]
+    spec = PartitionSpec(PartitionField(source, 1000, IdentityTransform(), "p"))
+    table_of(catalog, ID, QTY, day, spec=spec, rows=[[row | {"day": f"d{row['id']}"} for row in ROWS]])
+    before = [(entry.data_file.partition, entry.data_file.spec_id) for entry in entries(catalog)]
+    fit(catalog, *QTY_AS_TEXT, wanted("day", StringType()))
+    after = [(entry.data_file.partition, entry.data_file.spec_id) for entry in entries(catalog)]
+    assert sorted(map(str, after)) == sorted(map(str, before))
+    assert [row["qty"] for row in rows(catalog)] == ["10", "-5"]
+
+
+def test_rows_keep_their_sequence_numbers_for_other_engines_equality_deletes(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, rows=[[row] for row in ROWS])
+    fit(catalog, *QTY_AS_TEXT)
+    assert sorted(entry.sequence_number or 0 for entry in entries(catalog)) == [1, 2]
+    assert {entry.file_sequence_number for entry in entries(catalog)} == {3}
+    added, *_ = current_manifests(catalog.load_table(PATH))
+    assert (added.sequence_number, added.min_sequence_number) == (3, 1)
+
+
+def imported_table(catalog: Catalog, directory: Path) -> Table:
+    """A table with a file that some other program wrote, whose columns have names and no ids."""
+    table = table_of(catalog, ID, NestedField(2, "qty", LongType()))
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("qty", pa.int64())])
+    pq.write_table(pa.table({"id": [1], "qty": [2]}, schema=schema), directory / "imported.parquet")
+    table.add_files([str(directory / "imported.parquet")])
+    return table
+
+
+def test_a_file_without_field_ids_is_refused_with_a_way_out(catalog: Catalog, tmp_path: Path) -> None:
+    table = imported_table(catalog, tmp_path)
+    with table.transaction() as transaction:
+        transaction.remove_properties("schema.name-mapping.default")
+    with pytest.raises(
+        UserError, match=r"imported\.parquet has columns without Iceberg's field ids.*rewrite_data_files"
+    ):
+        fit(catalog, *QTY_AS_TEXT)
+
+
+def test_a_table_that_goes_by_names_keeps_its_columns(catalog: Catalog, tmp_path: Path) -> None:
+    imported_table(catalog, tmp_path)
+    with pytest.raises(UserError, match="the name mapping of the table depends on the column"):
+        fit(catalog, *QTY_AS_TEXT)
+
+
+def test_rows_that_others_add_meanwhile_are_converted_too_and_only_these_are_left_to_write(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, rows=[[row] for row in ROWS])
+    counting = Counting(
+        lambda: append(catalog, {"id": 3, "qty": 3}),
+        lambda: append(catalog, {"id": 4, "qty": 4}),
+    )
+    fit(catalog, *QTY_AS_TEXT, rewrite=counting)
+    assert counting.files == [2, 1, 1]
+    assert [row["qty"] for row in rows(catalog)] == ["10", "-5", "3", "4"]
+    assert len(entries(catalog)) == 4
+
+
+def test_files_that_others_merge_meanwhile_are_not_brought_back(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, rows=[[row] for row in ROWS])
+    merged = Counting(lambda: catalog.load_table(PATH).overwrite(catalog.load_table(PATH).scan().to_arrow()))
+    fit(catalog, *QTY_AS_TEXT, rewrite=merged)
+    assert [row["qty"] for row in rows(catalog)] == ["10", "-5"]
+
+
+def test_a_column_that_somebody_else_adds_meanwhile_does_not_get_our_values(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, rows=[ROWS])
+
+    def add_column() -> None:
+        with catalog.load_table(PATH).update_schema() as update:
+            update.add_column("theirs", StringType())
+
+    counting = Counting(add_column)
+    fit(catalog, *QTY_AS_TEXT, rewrite=counting)
+    assert rows(catalog) == [row | {"qty": str(row["qty"]), "theirs": None} for row in ROWS]
+    assert counting.files == [1, 1]
+
+
+def test_a_column_whose_values_have_no_equivalents_is_set_aside_and_the_others_are_converted(catalog: Catalog) -> None:
+    text = NestedField(2, "qty", StringType())
+    table_of(catalog, ID, text, NestedField(3, "at", StringType()), NestedField(4, "count", LongType()))
+    append(catalog, {"id": 1, "qty": "7", "at": "2024-01-02T03:04:05Z", "count": 3})
+    append(catalog, {"id": 2, "qty": "seven", "at": None, "count": None})
+    done = fit(
+        catalog,
+        wanted("id", LongType()),
+        wanted("qty", LongType()),
+        wanted("at", TimestamptzType()),
+        wanted("count", StringType()),
+    )
+    assert [change.description.partition(": ")[2] for change in done] == [
+        "convert column 'at' from string to timestamptz, in new data files",
+        "convert column 'count' from long to string, in new data files",
+        "keep column 'qty' string as 'qty_before_long', and add column 'qty' long",
+    ]
+    assert rows(catalog) == [
+        {"id": 1, "qty_before_long": "7", "at": datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC), "count": "3", "qty": None},
+        {"id": 2, "qty_before_long": "seven", "at": None, "count": None, "qty": None},
+    ]
+
+
+def test_a_key_whose_values_have_no_equivalents_is_refused(catalog: Catalog) -> None:
+    table_of(catalog, NestedField(1, "id", StringType(), required=True), rows=[[{"id": "one"}]])
+    location = catalog.load_table(PATH).metadata_location
+    with pytest.raises(
+        UserError, match=r"'id'.*needs long, of which its values have no equivalents.*another table name"
+    ):
+        fit(catalog, wanted("id", LongType()))
+    assert catalog.load_table(PATH).metadata_location == location
+
+
+def committed(catalog: Catalog, *ids: int) -> None:
+    """A transaction of ours."""
+    finish(catalog, [stage(catalog, PATH, LINEAGE, *ids)])
+
+
+def files_of_ours(catalog: Catalog) -> set[str]:
+    directory = Path(catalog.load_table(PATH).location().removeprefix("file://")) / "data"
+    return {file.name for file in directory.iterdir() if FileOrigin.of(file.name)}
+
+
+def test_what_a_crash_leaves_behind_is_collected_once_it_is_certain_and_nothing_else(catalog: Catalog) -> None:
+    table_of(catalog, ID, NestedField(2, "qty", LongType()), rows=[[{"id": 1, "qty": 10}]])
+    committed(catalog, 2)
+
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(catalog, *QTY_AS_TEXT, rewrite=Counting(crash))
+    left_behind = files_of_ours(catalog)
+    assert collect(catalog, PATH, LINEAGE, []) == 0
+    fit(catalog, *QTY_AS_TEXT)
+    assert collect(catalog, PATH, LINEAGE, []) == 0
+    committed(catalog, 3)
+    collect(catalog, PATH, LINEAGE, [])
+    assert [row["qty"] for row in rows(catalog)] == ["10", None, None]
+    assert len(left_behind & files_of_ours(catalog)) == 1  # the transaction's, which had nothing to be converted
+
+
+def test_files_that_a_session_may_take_for_left_behind_are_written_anew(catalog: Catalog) -> None:
+    table_of(catalog, ID, NestedField(2, "qty", LongType()), rows=[[{"id": 1, "qty": 10}]])
+    committed(catalog, 2)
+
+    def commit_and_collect() -> None:
+        committed(catalog, 3)
+        assert collect(catalog, PATH, LINEAGE, []) == 1
+
+    counting = Counting(commit_and_collect)
+    fit(catalog, *QTY_AS_TEXT, rewrite=counting)
+    assert counting.files == [2, 3]
+    assert [row["qty"] for row in rows(catalog)] == ["10", None, None]
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_commit_whose_answer_was_lost_is_looked_for(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lands: bool
+) -> None:
+    table_of(catalog, ID, QTY, rows=[ROWS])
+    commit_table, lost = SqlCatalog.commit_table, [True]
+
+    def lose_the_answer(self: SqlCatalog, *arguments: Any) -> Any:
+        if not lost.pop() if lost else True:
+            return commit_table(self, *arguments)
+        if lands:
+            commit_table(self, *arguments)
+        raise CommitStateUnknownException("lost")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", lose_the_answer)
+    counting = Counting()
+    fit(catalog, *QTY_AS_TEXT, rewrite=counting)
+    assert [row["qty"] for row in rows(catalog)] == ["10", "-5"]
+    assert counting.files == [1]
+    assert len(catalog.load_table(PATH).snapshots()) == 2
+
+
+def test_files_that_stay_are_kept_where_their_manifest_lists_others_that_go(catalog: Catalog) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table_of(catalog, ID, NestedField(2, "qty", LongType()), spec=spec)
+    append(catalog, {"id": 1, "qty": None}, {"id": 2, "qty": 20})
+    [manifest] = current_manifests(catalog.load_table(PATH))
+    assert manifest.added_files_count == 2
+    fit(catalog, *QTY_AS_TEXT)
+    assert rows(catalog) == [{"id": 1, "qty": None}, {"id": 2, "qty": "20"}]
+
+
+def test_the_commit_asserts_all_that_the_conversion_was_planned_on(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(catalog, ID, QTY, rows=[ROWS])
+    main = catalog.load_table(PATH).metadata.current_snapshot_id
+    commit_table, asserted = SqlCatalog.commit_table, list[Any]()
+
+    def listen(self: SqlCatalog, loaded: Table, requirements: Any, updates: Any) -> Any:
+        asserted.extend(requirements)
+        return commit_table(self, loaded, requirements, updates)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", listen)
+    fit(catalog, *QTY_AS_TEXT)
+    assert asserted == [
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertCurrentSchemaId(current_schema_id=0),
+        AssertLastAssignedFieldId(last_assigned_field_id=2),
+        AssertRefSnapshotId(ref="main", snapshot_id=main),
+    ]

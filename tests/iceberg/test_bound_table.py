@@ -1,0 +1,95 @@
+"""What open makes of the tables that it finds, each with its way out where one cannot take the binding's rows."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType, UUIDType
+
+from connector.errors import UserError
+from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.commits import fence
+from connector.invalid_values import Policy
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
+from support.tables import foreign_table, local_catalog
+
+PATH = ("shop", "orders")
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "Note", StringType(), required=False),
+    NestedField(3, "doc", StringType(), required=False),
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def bind(catalog: Catalog, selection: FieldSelection) -> BoundTable:
+    binding = MaterializationBinding(resource_path=PATH, state_key="orders.v1", field_selection=selection)
+    task = Materialization(name="acme/task", bindings=(binding,))
+    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy()])
+    return bound
+
+
+def test_columns_come_in_the_order_of_store_with_the_tables_own_ids(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, SCHEMA)
+    bound = bind(catalog, FieldSelection(keys=("id",), values=("note",), document="doc"))
+    assert [(column.field, column.name, column.id) for column in bound.binding.columns] == [
+        ("id", "id", 1),
+        ("note", "Note", 2),
+        ("doc", "doc", 3),
+    ]
+    assert [column.required for column in bound.binding.columns] == [True, False, False]
+
+
+def test_the_fence_value_is_read_when_the_session_opens(catalog: Catalog) -> None:
+    table = foreign_table(catalog, PATH, SCHEMA)
+    lineage = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+    with table.transaction() as transaction:
+        transaction.set_properties({fence.property_name(lineage): "closed:v7"})
+    assert fence.recorded(dict(bind(catalog, FieldSelection(keys=("id",))).properties), lineage) == "closed:v7"
+
+
+def test_a_missing_table_says_how_it_comes_to_be(catalog: Catalog) -> None:
+    with pytest.raises(UserError, match=r"shop\.orders does not exist.*publish the task again"):
+        bind(catalog, FieldSelection(keys=("id",)))
+
+
+def test_a_column_that_was_dropped_is_named(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, SCHEMA)
+    with pytest.raises(UserError, match="no column 'price' for the field 'price'"):
+        bind(catalog, FieldSelection(keys=("id",), values=("price",)))
+
+
+def test_a_required_column_that_gets_no_values_is_named(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, SCHEMA)
+    with pytest.raises(UserError, match="requires values for 'id'"):
+        bind(catalog, FieldSelection(keys=("note",)))
+
+
+def test_a_column_of_a_type_that_is_not_written_is_named(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, Schema(NestedField(1, "id", UUIDType(), required=False)))
+    with pytest.raises(UserError, match="columns of type uuid cannot be written"):
+        bind(catalog, FieldSelection(keys=("id",)))
+
+
+def test_files_are_filed_under_the_spec_without_partitions_when_another_engine_added_one(catalog: Catalog) -> None:
+    table = foreign_table(catalog, PATH, SCHEMA)
+    with table.update_spec() as update:
+        update.add_field("id", IdentityTransform())
+    assert catalog.load_table(PATH).metadata.default_spec_id == 1
+    assert bind(catalog, FieldSelection(keys=("id",))).spec_id == 0
+
+
+def test_a_table_that_was_always_partitioned_is_refused(catalog: Catalog) -> None:
+    catalog.create_namespace("shop")
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    catalog.create_table(PATH, SCHEMA, partition_spec=spec)
+    with pytest.raises(UserError, match="is partitioned"):
+        bind(catalog, FieldSelection(keys=("id",)))

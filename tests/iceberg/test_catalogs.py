@@ -1,0 +1,393 @@
+"""A config opens its catalog, places its tables, and hears in clear words why a catalog cannot be used."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from connector.config.secret import Secret
+from connector.config.settings import (
+    AwsCredentials,
+    EndpointConfig,
+    GlueCatalog,
+    LocalCatalog,
+    MachineCredentials,
+    RestCatalog,
+)
+from connector.errors import RetryableError, UserError
+from connector.iceberg.catalogs import opening
+from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
+from connector.iceberg.catalogs.rest import TimeLimits, open_rest
+from connector.iceberg.files.file_access import STORE_FILE_IO
+from connector.iceberg.files.file_stores import data_file_properties
+from protocol.flow import Json
+from support.odd_servers import Server, answering, silent
+from support.rest_catalog import RestCatalogServer
+from support.server_process import free_address
+from support.small_disk import small_disk
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
+KEYS = AwsCredentials("keyid", Secret("planted"), Secret("session"))
+IMPATIENT = TimeLimits(connect=0.2, read=0.2)
+
+
+def local(warehouse: Path | None, **settings: Any) -> EndpointConfig:
+    return EndpointConfig("ns", LocalCatalog(warehouse), timedelta(), **settings)
+
+
+def on_s3(catalog: RestCatalog | GlueCatalog, **settings: Any) -> EndpointConfig:
+    return EndpointConfig("ns", catalog, timedelta(), credentials=KEYS, bucket="b", region="us-east-1", **settings)
+
+
+def rest(uri: str, **settings: Any) -> RestCatalog:
+    return RestCatalog(uri, "wh", **settings)
+
+
+@pytest.fixture
+def silent_uri() -> Iterator[str]:
+    with silent() as uri:
+        yield uri
+
+
+@pytest.fixture
+def refusing_uri() -> str:
+    """An address where nobody listens."""
+    return f"http://{free_address()}"
+
+
+# Local
+
+
+def test_a_local_catalog_and_its_tables_are_in_the_warehouse_directory(tmp_path: Path) -> None:
+    endpoint = local(tmp_path / "a b" / "wh")
+    with open_catalog(endpoint) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table(("ns", "t"), SCHEMA, location=table_location(endpoint, ("ns", "t")))
+    assert catalog.name == "local"
+    assert (tmp_path / "a b" / "wh" / "catalog.db").is_file()
+    assert Path(table.metadata_location.removeprefix("file://")).is_relative_to(tmp_path / "a b" / "wh" / "ns")
+    with open_catalog(endpoint) as again:
+        assert again.load_table(("ns", "t")).metadata == table.metadata
+
+
+def test_a_full_disk_is_named_with_the_catalog_that_it_holds(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        endpoint = local(disk.directory)
+        with open_catalog(endpoint) as catalog, disk.filled():
+            full = rf"^the disk that holds the catalog {disk.directory}/catalog.db is full\. Make room there\.$"
+            with pytest.raises(RetryableError, match=full), explained(endpoint):
+                catalog.create_namespace("ns")
+
+
+def test_a_new_local_catalog_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
+    # A round collides with a chance of about one half: ten do not all miss it.
+    openers = 8
+    outcomes: list[str] = []
+    for round_ in range(10):
+        barrier = threading.Barrier(openers)
+
+        def open_with_the_others(barrier: threading.Barrier, endpoint: EndpointConfig) -> None:
+            barrier.wait()
+            with open_catalog(endpoint) as catalog:
+                outcomes.append(catalog.name)
+
+        arguments = (barrier, local(tmp_path / str(round_)))
+        threads = [threading.Thread(target=open_with_the_others, args=arguments) for _ in range(openers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert outcomes == ["local"] * openers * 10
+
+
+def test_without_a_warehouse_the_process_has_one_temporary_directory_and_says_which(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(opening, "_temporary_warehouse", cache(opening._temporary_warehouse.__wrapped__))
+    with open_catalog(local(None)) as first:
+        first.create_namespace("ns")
+    with open_catalog(local(None)) as second:
+        assert second.namespace_exists("ns")
+    (directory,) = tmp_path.iterdir()
+    assert f"file://{directory}/ns/t_" in str(table_location(local(None), ("ns", "t")))
+    assert [record.getMessage() for record in caplog.records if str(directory) in record.getMessage()] == [
+        f"the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, {directory}"
+    ]
+
+
+def test_a_temporary_warehouse_that_cannot_be_made_is_an_error_that_names_tmpdir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    monkeypatch.setattr(opening, "_temporary_warehouse", cache(opening._temporary_warehouse.__wrapped__))
+    with pytest.raises(UserError, match=f"no temporary directory in {tmp_path}/missing can be made.*TMPDIR"):
+        open_catalog(local(None))
+
+
+@pytest.mark.parametrize("obstacle", ["wh", "wh/catalog.db/x", "wh/catalog.db"])
+def test_a_warehouse_that_cannot_be_used_is_named(tmp_path: Path, obstacle: str) -> None:
+    (tmp_path / obstacle).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / obstacle).write_bytes(b"this is no database, and no directory" * 100)
+    with pytest.raises(UserError, match=f"the warehouse directory {tmp_path}/wh of the Local catalog cannot be used"):
+        open_catalog(local(tmp_path / "wh"))
+
+
+# REST
+
+
+def test_a_rest_catalog_signs_in_and_asks_for_its_warehouse() -> None:
+    with answering(200, json.dumps({"access_token": "fresh", "token_type": "bearer", "defaults": {}})) as server:
+        credential = Secret("client:planted")
+        with open_catalog(on_s3(rest(f"{server.uri}/catalog", credential=credential, scope="all"))):
+            pass
+    token, configuration = server.requests[:2]
+    assert token[0] == "/catalog/v1/oauth/tokens"
+    assert token[2] == "grant_type=client_credentials&client_id=client&client_secret=planted&scope=all"
+    assert configuration[:2] == ("/catalog/v1/config?warehouse=wh", "Bearer fresh")
+
+
+def test_a_rest_catalog_presents_its_token() -> None:
+    with answering(200, "{}") as server, open_catalog(on_s3(rest(server.uri, token=Secret("bearer")))):
+        assert server.requests == [("/v1/config?warehouse=wh", "Bearer bearer", "")]
+
+
+@pytest.mark.parametrize("credential", [None, Secret("client:planted")])
+def test_a_rest_catalog_that_never_answers_is_not_waited_for(silent_uri: str, credential: Secret | None) -> None:
+    catalog = rest(silent_uri, credential=credential)
+    late = f"the REST catalog at {silent_uri} did not answer in time"
+    with pytest.raises(RetryableError, match=late), explained(on_s3(catalog)):
+        open_rest(catalog, {}, IMPATIENT)
+
+
+def test_an_open_rest_catalog_that_falls_silent_is_not_waited_for(silent_uri: str) -> None:
+    with answering(200, json.dumps({"defaults": {}, "overrides": {"uri": silent_uri}})) as server:
+        catalog = rest(server.uri)
+        opened = open_rest(catalog, {}, IMPATIENT)
+    with pytest.raises(RetryableError, match="did not answer in time"), opened, explained(on_s3(catalog)):
+        opened.list_namespaces()
+
+
+def test_a_rest_catalog_that_is_not_there_may_be_tried_again(refusing_uri: str) -> None:
+    with pytest.raises(RetryableError, match=f"the REST catalog at {refusing_uri}/catalog cannot be reached"):
+        open_catalog(on_s3(rest(f"{refusing_uri}/catalog")))
+
+
+def error_body(message: str) -> str:
+    return json.dumps({"error": {"message": message, "type": "SomeException", "code": 400}})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "sentence"),
+    [
+        (200, "<html>welcome</html>", UserError, "answers, but not as an Iceberg REST catalog does"),
+        (400, error_body("no warehouse wh"), UserError, "refused the request: SomeException: no warehouse wh. Check"),
+        (401, error_body("who?"), UserError, "does not accept the sign-in: SomeException: who?. Check"),
+        (403, error_body("never."), UserError, "forbids this: SomeException: never. Give"),
+        (404, "<html>not found</html>", UserError, "answers, but not as an Iceberg REST catalog does"),
+        (419, error_body("late"), UserError, "does not accept the sign-in"),
+        (429, error_body("slowly"), RetryableError, "is not able to answer now: SomeException: slowly"),
+        (500, error_body("broken"), RetryableError, "is not able to answer now"),
+        (503, "", RetryableError, "is not able to answer now"),
+    ],
+)
+def test_what_a_rest_catalog_refuses_is_explained(status: int, body: str, kind: type[Exception], sentence: str) -> None:
+    with answering(status, body) as server, pytest.raises(kind) as raised:
+        open_catalog(on_s3(rest(server.uri, token=Secret("bearer"))))
+    assert str(raised.value).startswith(f"the REST catalog at {server.uri} {sentence}")
+
+
+def test_a_refused_credential_is_not_repeated_by_the_error() -> None:
+    body = json.dumps({"error": "invalid_client", "error_description": "client:planted is wrong, so is planted"})
+    with answering(401, body) as server, pytest.raises(UserError, match="does not accept the sign-in") as raised:
+        open_catalog(on_s3(rest(server.uri.replace("//", "//user:inside@"), credential=Secret("client:planted"))))
+    assert "invalid_client: *** is wrong, so is ***" in str(raised.value)
+    assert "inside" not in str(raised.value)
+
+
+@pytest.mark.parametrize("error", [CommitStateUnknownException("?"), NoSuchTableError("t")])
+def test_what_only_the_caller_can_judge_passes_unchanged(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, explained(on_s3(rest("http://host"))):
+        raise error
+    assert raised.value is error
+
+
+@pytest.mark.catalog
+def test_a_real_rest_catalog_places_tables_where_no_bucket_is_given(rest_catalog: RestCatalogServer) -> None:
+    endpoint = EndpointConfig("ns", rest(rest_catalog.uri), timedelta())
+    path = ("catalogs", "t")
+    assert table_location(endpoint, path) is None
+    with open_catalog(endpoint) as catalog:
+        catalog.create_namespace(path[0])
+        table = catalog.create_table(path, SCHEMA, location=table_location(endpoint, path))
+    assert table.location().startswith(f"file://{rest_catalog.warehouse}")
+
+
+# Glue
+
+
+@contextmanager
+def glue_answering(monkeypatch: pytest.MonkeyPatch, status: int, body: Json) -> Iterator[Server]:
+    with answering(status, json.dumps(body)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri)
+        yield server
+
+
+def test_glue_is_opened_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    with glue_answering(monkeypatch, 500, {}) as server, open_catalog(on_s3(GlueCatalog())) as catalog:
+        assert catalog.name == "glue"
+    assert server.requests == []
+
+
+def test_the_machine_s_keys_are_used_where_they_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-machine")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    endpoint = replace(on_s3(GlueCatalog()), credentials=MachineCredentials())
+    with glue_answering(monkeypatch, 200, {"DatabaseList": []}) as server, open_catalog(endpoint) as catalog:
+        assert catalog.list_namespaces() == []
+    ((_, authorization, _),) = server.requests
+    assert "Credential=of-the-machine/" in authorization
+    assert data_file_properties(endpoint)["s3.access-key-id"] == "of-the-machine"
+
+
+def test_a_machine_without_keys_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(UserError, match="this machine has none in its environment"):
+        data_file_properties(replace(on_s3(GlueCatalog()), credentials=MachineCredentials()))
+
+
+@pytest.mark.parametrize(("glue_id", "sent"), [("", {}), ("123", {"CatalogId": "123"})])
+def test_glue_is_asked_with_the_config_s_keys_for_its_account(
+    monkeypatch: pytest.MonkeyPatch, glue_id: str, sent: Json
+) -> None:
+    endpoint = on_s3(GlueCatalog(glue_id))
+    with glue_answering(monkeypatch, 200, {"DatabaseList": []}) as server, open_catalog(endpoint) as catalog:
+        assert catalog.list_namespaces() == []
+    ((_, authorization, body),) = server.requests
+    assert "Credential=keyid/" in authorization
+    assert "/us-east-1/glue/" in authorization
+    assert json.loads(body) == sent
+
+
+def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = on_s3(GlueCatalog())
+    answer = {"__type": "AccessDeniedException", "Message": "not you."}
+    with (
+        glue_answering(monkeypatch, 400, answer),
+        open_catalog(endpoint) as catalog,
+        pytest.raises(UserError) as raised,
+        explained(endpoint),
+    ):
+        catalog.list_namespaces()
+    assert str(raised.value) == (
+        "AWS Glue in us-east-1 forbids this (AccessDeniedException: not you). "
+        "Allow it in the policy of the keys, or set others in /credentials."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (EndpointConnectionError(endpoint_url="https://glue"), RetryableError),
+        (ReadTimeoutError(endpoint_url="https://glue"), RetryableError),
+        (ClientError({"Error": {"Code": "ThrottlingException", "Message": "slowly"}}, "GetTable"), RetryableError),
+        (
+            ClientError({"Error": {"Code": "502"}, "ResponseMetadata": {"HTTPStatusCode": 502}}, "GetTable"),
+            RetryableError,
+        ),
+        (NoCredentialsError(), UserError),
+    ],
+)
+def test_what_botocore_gives_up_on_is_explained(error: Exception, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="AWS Glue in us-east-1 "), explained(on_s3(GlueCatalog())):
+        raise error
+
+
+# Files
+
+
+def test_workers_get_what_files_take_and_no_catalog_secret() -> None:
+    catalog = rest("http://host", credential=Secret("client:other"), token=Secret("bearer"))
+    assert data_file_properties(on_s3(catalog, s3_endpoint="http://store")) == {
+        "py-io-impl": STORE_FILE_IO,
+        "s3.region": "us-east-1",
+        "s3.endpoint": "http://store",
+        "s3.force-virtual-addressing": "false",
+        "s3.access-key-id": "keyid",
+        "s3.secret-access-key": "planted",
+        "s3.session-token": "session",
+        "s3.connect-timeout": "10",
+        "s3.request-timeout": "60",
+    }
+
+
+def test_properties_of_files_reach_whoever_opens_them_and_others_do_not() -> None:
+    catalog = rest("http://host", properties=(("s3.proxy-uri", "http://proxy"), ("header.X-Key", "planted")))
+    properties = data_file_properties(on_s3(catalog))
+    assert properties["s3.proxy-uri"] == "http://proxy"
+    assert "header.X-Key" not in properties
+
+
+def test_glue_keeps_older_versions_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = on_s3(GlueCatalog(properties=(("glue.skip-archive", "false"), ("s3.request-timeout", "5"))))
+    with glue_answering(monkeypatch, 500, {}), open_catalog(endpoint) as catalog:
+        assert (catalog.properties["glue.skip-archive"], catalog.properties["s3.request-timeout"]) == ("false", "5")
+
+
+def test_local_workers_need_no_keys(tmp_path: Path) -> None:
+    assert data_file_properties(local(tmp_path, credentials=KEYS)) == {"py-io-impl": STORE_FILE_IO}
+
+
+def test_an_s3_endpoint_is_asked_by_path() -> None:
+    with answering(404, "") as server:
+        properties = data_file_properties(on_s3(GlueCatalog(), s3_endpoint=server.uri))
+        assert not load_file_io(properties).new_input("s3://b/lake/file").exists()
+    path, authorization, _ = server.requests[0]
+    assert path == "/b/lake/file"
+    assert "Credential=keyid/" in authorization
+
+
+# Locations
+
+
+def test_a_new_table_s_location_is_readable_and_ends_in_a_digest_of_its_name() -> None:
+    endpoint = on_s3(GlueCatalog(), prefix="lake/flow")
+    assert table_location(endpoint, ("ns", "orders")) == "s3://b/lake/flow/ns/orders_1c168adb00d208e4"
+    assert table_location(on_s3(rest("http://host")), ("ns", "orders")) == "s3://b/ns/orders_1c168adb00d208e4"
+
+
+def test_a_local_table_s_location_is_below_the_warehouse(tmp_path: Path) -> None:
+    location = table_location(local(tmp_path, prefix="lake"), ("ns", "orders"))
+    assert location == f"file://{tmp_path}/lake/ns/orders_1c168adb00d208e4"
+
+
+@pytest.mark.parametrize(
+    ("table", "readable"), [("a b/c#ü?%", "a_b_c____"), ("x" * 300, "x" * 64), ("A-z_0", "A-z_0"), ("../..", "_____")]
+)
+def test_a_location_holds_no_character_that_a_uri_could_trip_over(table: str, readable: str) -> None:
+    location = table_location(on_s3(GlueCatalog()), ("ns", table))
+    assert re.fullmatch(f"s3://b/ns/{readable}_[0-9a-f]{{16}}", str(location))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(("ns", "a b"), ("ns", "a_b")), (("n s", "t"), ("n_s", "t")), (("n" * 65, "t"), ("n" * 64, "t"))]
+)
+def test_no_two_tables_share_a_location(one: tuple[str, str], other: tuple[str, str]) -> None:
+    assert table_location(on_s3(GlueCatalog()), one) != table_location(on_s3(GlueCatalog()), other)

@@ -1,0 +1,390 @@
+"""The fenced commit against a real catalog: once, whatever the catalog answers and whoever else writes."""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+from connector.errors import CommitUnknownError, FencedError, UserError
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.fence import Tenure
+from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
+
+WHOLE = "00000000-ffffffff"
+LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
+PATH = ("shop", "orders")
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
+ARROW_SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+
+
+class FaultyCatalog(SqlCatalog):
+    """A real catalog with something happening around each commit: the faults are taken one a commit, in order."""
+
+    faults: Sequence[Callable[[Callable[[], Any]], Any]] = ()
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> Any:
+        def send() -> Any:
+            return super(FaultyCatalog, self).commit_table(table, requirements, updates)
+
+        if not self.faults:
+            return send()
+        fault, *self.faults = self.faults
+        return fault(send)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> FaultyCatalog:
+    catalog = FaultyCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("shop")
+    catalog.create_table(PATH, SCHEMA)
+    return catalog
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+def stage(
+    catalog: SqlCatalog,
+    ids: Sequence[int],
+    prev: str | None = None,
+    key_range: str = WHOLE,
+    state_key: str = "orders.v1",
+    waiting: Sequence[StagedCommit] = (),
+) -> StagedCommit:
+    """Write a data file as a task would, and name it as startCommit does; without a `prev` as the first of a session
+    that opens now."""
+    table = catalog.load_table(PATH)
+    lineage = Lineage("acme/orders", state_key, key_range)
+    tenure = Tenure.begin(table.properties, lineage, waiting)
+    path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": list(ids)}, schema=ARROW_SCHEMA), path)
+    statistics = ColumnStatistics(1, 40, len(ids), 0, min(ids).to_bytes(8, "little"), max(ids).to_bytes(8, "little"))
+    return StagedCommit(
+        lineage=lineage,
+        prev=tenure.prev if prev is None else prev,
+        next=fence.new_value(),
+        path=PATH,
+        table_uuid=str(table.metadata.table_uuid),
+        spec_id=0,
+        schema_id=0,
+        files=(DataFile(path.as_uri(), len(ids), path.stat().st_size, (4,), (statistics,)),),
+        known=tenure.known,
+    )
+
+
+def finish(catalog: SqlCatalog, *staged: StagedCommit, is_recovery: bool = False) -> None:
+    commit.finish(catalog, [replace(commit, is_recovered=is_recovery) for commit in staged])
+
+
+def ids(catalog: SqlCatalog) -> list[int]:
+    return sorted(catalog.load_table(PATH).scan().to_arrow()["id"].to_pylist())
+
+
+def foreign_append(catalog: SqlCatalog, *values: int) -> None:
+    catalog.load_table(PATH).append(pa.table({"id": list(values)}))
+
+
+def refused(_: Callable[[], Any]) -> Any:
+    raise ServiceUnavailableError("503")
+
+
+def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -> None:
+    staged = stage(catalog, [1, 2])
+    finish(catalog, staged)
+    table = catalog.load_table(PATH)
+    assert ids(catalog) == [1, 2]
+    assert fence.recorded(table.properties, staged.lineage) == staged.next
+    snapshot = table.current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    assert snapshot.summary["flow.fence"] == staged.next
+    assert snapshot.summary["total-records"] == "2"
+
+
+def test_finishing_again_changes_nothing(catalog: FaultyCatalog) -> None:
+    staged = stage(catalog, [1])
+    finish(catalog, staged)
+    before = catalog.load_table(PATH).metadata
+    finish(catalog, staged)
+    finish(catalog, staged, is_recovery=True)
+    assert catalog.load_table(PATH).metadata == before
+
+
+def test_a_chain_lands_in_one_snapshot_whatever_of_it_has_landed(catalog: FaultyCatalog) -> None:
+    first = stage(catalog, [1])
+    second = stage(catalog, [2], prev=first.next)
+    third = stage(catalog, [3], prev=second.next)
+    finish(catalog, first)
+    finish(catalog, third, first, second, is_recovery=True)
+    assert ids(catalog) == [1, 2, 3]
+    assert len(catalog.load_table(PATH).snapshots()) == 2
+
+
+def test_a_stale_process_is_refused_by_the_table(catalog: FaultyCatalog) -> None:
+    stale, successor = stage(catalog, [1]), stage(catalog, [2])
+    finish(catalog, successor)
+    with pytest.raises(FencedError):
+        finish(catalog, stale)
+    assert ids(catalog) == [2]
+
+
+def test_a_stale_process_is_refused_in_the_middle_of_a_conflict(catalog: FaultyCatalog) -> None:
+    """Its successor commits between its look at the table and its commit: a blind retry would append twice."""
+    stale, successor = stage(catalog, [1]), stage(catalog, [2])
+
+    def overtaken(send: Callable[[], Any]) -> Any:
+        finish(catalog, successor)
+        return send()
+
+    catalog.faults = [overtaken]
+    with pytest.raises(FencedError):
+        finish(catalog, stale)
+    assert ids(catalog) == [2]
+
+
+def test_other_writers_are_met_by_looking_again(catalog: FaultyCatalog) -> None:
+    first = stage(catalog, [1])
+    finish(catalog, first)
+    foreign_append(catalog, 100)
+
+    def overtaken(send: Callable[[], Any]) -> Any:
+        foreign_append(catalog, 200)
+        return send()
+
+    second = stage(catalog, [2], prev=first.next)
+    catalog.faults = [overtaken, lambda send: send(), overtaken, lambda send: send()]
+    finish(catalog, second)
+    assert ids(catalog) == [1, 2, 100, 200, 200]
+
+
+def test_a_retried_commit_files_its_rows_under_its_own_sequence_number(catalog: FaultyCatalog) -> None:
+    """Under an older one, another engine's equality deletes would hide them."""
+
+    def overtaken(send: Callable[[], Any]) -> Any:
+        foreign_append(catalog, 100)
+        return send()
+
+    catalog.faults = [overtaken, lambda send: send()]
+    finish(catalog, stage(catalog, [1]))
+    table = catalog.load_table(PATH)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    numbers = {manifest.added_snapshot_id: manifest.sequence_number for manifest in snapshot.manifests(table.io)}
+    assert numbers[snapshot.snapshot_id] == snapshot.sequence_number == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CommitStateUnknownException("500"),
+        ServiceUnavailableError("503"),
+        ConnectionError("reset by peer"),
+        TimeoutError("no answer"),
+        CommitFailedException("a conflict with our own commit, sent twice"),
+    ],
+)
+def test_a_commit_that_landed_under_a_lost_answer_is_not_repeated(catalog: FaultyCatalog, answer: Exception) -> None:
+    def lost(send: Callable[[], Any]) -> Any:
+        send()
+        raise answer
+
+    staged = stage(catalog, [1, 2])
+    catalog.faults = [lost]
+    finish(catalog, staged)
+    assert ids(catalog) == [1, 2]
+    assert len(catalog.load_table(PATH).snapshots()) == 1
+
+
+def test_a_commit_that_did_not_land_is_repeated(catalog: FaultyCatalog) -> None:
+    catalog.faults = [refused, refused]
+    finish(catalog, stage(catalog, [1]))
+    assert ids(catalog) == [1]
+
+
+def test_a_catalog_that_stays_silent_is_an_error_that_loses_nothing(
+    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
+    staged = stage(catalog, [1])
+    catalog.faults = [refused] * 10_000
+    with pytest.raises(CommitUnknownError, match=r"shop\.orders.*stay\s+staged"):
+        finish(catalog, staged)
+    catalog.faults = []
+    finish(catalog, staged, is_recovery=True)
+    assert ids(catalog) == [1]
+
+
+def test_a_table_that_was_replaced_gets_nothing(catalog: FaultyCatalog) -> None:
+    staged = stage(catalog, [1])
+    catalog.drop_table(PATH)
+    with pytest.raises(UserError, match="is gone"):
+        finish(catalog, staged)
+    catalog.create_table(PATH, SCHEMA)
+    with pytest.raises(UserError, match="dropped and created again"):
+        finish(catalog, staged)
+    assert ids(catalog) == []
+
+
+def test_the_fence_survives_the_expiry_of_our_snapshots(catalog: FaultyCatalog) -> None:
+    first = stage(catalog, [1])
+    finish(catalog, first)
+    foreign_append(catalog, 100)
+    table = catalog.load_table(PATH)
+    ours = [snapshot.snapshot_id for snapshot in table.snapshots()[:-1]]
+    table.maintenance.expire_snapshots().by_ids(ours).commit()
+    finish(catalog, first, is_recovery=True)
+    assert ids(catalog) == [1, 100]
+
+
+def test_a_child_finishes_its_parents_transaction_and_fences_the_parent(catalog: FaultyCatalog) -> None:
+    first = stage(catalog, [1])
+    finish(catalog, first)
+    pending = stage(catalog, [2], prev=first.next)
+    for _ in (LEFT, RIGHT):
+        finish(catalog, pending, is_recovery=True)
+    finish(catalog, stage(catalog, [3], key_range=LEFT))
+    finish(catalog, stage(catalog, [4], key_range=RIGHT))
+    with pytest.raises(FencedError):
+        finish(catalog, stage(catalog, [5], prev=pending.next))
+    assert ids(catalog) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("older", [WHOLE, LEFT])
+def test_a_range_that_has_never_committed_is_fenced_by_the_first_commit_of_one_that_overlaps_it(
+    catalog: FaultyCatalog, older: str
+) -> None:
+    """It has no property that could be closed, be it a parent before a split or a child before a join."""
+    newer = LEFT if older == WHOLE else WHOLE
+    stale = stage(catalog, [1], key_range=older)
+    finish(catalog, stage(catalog, [2], key_range=newer))
+    with pytest.raises(FencedError):
+        finish(catalog, stale)
+    assert ids(catalog) == [2]
+
+
+def test_a_first_transaction_that_the_log_committed_lands_whatever_happened_to_the_ranges_before_it(
+    catalog: FaultyCatalog,
+) -> None:
+    parents = stage(catalog, [1])
+    childs = stage(catalog, [2], key_range=LEFT)
+    finish(catalog, parents, is_recovery=True)
+    finish(catalog, childs, is_recovery=True)
+    assert ids(catalog) == [1, 2]
+
+
+def test_what_earlier_sessions_staged_lands_before_a_sessions_own(catalog: FaultyCatalog) -> None:
+    """Our commit closes the value that theirs is staged on, and what is staged on a closed value may be deleted."""
+    parents = replace(stage(catalog, [1]), is_recovered=True)
+    own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
+    commit.attempt(catalog, [own, parents])
+    newest = [snapshot.summary["flow.fence"] for snapshot in catalog.load_table(PATH).snapshots() if snapshot.summary]
+    assert newest == [parents.next, own.next]
+
+
+def test_a_table_that_has_refused_what_earlier_sessions_staged_is_not_asked_for_a_sessions_own(
+    catalog: FaultyCatalog,
+) -> None:
+    parents = replace(stage(catalog, [1]), is_recovered=True)
+    own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
+    catalog.faults = [refused]
+    outcomes = commit.attempt(catalog, [own, parents], once={parents.chain_id})
+    assert [type(outcome) for outcome in outcomes] == [commit.Failed] * 2
+    assert ids(catalog) == []
+
+
+def test_what_waits_for_a_table_that_was_replaced_holds_up_nothing(catalog: FaultyCatalog) -> None:
+    of_the_old_one = replace(stage(catalog, [1]), is_recovered=True, table_uuid=str(uuid.uuid4()))
+    outcomes = commit.attempt(catalog, [stage(catalog, [2], key_range=LEFT), of_the_old_one])
+    assert {type(outcome) for outcome in outcomes} == {commit.Failed, commit.Landed}
+    assert ids(catalog) == [2]
+
+
+def test_an_old_state_key_goes_inert_with_the_first_commit_of_the_new_one(catalog: FaultyCatalog) -> None:
+    """A backfill that keeps the rows goes on in the same table."""
+    old = stage(catalog, [1])
+    finish(catalog, old)
+    stale = stage(catalog, [666], prev=old.next)
+    finish(catalog, stage(catalog, [2], state_key="orders.v2"))
+    with pytest.raises(FencedError):
+        finish(catalog, stale)
+    assert fence.recorded(catalog.load_table(PATH).properties, old.lineage) == f"closed:{old.next}"
+    finish(catalog, old, is_recovery=True)
+    assert ids(catalog) == [1, 2]
+
+
+def test_siblings_do_not_fence_each_other(catalog: FaultyCatalog) -> None:
+    finish(catalog, stage(catalog, [1]))
+    left, right = stage(catalog, [2], key_range=LEFT), stage(catalog, [3], key_range=RIGHT)
+    finish(catalog, left)
+    finish(catalog, right)
+    assert ids(catalog) == [1, 2, 3]
+
+
+def test_a_range_that_was_split_and_joined_goes_on_from_the_closed_value(catalog: FaultyCatalog) -> None:
+    first = stage(catalog, [1])
+    finish(catalog, first)
+    finish(catalog, stage(catalog, [2], key_range=LEFT))
+    recorded = fence.recorded(catalog.load_table(PATH).properties, first.lineage)
+    assert recorded == f"closed:{first.next}"
+    finish(catalog, stage(catalog, [3], prev=recorded))
+    left = fence.recorded(catalog.load_table(PATH).properties, replace(first.lineage, key_range=LEFT))
+    assert left.startswith("closed:")
+    assert ids(catalog) == [1, 2, 3]
+
+
+def test_one_tables_error_does_not_keep_the_others_from_being_committed(catalog: FaultyCatalog) -> None:
+    gone = replace(stage(catalog, [1]), path=("shop", "gone"))
+    staged = stage(catalog, [2])
+    with pytest.raises(UserError, match=r"shop\.gone is gone"):
+        finish(catalog, gone, staged)
+    assert ids(catalog) == [2]
+
+
+def test_a_table_that_has_failed_before_gets_one_attempt(catalog: FaultyCatalog) -> None:
+    """Its retries would hold up the acknowledgement of the others."""
+    staged = stage(catalog, [1])
+    catalog.faults = [refused, lambda send: send()]
+    [failed] = commit.attempt(catalog, [staged], once={staged.chain_id})
+    assert isinstance(failed, commit.Failed)
+    assert len(catalog.faults) == 1
+    [landed] = commit.attempt(catalog, [staged])
+    assert isinstance(landed, commit.Landed)
+
+
+def test_a_clock_that_was_set_back_does_not_put_a_snapshot_before_its_parent(
+    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java refuses to read such a table."""
+    first = stage(catalog, [1])
+    finish(catalog, first)
+    monkeypatch.setattr("connector.iceberg.commits.snapshot.time.time_ns", lambda: 1_000_000_000)
+    finish(catalog, stage(catalog, [2], prev=first.next))
+    older, newer = catalog.load_table(PATH).snapshots()
+    assert newer.timestamp_ms >= older.timestamp_ms
+
+
+def test_a_clock_that_is_behind_the_one_before_leaves_no_metadata_older_than_its_snapshot(
+    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg dates metadata itself, by the machine's clock, and Java refuses to read such a table too."""
+    first, an_hour_ahead = stage(catalog, [1]), time.time_ns() + 3600 * 10**9
+    with monkeypatch.context() as ahead:
+        ahead.setattr("connector.iceberg.commits.snapshot.time.time_ns", lambda: an_hour_ahead)
+        finish(catalog, first)
+    finish(catalog, stage(catalog, [2], prev=first.next))
+    metadata = catalog.load_table(PATH).metadata
+    assert metadata.last_updated_ms >= max(snapshot.timestamp_ms for snapshot in metadata.snapshots)

@@ -1,0 +1,61 @@
+"""A commit to a Local catalog replaces what its table was loaded with, or nothing."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from connector.iceberg.catalogs.commit_base import CommitBase
+from support.tables import ID_ONLY, foreign_table, local_catalog
+
+PATH = ("shop", "orders")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def append(table: Table, *ids: int) -> None:
+    table.append(pa.table({"id": list(ids)}, schema=ID_ONLY.as_arrow()))
+
+
+def test_whatever_has_changed_since_the_table_was_loaded_refuses_a_commit(catalog: Catalog) -> None:
+    """Be it a tag on a snapshot that the commit removes."""
+    append(foreign_table(catalog, PATH), 1)
+    table, other = catalog.load_table(PATH), catalog.load_table(PATH)
+    snapshot = other.current_snapshot()
+    assert snapshot
+    other.manage_snapshots().create_tag(snapshot.snapshot_id, "monday").commit()
+    with pytest.raises(CommitFailedException):
+        catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+    found = catalog.load_table(PATH)
+    assert "monday" in found.refs()
+    assert "a" not in found.properties
+
+
+def test_what_a_commit_does_not_change_is_not_copied(catalog: Catalog) -> None:
+    append(foreign_table(catalog, PATH), 1)
+    table = catalog.load_table(PATH)
+    response = catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+    assert response.metadata.snapshots[0] is table.metadata.snapshots[0]
+    assert "a" not in table.properties
+    assert catalog.load_table(PATH).metadata == response.metadata.model_copy(deep=True)
+
+
+def test_other_threads_read_tables_while_one_commits(catalog: Catalog) -> None:
+    table, base = foreign_table(catalog, PATH), CommitBase()
+    with ThreadPoolExecutor(1) as other_thread:
+
+        def send() -> CommitTableResponse:
+            assert base.table is not None
+            assert other_thread.submit(lambda: base.table).result() is None
+            return catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+
+        base.commit(table, send)
+    assert base.table is None

@@ -1,0 +1,29 @@
+"""The name of a file proves where it is from, and the values in names are ordered."""
+
+import uuid
+
+import pytest
+
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.file_names import FileOrigin, file_prefix
+from connector.state import Lineage
+
+LINEAGE = Lineage("acme/orders", "orders.v1", "00000000-7fffffff")
+TABLE = str(uuid.uuid4())
+VALUE = fence.new_value()
+
+
+@pytest.mark.parametrize("form", ["{}.parquet", "{}.jsonl", "{}-m0.avro", "{}-files.json", "snap-123-{}.avro"])
+@pytest.mark.parametrize(
+    "value",
+    [fence.NONE, VALUE, f"closed:{VALUE}", "closed:", fence.reset_value(VALUE), fence.reset_value(fence.NONE)],
+    ids=["none", "open", "closed", "closed-none", "reset", "reset-none"],
+)
+def test_a_name_says_which_transaction_a_file_is_from(form: str, value: str) -> None:
+    name = form.format(f"{file_prefix(LINEAGE, TABLE, value)}-{uuid.uuid4()}")
+    assert FileOrigin.of(name) == FileOrigin(fence.lineage_hash(LINEAGE), LINEAGE.key_range, TABLE, value)
+
+
+@pytest.mark.parametrize("prev", [VALUE, f"closed:{VALUE}", fence.reset_value(VALUE)], ids=["open", "closed", "reset"])
+def test_a_value_comes_after_the_one_that_it_was_staged_on(prev: str) -> None:
+    assert [fence.position(value) for value in (fence.NONE, prev, fence.new_value(prev))] == [0, 1, 2]

@@ -1,0 +1,149 @@
+"""Rows that were staged before a column of theirs was converted land with their values."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import DateType, DoubleType, LongType, NestedField, PrimitiveType, StringType
+
+from connector.binding import Column
+from connector.errors import UserError
+from connector.iceberg.cleaning.orphans import collect
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.commit import finish
+from connector.iceberg.commits.fence import Tenure, new_value
+from connector.iceberg.commits.file_names import file_prefix
+from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.schema import ARROW_TYPES
+from connector.state import Lineage, StagedCommit
+from protocol.flow import WHOLE_RANGE
+from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
+from support.bindings import MATERIALIZATION
+from support.snapshots import check_text
+from support.tables import local_catalog
+
+LINEAGE = Lineage(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
+QTY = NestedField(2, "qty", LongType())
+NOTE = NestedField(3, "note", StringType())
+AS_TEXT = (wanted("id", LongType()), wanted("qty", StringType()), wanted("note", StringType()))
+AS_DOUBLE = (wanted("id", LongType()), wanted("qty", DoubleType()), wanted("note", StringType()))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> StagedCommit:
+    """A transaction, staged as a session does it on the table as it is."""
+    table = catalog.load_table(PATH)
+    tenure = Tenure.begin(table.properties, LINEAGE, [])
+    prev = after.next if after else tenure.prev
+    prefix = file_prefix(LINEAGE, str(table.metadata.table_uuid), prev)
+    columns = [
+        Column(each.name, each.name, each.field_id, each.field_type, each.required)
+        for each in table.schema().fields
+        if isinstance(each.field_type, PrimitiveType)
+    ]
+    schema = pa.schema(
+        pa.field(each.name, ARROW_TYPES[each.type], not each.required, {"PARQUET:field_id": str(each.id)})
+        for each in columns
+    )
+    writer = DataFileWriter(
+        table.io,
+        lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
+        columns,
+        schema,
+        FileOptions.of_table({}),
+    )
+    for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
+        writer.write(batch)
+    return StagedCommit(
+        lineage=LINEAGE,
+        prev=prev,
+        next=new_value(prev),
+        path=PATH,
+        table_uuid=str(table.metadata.table_uuid),
+        spec_id=0,
+        schema_id=table.metadata.current_schema_id,
+        files=tuple(writer.finish()),
+        known=tenure.known,
+    )
+
+
+def row(number: int, qty: Any) -> dict[str, Any]:
+    return {"id": number, "qty": qty, "note": f"n{number}"}
+
+
+def test_what_was_staged_before_a_conversion_lands_with_its_values(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
+    first = staged(catalog, row(2, 20), row(3, None))
+    fit(catalog, *AS_TEXT)
+    second = staged(catalog, row(4, "40"), after=first)
+    finish(catalog, [first, second])
+    assert rows(catalog) == [row(1, "10"), row(2, "20"), row(3, None), row(4, "40")]
+    finish(catalog, [first, second])
+    assert len(rows(catalog)) == 4
+
+
+def test_it_lands_with_its_values_however_often_the_column_was_converted(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
+    late = staged(catalog, row(2, 20))
+    fit(catalog, *AS_TEXT)
+    between = staged(catalog, row(3, "30"), after=late)
+    fit(catalog, *AS_DOUBLE)
+    finish(catalog, [late, between])
+    assert rows(catalog) == [row(1, 10.0), row(2, 20.0), row(3, 30.0)]
+
+
+@pytest.mark.parametrize("history", [[], [row(1, 10)]])
+def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Any]
+) -> None:
+    table_of(catalog, ID, QTY, NOTE, rows=[history] if history else [])
+    late = staged(catalog, row(2, 20))
+    commit_table = SqlCatalog.commit_table
+    conversions: list[Callable[[], Any]] = [lambda: fit(local_catalog(tmp_path), *AS_TEXT)]
+
+    def converted_first(self: SqlCatalog, *arguments: Any) -> Any:
+        if conversions:
+            conversions.pop()()
+        return commit_table(self, *arguments)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", converted_first)
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    finish(catalog, [late])
+    assert rows(catalog) == [{**each, "qty": str(each["qty"])} for each in [*history, row(2, 20)]]
+
+
+def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE)
+    late = staged(catalog, row(2, 20))
+    fit(catalog, *AS_TEXT)
+    finish(catalog, [late])
+    assert collect(catalog, PATH, LINEAGE, []) == 1
+    assert rows(catalog) == [row(2, "20")]
+
+
+def test_a_value_without_an_equivalent_is_never_added_as_another(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE)
+    late = staged(catalog, row(2, 2**53 + 1))
+    fit(catalog, *AS_DOUBLE)
+    with pytest.raises(UserError) as error:
+        finish(catalog, [late])
+    snapshots = Path(__file__).parents[1] / "snapshots" / "apply_errors.json"
+    check_text(snapshots, "rows were staged before a conversion that they do not go along with", str(error.value), {})
+    assert rows(catalog) == []
+
+
+def test_what_was_staged_before_its_column_was_set_aside_lands_in_that(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
+    late = staged(catalog, row(2, 20))
+    fit(catalog, wanted("id", LongType()), wanted("qty", DateType()), wanted("note", StringType()))
+    finish(catalog, [late])
+    assert [each["qty_before_date"] for each in rows(catalog)] == [10, 20]

@@ -1,0 +1,210 @@
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType, StringType
+
+from connector.errors import RetryableError, UserError
+from connector.evolution.changes import changes
+from connector.evolution.table_change import (
+    AddColumn,
+    CreateNamespace,
+    CreateTable,
+    DropTable,
+    Found,
+    MakeOptional,
+    NewColumn,
+    Owner,
+    TableChange,
+    Target,
+)
+from connector.iceberg.tables import ATTEMPTS, evolve, find, load_table
+from support.bindings import MATERIALIZATION
+from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
+
+PATH = ("shop", "orders")
+OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
+ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
+CREATED_NAMES = ("_meta/op", "with space", "123", "dot.ted")
+ADDED_NAMES = ("$ %s '\"` {}", "💩", "ß" * 255, "a.b")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def optional(*names: str) -> tuple[NewColumn, ...]:
+    return tuple(NewColumn(name, name, StringType(), required=False, doc="", is_indispensable=False) for name in names)
+
+
+def target(
+    *columns: NewColumn, owner: Owner = OWNER, replaces: bool = False, properties: dict[str, str] | None = None
+) -> Target:
+    return Target(PATH, owner, (ID, *columns), properties or {}, replaces)
+
+
+def fit(catalog: Catalog, wanted: Target, location: str | None = None) -> list[TableChange]:
+    return evolve(catalog, PATH, location, partial(changes, target=wanted), alterer().alter)
+
+
+def names(catalog: Catalog) -> list[str]:
+    return [field.name for field in catalog.load_table(PATH).schema().fields]
+
+
+def test_what_does_not_exist_is_found_as_missing(catalog: Catalog) -> None:
+    assert find(catalog, PATH) == Found(namespace_exists=False, table=None)
+    catalog.create_namespace("shop")
+    assert find(catalog, PATH) == Found(namespace_exists=True, table=None)
+
+
+def test_a_table_is_created_as_planned(catalog: Catalog, tmp_path: Path) -> None:
+    location = f"file://{tmp_path}/elsewhere"
+    done = fit(catalog, target(*optional("note"), properties={"color": "red", "format-version": "1"}), location)
+    assert [type(change) for change in done] == [CreateNamespace, CreateTable]
+    table = catalog.load_table(PATH)
+    assert table.metadata.format_version == 2
+    assert table.location() == location
+    assert table.spec().is_unpartitioned()
+    assert table.properties["color"] == "red"
+    assert table.properties["write.metadata.previous-versions-max"] == "20"
+    assert "format-version" not in table.properties
+    assert Owner.of(table.properties) == OWNER
+    key, note = table.schema().fields
+    assert (key.field_type, key.required, key.doc) == (LongType(), True, "The key")
+    assert (note.field_type, note.required, note.doc) == (StringType(), False, None)
+
+
+def test_what_fits_already_is_left_alone(catalog: Catalog) -> None:
+    fit(catalog, target())
+    before = catalog.load_table(PATH).metadata_location
+    assert fit(catalog, target()) == []
+    assert catalog.load_table(PATH).metadata_location == before
+
+
+def test_all_alterations_of_a_table_are_one_commit(catalog: Catalog) -> None:
+    fit(catalog, target())
+    relaxed = Target(PATH, OWNER, optional("a", "b"), {}, replaces=False)
+    done = fit(catalog, relaxed)
+    assert done == [*(AddColumn(PATH, column) for column in optional("a", "b")), MakeOptional(PATH, "id")]
+    table = catalog.load_table(PATH)
+    assert [(field.name, field.required) for field in table.schema().fields] == [
+        ("id", False),
+        ("a", False),
+        ("b", False),
+    ]
+    assert len(table.metadata.metadata_log) == 1
+
+
+def test_any_name_can_be_created_added_and_made_optional(catalog: Catalog) -> None:
+    required = tuple(
+        NewColumn(name, name, LongType(), required=True, doc="", is_indispensable=False) for name in CREATED_NAMES
+    )
+    fit(catalog, target(*required))
+    fit(catalog, target(*optional(*ADDED_NAMES)))
+    schema = catalog.load_table(PATH).schema()
+    assert [field.name for field in schema.fields] == ["id", *CREATED_NAMES, *ADDED_NAMES]
+    assert [field.required for field in schema.fields] == [True] + [False] * len(CREATED_NAMES + ADDED_NAMES)
+
+
+def test_a_replaced_table_is_another_table_and_the_files_of_the_old_one_stay(catalog: Catalog, tmp_path: Path) -> None:
+    location = f"file://{tmp_path}/elsewhere"
+    fit(catalog, target(*optional("old")), location)
+    old = catalog.load_table(PATH)
+    newer = target(owner=Owner(MATERIALIZATION, "shop%2Forders.v1"), replaces=True)
+    done = fit(catalog, newer, location)
+    assert [type(change) for change in done] == [DropTable, CreateTable]
+    new = catalog.load_table(PATH)
+    assert new.metadata.table_uuid != old.metadata.table_uuid
+    assert names(catalog) == ["id"]
+    assert old.io.new_input(old.metadata_location).exists()
+    assert fit(catalog, newer, location) == []
+
+
+def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(tmp_path: Path, catalog: Catalog) -> None:
+    fit(catalog, target())
+    plans = 0
+
+    def plan(found: Found) -> Sequence[TableChange]:
+        nonlocal plans
+        plans += 1
+        if plans == 1:
+            fit(local_catalog(tmp_path), target(*optional("theirs", "both")))
+        return changes(found, target(*optional("theirs", "both", "ours")))
+
+    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
+    assert plans == 2
+    assert names(catalog) == ["id", "theirs", "both", "ours"]
+
+
+def test_endless_changes_by_somebody_else_end_the_attempts(tmp_path: Path, catalog: Catalog) -> None:
+    fit(catalog, target())
+    theirs: list[str] = []
+
+    def plan(found: Found) -> Sequence[TableChange]:
+        theirs.append(f"theirs {len(theirs)}")
+        fit(local_catalog(tmp_path), target(*optional(*theirs)))
+        return changes(found, target(*optional("ours")))
+
+    with pytest.raises(RetryableError, match="shop\\.orders"):
+        evolve(catalog, PATH, None, plan, alterer().alter)
+    assert names(catalog) == ["id", *theirs]
+    assert len(theirs) == ATTEMPTS
+
+
+def test_racing_creators_of_one_owner_agree_on_one_table(tmp_path: Path) -> None:
+    local_catalog(tmp_path)
+    together = Barrier(4)
+
+    def create() -> str:
+        catalog = local_catalog(tmp_path)
+        together.wait()
+        fit(catalog, target(*optional("note")))
+        return str(catalog.load_table(PATH).metadata.table_uuid)
+
+    with ThreadPoolExecutor(4) as pool:
+        uuids = {future.result() for future in [pool.submit(create) for _ in range(4)]}
+    assert len(uuids) == 1
+
+
+def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path, catalog: Catalog) -> None:
+    def plan(found: Found) -> Sequence[TableChange]:
+        if found.table is None:
+            fit(local_catalog(tmp_path), target(*optional("theirs")))
+        return changes(Found(True, found.table), target(*optional("ours")))
+
+    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
+
+
+def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Path, catalog: Catalog) -> None:
+    def plan(found: Found) -> Sequence[TableChange]:
+        foreign_table(local_catalog(tmp_path), PATH)
+        return changes(Found(True, found.table), target(*optional("ours")))
+
+    with pytest.raises(UserError, match="a table of that name"):
+        evolve(catalog, PATH, None, plan, alterer().alter)
+    assert names(catalog) == ["id"]
+
+
+def test_a_view_of_that_name_is_refused(tmp_path: Path, catalog: Catalog) -> None:
+    foreign_table(catalog, PATH)
+    turn_tables_into_views(tmp_path)
+    with pytest.raises(UserError, match="a view of that name"):
+        fit(catalog, target())
+
+
+def test_a_version_1_table_is_refused_with_the_way_out(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, properties={"format-version": "1"})
+    with pytest.raises(UserError, match=r"format version 1\..*upgrade the table"):
+        load_table(catalog, PATH)
+
+
+def test_a_version_3_table_is_refused_before_anything_is_written(catalog: Catalog) -> None:
+    version_3_table(catalog, PATH)
+    with pytest.raises(UserError, match=r"format version 3\..*choose another table name"):
+        fit(catalog, target(*optional("note")))
+    assert catalog.load_table(PATH).schema().fields[-1].name == "id"

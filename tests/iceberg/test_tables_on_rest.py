@@ -1,0 +1,123 @@
+"""The performers of changes on a REST catalog, whose server is not ours."""
+
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
+
+from connector.config.settings import RestCatalog
+from connector.errors import UserError
+from connector.evolution.changes import changes
+from connector.evolution.table_change import (
+    AddColumn,
+    CreateTable,
+    DropTable,
+    Found,
+    NewColumn,
+    Owner,
+    TableChange,
+    Target,
+)
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.tables import evolve, find
+from support.bindings import MATERIALIZATION
+from support.rest_catalog import RestCatalogServer
+from support.tables import alterer
+
+pytestmark = pytest.mark.catalog
+
+V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
+ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
+EVIL = NewColumn(
+    "$ %s '\"` {} a.b/💩", "$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_indispensable=False
+)
+NOTE = NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False)
+
+
+@pytest.fixture
+def path() -> tuple[str, str]:
+    return f"shop_{uuid.uuid4().hex}", "orders"
+
+
+def connect(server: RestCatalogServer) -> Catalog:
+    return open_rest(RestCatalog(server.uri, str(server.warehouse)), {})
+
+
+def fit(catalog: Catalog, target: Target) -> list[TableChange]:
+    return evolve(catalog, target.path, None, partial(changes, target=target), alterer().alter)
+
+
+def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: tuple[str, str]) -> None:
+    catalog = connect(rest_catalog)
+    assert find(catalog, path) == Found(namespace_exists=False, table=None)
+    fit(catalog, Target(path, V0, (ID,), {"color": "red"}, replaces=False))
+    table = catalog.load_table(path)
+    assert (table.metadata.format_version, table.properties["color"]) == (2, "red")
+    assert Owner.of(table.properties) == V0
+
+    altered = Target(path, V0, (NOTE, EVIL), {}, replaces=False)
+    assert len(fit(catalog, altered)) == 3
+    assert [(field.name, field.required) for field in catalog.load_table(path).schema().fields] == [
+        ("id", False),
+        ("note", False),
+        (EVIL.name, False),
+    ]
+    assert fit(catalog, altered) == []
+
+    replaced = Target(path, V1, (ID,), {}, replaces=True)
+    assert [type(change) for change in fit(catalog, replaced)] == [DropTable, CreateTable]
+    assert fit(catalog, replaced) == []
+    assert catalog.load_table(path).metadata.table_uuid != table.metadata.table_uuid
+
+
+def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
+    rest_catalog: RestCatalogServer, path: tuple[str, str]
+) -> None:
+    catalog = connect(rest_catalog)
+    fit(catalog, Target(path, V0, (ID,), {}, replaces=False))
+    plans = 0
+
+    def plan(found: Found) -> Sequence[TableChange]:
+        nonlocal plans
+        plans += 1
+        if plans == 1:
+            fit(connect(rest_catalog), Target(path, V0, (ID, EVIL), {}, replaces=False))
+        return changes(found, Target(path, V0, (ID, EVIL, NOTE), {}, replaces=False))
+
+    assert evolve(catalog, path, None, plan, alterer().alter) == [AddColumn(path, NOTE)]
+    assert plans == 2
+
+
+def test_racing_creators_of_one_owner_agree_on_one_table(
+    rest_catalog: RestCatalogServer, path: tuple[str, str]
+) -> None:
+    together = Barrier(3)
+
+    def create() -> str:
+        catalog = connect(rest_catalog)
+        together.wait()
+        fit(catalog, Target(path, V0, (ID, NOTE), {}, replaces=False))
+        return str(catalog.load_table(path).metadata.table_uuid)
+
+    with ThreadPoolExecutor(3) as pool:
+        uuids = {future.result() for future in [pool.submit(create) for _ in range(3)]}
+    assert len(uuids) == 1
+
+
+def test_a_view_of_that_name_is_refused_before_anything_is_created(
+    rest_catalog: RestCatalogServer, path: tuple[str, str]
+) -> None:
+    catalog = connect(rest_catalog)
+    catalog.create_namespace(path[0])
+    query = ViewRepresentation(SQLViewRepresentation(sql="SELECT 1 AS id", dialect="spark", type="sql"))
+    version = ViewVersion(**{"schema-id": 0, "representations": [query], "default-namespace": path[:1]})
+    catalog.create_view(path, Schema(NestedField(1, "id", LongType())), version)
+    with pytest.raises(UserError, match=rf"{path[0]}\.orders is a view\. Choose another table name"):
+        find(catalog, path)
