@@ -113,7 +113,10 @@ def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, en
     assert ids_of(catalog, path) == [2]
 
 
-def test_keys_that_the_object_store_does_not_accept_are_named(config: Json, s3_server: S3Server) -> None:
+def test_keys_that_the_object_store_does_not_accept_are_named(
+    config: Json, catalog: Catalog, s3_server: S3Server
+) -> None:
+    catalog.create_namespace_if_not_exists(NAMESPACE)
     wrong = parse(config | {"credentials": aws_keys(s3_server, "planted-and-wrong")}, [])[0]
     refusal = "the metadata of table .*: the object store (forbids this|does not accept the keys).*/credentials"
     with open_catalog(wrong) as locked_out, pytest.raises(UserError, match=refusal):

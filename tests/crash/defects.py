@@ -103,8 +103,8 @@ def reads_the_fence_late() -> None:
     stage_table = transactions.Session._stage_table
 
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
-        (catalog,), bound = self._committer._attempt.args, self._tables[index]
-        properties = catalog.load_table(bound.binding.path).properties
+        maintenance, bound = self._committer._attempt.__self__, self._tables[index]
+        properties = maintenance._catalog.load_table(bound.binding.path).properties
         self._tenures[index] = Tenure.begin(properties, bound.lineage, [])
         return stage_table(self, index, *rest)
 

@@ -1,6 +1,7 @@
 """Faults, armed by the harness in a directory where whoever stands at a boundary looks: the connector's own processes
 (boundaries.py, storage.py) or a proxy between it and its servers (wire.py)."""
 
+import builtins
 import os
 import threading
 from pathlib import Path
@@ -12,7 +13,11 @@ DEFECT: Final = "CRASH_DEFECT"
 ALWAYS: Final = 1 << 30
 IMPATIENT: Final = "impatient"  # strikes a process that starts: it waits for seconds where others wait for a minute
 
-swap: Final = setattr  # from outside, for as long as the process lives
+
+def swap(owner: object, name: str, replacement: object) -> None:
+    """From outside, for as long as the process lives. What is not there under that name is no longer replaced by it."""
+    assert hasattr(owner, name) or hasattr(builtins, name), f"{owner} has no {name}"
+    setattr(owner, name, replacement)
 
 
 class Faults:
