@@ -6,7 +6,6 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.binding import Binding, Column
@@ -16,7 +15,7 @@ from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import matching_columns
 from connector.evolution.type_mapping import column_name, selected
 from connector.iceberg.files.file_access import FileAccess, access_to
-from connector.iceberg.tables import load_table
+from connector.iceberg.tables import load_table, unpartitioned_spec
 from connector.invalid_values import OnInvalid, Policy
 from connector.parallel import side_by_side
 from connector.rows.schema import ARROW_TYPES
@@ -93,7 +92,7 @@ def _bind(
         binding=binding,
         lineage=lineage,
         table_uuid=str(table.metadata.table_uuid),
-        spec_id=_unpartitioned_spec(table),
+        spec_id=unpartitioned_spec(table),
         schema_id=table.metadata.current_schema_id,
         location=table.location(),
         properties=tuple(table.properties.items()),
@@ -147,15 +146,3 @@ def _check_required(table: str, binding: Binding, schema: Schema) -> None:
             f"table {table} requires values for {', '.join(map(repr, missing))}, which the binding does not select: "
             "select these fields, or make the columns optional in the table."
         )
-
-
-def _unpartitioned_spec(table: Table) -> int:
-    """The spec that our files are filed under: one without partitions, current or not."""
-    specs = [table.spec(), *table.specs().values()]
-    spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
-    if spec is None:
-        raise UserError(
-            f"table {'.'.join(table.name())} is partitioned and has never been unpartitioned: this connector cannot "
-            "write to it yet. Choose another table name."
-        )
-    return spec.spec_id

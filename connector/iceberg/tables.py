@@ -56,10 +56,24 @@ def load_table(catalog: Catalog, path: Path) -> Table | None:
     return table
 
 
+def unpartitioned_spec(table: Table) -> int:
+    """The spec that our files are filed under: one without partitions, current or not; UserError if it never had one."""
+    specs = [table.spec(), *table.specs().values()]
+    spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
+    if spec is None:
+        raise UserError(
+            f"Table {'.'.join(table.name())} is partitioned and has never been unpartitioned: this connector cannot "
+            "write to it yet. Choose another table name."
+        )
+    return spec.spec_id
+
+
 def find(catalog: Catalog, path: Path) -> Found:
     """What a plan of changes starts from; UserError if there is something that we could neither use nor replace."""
     table = load_table(catalog, path)
-    if table is None and catalog.view_exists(path):
+    if table:
+        unpartitioned_spec(table)
+    elif catalog.view_exists(path):
         raise UserError(f"{'.'.join(path)} is a view. Choose another table name, or drop the view.")
     return _found(catalog, path, table)
 

@@ -76,6 +76,13 @@ def a_view(warehouse: Path) -> None:
     turn_tables_into_views(warehouse)
 
 
+def always_partitioned(warehouse: Path) -> None:
+    catalog = local_catalog(warehouse)
+    catalog.create_namespace(PATH[0])
+    by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    catalog.create_table(PATH, Schema(column(1, "id", required=True)), partition_spec=by_id)
+
+
 def of_version_3(warehouse: Path) -> None:
     version_3_table(local_catalog(warehouse), PATH)
 
@@ -125,6 +132,7 @@ NOT_VALIDATED = {
     "a table of version 1": proposed(proposing(), on=table(version="1")),
     "a table of version 3": proposed(proposing(), on=of_version_3),
     "a view": proposed(proposing(), on=a_view),
+    "a table that was always partitioned": proposed(proposing(), on=always_partitioned),
     "a key that may be null": proposed(proposing(NULLABLE_KEY)),
     "a key with too long a name": proposed(proposing(projection(LONG_NAME, "integer", ptr="/id"))),
     "keys that differ in case": proposed(proposing(ID, projection("ID", "integer"), key=("/id", "/ID"))),
@@ -177,10 +185,8 @@ def renaming(**names: str) -> MaterializationBinding:
 
 
 def with_partitions(warehouse: Path) -> None:
-    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
-    schema = Schema(column(1, "id", required=True), column(2, "qty", StringType()))
-    local_catalog(warehouse).create_namespace(PATH[0])
-    local_catalog(warehouse).create_table(PATH, schema, partition_spec=spec, properties={OWNER_PROPERTY: OURS.encode()})
+    with table(column(2, "qty", StringType()))(warehouse).update_spec() as spec:
+        spec.add_field("qty", IdentityTransform())
 
 
 def without_field_ids(warehouse: Path) -> None:
