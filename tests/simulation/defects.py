@@ -42,24 +42,6 @@ def lineages_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "overlapping", overlapping)
 
 
-def while_something_waits_nobody_is_replaced(patch: pytest.MonkeyPatch) -> None:
-    check, begin = fence._check_known, fence.Tenure.begin
-    lenient = set()
-
-    def noting(properties: Mapping[str, str], lineage: Lineage, waiting: Sequence[StagedCommit]) -> fence.Tenure:
-        tenure = begin(properties, lineage, waiting)
-        if waiting:
-            lenient.add(id(tenure.known))
-        return tenure
-
-    def unless_something_waited(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> None:
-        if id(chain[-1].known) not in lenient:
-            check(chain, properties)
-
-    patch.setattr(fence.Tenure, "begin", noting)
-    patch.setattr(fence, "_check_known", unless_something_waited)
-
-
 def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
     overlapping = fence.overlapping
 
@@ -232,7 +214,6 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         the_fence_is_ignored,
         nobody_is_replaced_but_by_its_own_range,
         lineages_are_strangers_to_each_other,
-        while_something_waits_nobody_is_replaced,
         an_old_state_key_is_a_stranger,
         a_session_does_not_wait_for_what_was_staged_before,
         what_waits_must_not_land_late,
@@ -265,7 +246,6 @@ DEFECTS: Final[Mapping[str, Plant]] = {
 CLIMATES: Final[Mapping[str, Climate]] = {
     plant.__name__: Climate.REFUSALS
     for plant in (
-        while_something_waits_nobody_is_replaced,
         a_session_does_not_wait_for_what_was_staged_before,
         files_that_wait_are_orphans,
     )
