@@ -142,12 +142,12 @@ def _rejected_table_refusals(proposal: Proposal, all_found: Mapping[Path, Found 
 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
     if not proposal.resource.delta_updates:
-        yield "standard updates are not available yet: set `delta_updates` to true in the binding's config."
-        if proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table:
-            yield (
-                f"table {proposal.table} holds delta updates, which standard updates cannot go on from: increment "
-                "the binding's backfill, which makes the table anew."
-            )
+        goes_on = proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table
+        yield (
+            "standard updates are not available yet"
+            f"{f', nor do they go on from the delta updates of table {proposal.table} without a backfill' if goes_on else ''}: "
+            "set `delta_updates` to true in the binding's config."
+        )
     for name, value in proposal.resource.additional_table_properties:
         if name.startswith(RESERVED_PROPERTIES):
             yield f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. Leave it out."

@@ -95,12 +95,18 @@ def test_standard_updates_are_refused(tmp_path: Path) -> None:
     assert line.startswith("bindings[0] (acme/orders): standard updates are not available yet")
 
 
-@pytest.mark.parametrize(("backfill", "says_so"), [(0, True), (1, False)])
-def test_delta_updates_become_standard_updates_only_with_a_backfill(
-    tmp_path: Path, backfill: int, says_so: bool
-) -> None:
-    lines = refused(tmp_path, binding(backfill=backfill, delta_updates=False), last=last())
-    assert any("increment the binding's backfill" in line for line in lines) == says_so
+@pytest.mark.parametrize(("backfill", "goes_on"), [(0, True), (1, False)])
+def test_standard_updates_are_one_error_whatever_there_was_before(tmp_path: Path, backfill: int, goes_on: bool) -> None:
+    [line] = refused(tmp_path, binding(backfill=backfill, delta_updates=False), last=last())
+    assert ("the delta updates of table shop.orders without a backfill" in line) == goes_on
+
+
+def test_a_table_of_standard_updates_goes_on_with_delta_updates(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH)
+    before = MaterializationBinding(resource_path=PATH, delta_updates=False)
+    [answer] = validated(tmp_path, binding(), last=Materialization(bindings=(before,)))
+    assert answer == validated(tmp_path, binding(), last=last())[0]
+    assert answer.delta_updates
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
@@ -162,6 +168,7 @@ def test_a_table_of_the_last_binding_constrains_its_fields_even_if_that_was_disa
 def test_a_backfill_is_constrained_as_a_new_table(tmp_path: Path) -> None:
     foreign_table(local_catalog(tmp_path), PATH, TEXT_ID)
     [answer] = validated(tmp_path, binding(backfill=1), last=last())
+    assert [answer] == [*validated(tmp_path / "new", binding())]
     assert constraint_types(answer, "id") == [ConstraintType.LOCATION_REQUIRED]
 
 
