@@ -51,14 +51,27 @@ class Candidate:
         """Whether the column can have its name."""
         return 1 <= len(self.name(projection)) <= MAX_NAME
 
-    def is_second(self, projection: Projection) -> bool:
-        """Whether another field, whose column's name differs in case only, has more of a claim to it."""
-        name = self.name(projection).lower()
-        rivals = [other for other in self.collection.projections if self.name(other).lower() == name]
-        return rivals != [projection] and min(rivals, key=self._rank) != projection
+    def claimant(self, projection: Projection) -> Projection:
+        """The field that gets the column: of those whose columns' names differ in upper and lower case at most, the one
+        with the best claim to it."""
+        return self._claimants.get(self.name(projection).lower(), projection)
 
-    def _rank(self, projection: Projection) -> tuple[bool, bool]:
-        return not self.is_required(projection), not self._has_column(projection.field)
+    @cached_property
+    def _claimants(self) -> dict[str, Projection]:
+        claimants: dict[str, Projection] = {}
+        for projection, _ in sorted(self._with_types, key=self._claim):
+            claimants.setdefault(self.name(projection).lower(), projection)
+        return claimants
+
+    def _claim(self, typed: tuple[Projection, PrimitiveType]) -> tuple[bool, ...]:
+        projection, _ = typed
+        fit = self.fits.get(projection.field)
+        return (
+            not self.is_required(projection),
+            self.name(projection) == projection.field,  # somebody has given the other one this column
+            projection.field not in self.former_names,
+            fit is None or fit.column is None or fit.column.name != self.name(projection),
+        )
 
     def _has_column(self, field: str) -> bool:
         return field in self.fits and self.fits[field].column is not None

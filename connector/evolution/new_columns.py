@@ -7,7 +7,16 @@ from connector.evolution.candidate import Candidate
 from connector.evolution.type_mapping import MAX_NAME, is_numeric_string, types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
-Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType, str]
+Reason: TypeAlias = str | Callable[[Candidate, Projection], str]
+Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType, Reason]
+
+
+def _has_lost_its_column(candidate: Candidate, projection: Projection) -> str:
+    return (
+        f"Field {candidate.claimant(projection).field!r} has this column: a table has no two whose names differ in upper "
+        'and lower case only. To have this field, give one of the two another column with {"column": "…"} in its field config.'
+    )
+
 
 # The first one that holds.
 RULES: Final[tuple[Rule, ...]] = (
@@ -20,6 +29,16 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda candidate, projection: candidate.is_key(projection),
         ConstraintType.LOCATION_REQUIRED,
         "The location is part of the key: it must be materialized.",
+    ),
+    (
+        lambda _, projection: not types_besides_null(projection.inference),
+        ConstraintType.FIELD_FORBIDDEN,
+        "The collection's schema allows no value but null here: there is no type for a column.",
+    ),
+    (
+        lambda candidate, projection: candidate.claimant(projection) != projection,
+        ConstraintType.FIELD_FORBIDDEN,
+        _has_lost_its_column,
     ),
     (
         lambda candidate, projection: projection.ptr == "" and candidate.delta_updates,
@@ -35,17 +54,6 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda _, projection: projection.ptr == "",
         ConstraintType.FIELD_FORBIDDEN,
         "Standard updates keep the root document once, and another field of this binding holds it.",
-    ),
-    (
-        lambda _, projection: not types_besides_null(projection.inference),
-        ConstraintType.FIELD_FORBIDDEN,
-        "The collection's schema allows no value but null here: there is no type for a column.",
-    ),
-    (
-        lambda candidate, projection: candidate.is_second(projection),
-        ConstraintType.FIELD_OPTIONAL,
-        "Another field's name differs in upper and lower case only, and a table cannot have both: select one of them, or "
-        'give one of them another column with {"column": "…"} in its field config.',
     ),
     (
         lambda _, projection: projection.field == "_meta/op",
@@ -87,7 +95,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def new_column(candidate: Candidate, projection: Projection) -> Constraint:
     return next(
-        Constraint(constraint_type, reason)
+        Constraint(constraint_type, reason if isinstance(reason, str) else reason(candidate, projection))
         for applies, constraint_type, reason in RULES
         if applies(candidate, projection)
     )

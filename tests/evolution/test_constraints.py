@@ -24,6 +24,7 @@ from connector.evolution.columns import Evolution
 from connector.evolution.constraints import constraints, most_severe
 from connector.evolution.problems import problems
 from connector.evolution.table_change import ExistingTable, Owner
+from connector.evolution.type_mapping import NUMERIC_STRINGS
 from protocol.flow import (
     Collection,
     Constraint,
@@ -64,6 +65,48 @@ EVERYTHING = collection(
     projection("integer or string", "integer", "string"),
     projection("l" * 255, "string"),
     projection("l" * 256, "string"),
+)
+
+
+FORMATS = [
+    *NUMERIC_STRINGS,
+    "date-time",
+    "date",
+    "time",
+    "uuid",
+    "duration",
+    "email",
+    "hostname",
+    "uri",
+    "ipv6",
+    "made up",
+]
+STRINGS = collection(
+    ID,
+    *(projection(f"string of {each}", "string", string=StringInference(each)) for each in FORMATS),
+    *(projection(f"{each} or a string of it", "integer", "string", string=StringInference(each)) for each in FORMATS),
+    projection("number or a string of number", "number", "string", "null", string=StringInference("number")),
+    projection("number or a string of integer", "number", "string", string=StringInference("integer")),
+    projection("base64 of a date", "string", string=StringInference("date", content_encoding="base64")),
+    projection("another encoding", "string", string=StringInference(content_encoding="gzip")),
+    projection("base64 or an integer", "integer", "string", string=StringInference(content_encoding="base64")),
+)
+NUMERIC_KEY = collection(
+    projection("id", "string", string=StringInference("integer")),
+    projection("code", "integer", "string", string=StringInference("int64")),
+    DOCUMENT,
+    key=("/id", "/code"),
+)
+OTHER_KEY = collection(
+    ID, projection("date", "string"), projection("code", "integer"), DOCUMENT, key=("/date", "/code")
+)
+TWINS = collection(
+    ID,
+    projection("id as well", "integer", ptr="/id"),
+    projection("qty", "integer"),
+    projection("quantity", "integer", ptr="/qty"),
+    projection("price", "number"),
+    projection("cost", "number", ptr="/price"),
 )
 
 
@@ -110,7 +153,55 @@ WRONG_KEY = (column(1, "id"), column(2, "document again", LongType()), column(3,
 DEPENDED_ON = (column(1, "id", required=True), column(2, "integer"), column(3, "date", BooleanType(), required=True))
 STRICT, ADD_COLUMNS, FULL = SchemaEvolution
 
+
+def columns_of(bound: Collection, type_: IcebergType) -> Evolution:
+    """A table that has a column of this type for every field."""
+    names = (each.field for each in bound.projections)
+    return table(*(column(number, name, type_) for number, name in enumerate(names, start=1)))
+
+
+ORDERS = collection(ID, DOCUMENT, projection("note", "string"), projection("qty", "integer"))
+OF_DELTA_UPDATES = (column(1, "id", LongType(), required=True), column(2, "flow_document", required=True))
+
 SCENARIOS = {
+    "strings of every format, no table": Candidate(STRINGS, {}, True),
+    "strings of every format, columns of strings": Candidate(STRINGS, {}, True, columns_of(STRINGS, STRING)),
+    "strings of every format, columns of longs": Candidate(STRINGS, {}, True, columns_of(STRINGS, LongType())),
+    "keys of numeric strings, no table": Candidate(NUMERIC_KEY, {}, True),
+    "keys of numeric strings, existing table": Candidate(NUMERIC_KEY, {}, True, columns_of(NUMERIC_KEY, STRING)),
+    "keys of numeric strings, columns of longs": Candidate(NUMERIC_KEY, {}, True, columns_of(NUMERIC_KEY, LongType())),
+    "another key, without a column for a part of it": Candidate(OTHER_KEY, {}, True, table(*EXISTING)),
+    "another key, without a column for a part of it, strict": Candidate(
+        OTHER_KEY, {}, True, table(*EXISTING, mode=STRICT)
+    ),
+    "several fields of one location, no table": Candidate(TWINS, {}, True),
+    "several fields of one location, some with columns": Candidate(
+        TWINS, {}, True, table(column(1, "id as well", LongType(), required=True), column(2, "quantity", STRING))
+    ),
+    "a field that was deselected": Candidate(
+        ORDERS,
+        {},
+        True,
+        table(*OF_DELTA_UPDATES, column(3, "note"), column(4, "qty", LongType())),
+        former_names={"id": "id"},
+    ),
+    "a field that is no longer cast to string": Candidate(
+        ORDERS, {}, True, table(*OF_DELTA_UPDATES, column(3, "qty")), former_names={"id": "id", "qty": "qty"}
+    ),
+    "a field that has its own name again": Candidate(
+        ORDERS, {}, True, table(*OF_DELTA_UPDATES, column(3, "amount", LongType())), former_names={"qty": "amount"}
+    ),
+    "fields that differ in case, no table": Candidate(
+        collection(ID, projection("Note", "string"), projection("note", "string"), projection("ID", "string")), {}, True
+    ),
+    "fields that differ in case, existing table": Candidate(
+        collection(ID, projection("Note", "string"), projection("note", "string")),
+        {},
+        True,
+        table(column(1, "id", LongType()), column(2, "note")),
+    ),
+    "standard updates, a table of delta updates": Candidate(ORDERS, {}, False, table(*OF_DELTA_UPDATES)),
+    "delta updates, a table of standard updates": Candidate(ORDERS, {}, True, table(*OF_DELTA_UPDATES)),
     "delta updates, no table": Candidate(EVERYTHING, {}, True),
     "standard updates, no table": Candidate(EVERYTHING, {}, False),
     "delta updates, existing table": Candidate(EVERYTHING, {}, True, table(*EXISTING)),
@@ -142,14 +233,15 @@ SCENARIOS = {
 
 
 def as_json(candidate: Candidate) -> Json:
+    all_constraints = constraints(candidate)
     return {
         "constraints": [
             [each.field, each.constraint.type.value, each.constraint.reason, each.constraint.folded_field]
-            for each in constraints(candidate)
+            for each in all_constraints
         ],
         "most severe of several": {
             field: constraint.type.value
-            for field, constraint in most_severe(constraints(candidate)).items()
+            for field, constraint in most_severe(all_constraints).items()
             if len(types_of(candidate, field)) > 1
         },
         "problems": problems(candidate),
@@ -163,6 +255,14 @@ def test_every_field_has_its_constraints_and_their_reasons(scenario: str) -> Non
         recorded[scenario] = as_json(SCENARIOS[scenario])
         SNAPSHOTS.write_text(json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     assert as_json(SCENARIOS[scenario]) == recorded[scenario]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_plain_form_says_of_every_field_what_one_of_its_constraints_says(scenario: str) -> None:
+    told = constraints(SCENARIOS[scenario])
+    plain = most_severe(told)
+    assert list(plain) == list(dict.fromkeys(each.field for each in told))
+    assert all(ProjectionConstraint(field, constraint) in told for field, constraint in plain.items())
 
 
 def types_of(candidate: Candidate, field: str) -> list[ConstraintType]:
@@ -262,23 +362,49 @@ LOWER, UPPER = projection("note", "string"), projection("NOTE", "string")
 
 
 @pytest.mark.parametrize("fields", [(LOWER, UPPER), (UPPER, LOWER)])
-def test_of_two_fields_that_differ_in_case_only_the_first_is_recommended(fields: tuple[Projection, ...]) -> None:
+def test_of_two_fields_that_differ_in_case_only_the_second_is_refused(fields: tuple[Projection, ...]) -> None:
     first, second = (field.field for field in fields)
     candidate = Candidate(collection(ID, *fields), {}, True)
     assert types_of(candidate, first) == [ConstraintType.LOCATION_RECOMMENDED]
-    assert types_of(candidate, second) == [ConstraintType.FIELD_OPTIONAL]
-    assert "differs in upper and lower case only" in most_severe(constraints(candidate))[second].reason
+    assert types_of(candidate, second) == [ConstraintType.FIELD_FORBIDDEN]
+    assert most_severe(constraints(candidate))[second].reason.startswith(f"Field {first!r} has this column: ")
     assert problems(candidate) == []
 
 
 def test_a_key_goes_before_a_field_whose_name_differs_in_case_only() -> None:
     candidate = Candidate(collection(projection("Id", "integer"), ID), {}, True)
     assert types_of(candidate, "id") == [ConstraintType.LOCATION_REQUIRED]
-    assert types_of(candidate, "Id") == [ConstraintType.FIELD_OPTIONAL]
+    assert types_of(candidate, "Id") == [ConstraintType.FIELD_FORBIDDEN]
+
+
+def test_a_root_document_is_refused_where_a_field_before_it_differs_in_case_only() -> None:
+    rivals = collection(ID, projection("Flow_Document", "string"), DOCUMENT)
+    assert types_of(Candidate(rivals, {}, True), "flow_document") == [ConstraintType.FIELD_FORBIDDEN]
 
 
 def test_another_column_of_its_own_ends_the_clash_of_two_fields() -> None:
     candidate = Candidate(collection(ID, LOWER, UPPER), {"NOTE": {"column": "loud note"}}, True)
+    assert types_of(candidate, "NOTE") == [ConstraintType.LOCATION_RECOMMENDED]
+
+
+def test_who_was_given_the_column_goes_before_who_has_it_by_its_name_only() -> None:
+    candidate = Candidate(collection(ID, LOWER, projection("text", "string")), {"text": {"column": "Note"}}, True)
+    assert types_of(candidate, "note") == [ConstraintType.FIELD_FORBIDDEN]
+    assert types_of(candidate, "text") == [ConstraintType.LOCATION_RECOMMENDED]
+
+
+@pytest.mark.parametrize(
+    ("column_name", "former"), [("note", {"NOTE": "NOTE"}), ("NOTE", {}), ("note", {"NOTE": "note", "id": "id"})]
+)
+def test_who_has_the_column_already_keeps_it(column_name: str, former: dict[str, str]) -> None:
+    existing = table(column(1, "id", LongType()), column(2, column_name))
+    candidate = Candidate(collection(ID, LOWER, UPPER), {}, True, existing, former_names=former)
+    assert types_of(candidate, "NOTE") == [ConstraintType.FIELD_OPTIONAL]
+    assert types_of(candidate, "note") == [ConstraintType.FIELD_FORBIDDEN]
+
+
+def test_a_field_without_a_type_takes_no_column_from_another() -> None:
+    candidate = Candidate(collection(ID, projection("note", "null"), UPPER), {}, True)
     assert types_of(candidate, "NOTE") == [ConstraintType.LOCATION_RECOMMENDED]
 
 

@@ -87,25 +87,19 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
     candidate = Candidate(bound, config, True, evolution, former_names=former_names(LAST))
     assume(not problems(candidate))
     told = constraints(candidate)
-    forbidden = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_FORBIDDEN}
-    refused: dict[str, bool] = {}
-    kept: set[str] = set()
-    names: dict[str, str] = {}
-    for each in told:
-        # Of two fields with one name the runtime selects one.
-        name = f"{each.field in forbidden} {(each.constraint.folded_field or each.field).lower()}"
-        if names.setdefault(name, each.field) == each.field:
-            refused[each.field] = refused.get(each.field, False) or each.constraint.type in REFUSALS
-            kept |= {each.field} if each.constraint.type is ConstraintType.FIELD_REQUIRED else set()
+    refused = {each.field: False for each in told}
+    refused |= {each.field: True for each in told if each.constraint.type in REFUSALS}
+    kept = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_REQUIRED}
     assume(not any(refused[field] for field in kept | {"id"}))
     kept.discard("id")
     planned(evolution, bound, [field for field in refused if field != "id" and not refused[field]], config)
     for field in kept:
         with pytest.raises(UserError):
             planned(evolution, bound, [*kept - {field}], config)
+    rivals = {each.field: candidate.claimant(each).field for each in bound.projections}
     for field in (field for field, is_refused in refused.items() if is_refused):
         try:
-            planned(evolution, bound, [field, *kept], config)
+            planned(evolution, bound, list({field, rivals[field], *kept}), config)
         except UserError:
             continue
         # Nothing but null fits any column: validate says so whatever the field config, apply need not.
