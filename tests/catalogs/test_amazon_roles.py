@@ -1,5 +1,6 @@
 """A role that is assumed again and again, in front of Amazon S3 Tables and of Glue: its keys live for seconds."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from connector.iceberg.catalogs.opening import explained, open_catalog
 from fixtures.collection import NAMESPACE
 from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, s3_tables, sts
 from support.key_vendor import KeyVendor, key_vendor
+from support.leftovers import Watch, exposed
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.s3_server import Keys, S3Server
@@ -67,7 +69,9 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
     tables: S3Tables, role: Sts, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
 ) -> None:
     collection = replace(LEDGER, table="on_s3_tables")
-    runtime = Runtime(tmp_path, [collection], config(role))
+    watch = Watch.over(tmp_path)
+    advanced = {"spark": watch.spark_settings}
+    runtime = Runtime(watch.work, [collection], {**config(role), "advanced": advanced}, watch.environment)
     runtime.apply()
     stored: list[int] = []
     with runtime.open() as session:
@@ -75,11 +79,13 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
         while len(vendor.expired) < enough:
             stored.append(len(stored))
             session.transaction({"id": stored[-1], "note": "still here"})
+        running = watch.seen()
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
     assert tables.signed > len(stored)
     assert set(role.sessions) == {"lake"}
-    assert not [keys for keys in (role.user, *vendor.vended) if keys.secret_access_key in outcome.log]
+    secrets = [keys.secret_access_key for keys in (role.user, *vendor.vended)]
+    assert exposed([*running, *watch.left(), ("state", json.dumps(runtime.log).encode())], secrets) == []
     with rest_on_s3.client() as catalog:
         rows = catalog.load_table((NAMESPACE, collection.table)).scan().to_arrow()
     assert sorted(rows["id"].to_pylist()) == stored

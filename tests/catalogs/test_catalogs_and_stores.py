@@ -19,9 +19,8 @@ from support.azure import ACCOUNT, AzureStore
 from support.endpoint_configs import glue, on_s3, rest
 from support.google import GoogleStore
 from support.jars import REPOSITORY
-from support.leftovers import exposed, of_files, of_processes
+from support.leftovers import Watch, exposed
 from support.postgres import Postgres, postgres_programs, postgres_server
-from support.processes import new_mark
 from support.readers import duckdb_rows
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer
 from support.runtime import LEDGER, Runtime
@@ -140,13 +139,14 @@ def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
 ) -> None:
     lake = CATALOGS[catalog](request, request.getfixturevalue(STORES[store]))
     collection = replace(LEDGER, table=f"of_{tmp_path.name}")
-    config = {"namespace": NAMESPACE, "upload_interval": "PT0S", **lake.config}
-    mark = new_mark()
-    work, temporary = tmp_path / "work", tmp_path / "temporary"
-    for path in (work, temporary):
-        path.mkdir()
-    environment = {**lake.environment, **mark, "TMPDIR": str(temporary), "LOG_LEVEL": "debug"}
-    runtime = Runtime(work, [collection], config, environment)
+    watch = Watch.over(tmp_path)
+    config = {
+        "namespace": NAMESPACE,
+        "upload_interval": "PT0S",
+        "advanced": {"spark": watch.spark_settings},
+        **lake.config,
+    }
+    runtime = Runtime(watch.work, [collection], config, {**lake.environment, **watch.environment})
     with runtime.start(publish=True) as session:
         session.opened()
         session.acknowledge()
@@ -154,7 +154,7 @@ def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
         session.flush()
         session.store({"id": 2, "note": "staged"})
         session.start_commit()
-        running = [*of_processes(mark), *of_files(temporary)]
+        running = watch.seen()
         session.acknowledge()
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
@@ -164,8 +164,7 @@ def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
         if store in READ_BY_DUCKDB:
             by_duckdb = duckdb_rows(duckdb_on_s3, table.metadata_location, order_by="id")
             assert [row["note"] for row in by_duckdb] == ["visible", "staged"]
-        left = [*of_files(work), *of_files(temporary), ("state", json.dumps(runtime.log).encode()), metadata(table)]
-    assert [place for place, _ in running if place.startswith("environ")], "its processes were found"
+        left = [*watch.left(), ("state", json.dumps(runtime.log).encode()), metadata(table)]
     assert exposed([*running, *left], lake.secrets) == []
 
 

@@ -1,5 +1,6 @@
 """A REST catalog that hands out keys for its tables' files: the config has none, and these live for seconds."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from fixtures.collection import NAMESPACE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
 from support.endpoint_configs import rest
 from support.key_vendor import KeyVendor, key_vendor
+from support.leftovers import Watch, exposed
 from support.processes import wait_until
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
@@ -53,7 +55,9 @@ def test_a_run_outlives_its_keys_again_and_again(
     gateway: CatalogGateway, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
 ) -> None:
     collection = replace(LEDGER, table="on_vended_keys")
-    runtime = Runtime(tmp_path, [collection], config(gateway))
+    watch = Watch.over(tmp_path)
+    advanced = {"spark": watch.spark_settings}
+    runtime = Runtime(watch.work, [collection], {**config(gateway), "advanced": advanced}, watch.environment)
     runtime.apply()
     stored: list[int] = []
     with runtime.open() as session:
@@ -61,10 +65,12 @@ def test_a_run_outlives_its_keys_again_and_again(
         while not of_open <= set(vendor.expired) or len(vendor.expired) < len(of_open) + 3:
             stored.append(len(stored))
             session.transaction({"id": stored[-1], "note": "still here"})
+        running = watch.seen()
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
     assert ids(rest_on_s3, collection.table) == stored
-    assert not [keys for keys in vendor.vended if keys.secret_access_key in outcome.log]
+    secrets = [gateway.secret, *gateway.tokens, *(keys.secret_access_key for keys in vendor.vended)]
+    assert exposed([*running, *watch.left(), ("state", json.dumps(runtime.log).encode())], secrets) == []
 
 
 def test_a_transaction_outlives_the_keys_that_its_first_file_was_opened_with(

@@ -5,7 +5,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,6 +66,11 @@ class CatalogGateway:
     @property
     def credential(self) -> str:
         return f"{CLIENT_ID}:{self.secret}"
+
+    @property
+    def tokens(self) -> Collection[str]:
+        """All that were issued and not revoked, expired or not."""
+        return self._tokens.keys()
 
     def revoke_tokens(self) -> None:
         self._tokens.clear()
