@@ -19,6 +19,7 @@ from support.canonical_rows import (
     count_in_duckdb,
     in_duckdb,
     read_by_duckdb,
+    read_by_polars,
     read_by_pyiceberg,
     read_by_spark,
 )
@@ -92,6 +93,14 @@ def test_pyiceberg_reads_every_row(
 ) -> None:
     table = fixture_conversations[name].table(NAMESPACE, table_name)
     assert difference(read_by_pyiceberg(table), expected[name][NAMESPACE, table_name].rows) == {}
+
+
+@each_table
+def test_polars_reads_every_row(
+    name: str, table_name: str, fixture_conversations: dict[str, Conversation], expected: Expected
+) -> None:
+    table = fixture_conversations[name].table(NAMESPACE, table_name)
+    assert difference(read_by_polars(table), expected[name][NAMESPACE, table_name].rows) == {}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from support.expected_rows import Row
+from support.readers import polars_table
 from support.spark_sql import spark_rows
 
 # How each engine writes a column's values as text: binary as hexadecimal digits, instants as microseconds since 1970.
@@ -39,8 +40,15 @@ def read_by_spark(jars: Path, warehouse: Path, tables: list[Table]) -> list[list
 
 
 def read_by_pyiceberg(table: Table) -> list[Row]:
+    return _rows(table, table.scan().to_arrow())
+
+
+def read_by_polars(table: Table) -> list[Row]:
+    return _rows(table, polars_table(table.metadata_location, {}))
+
+
+def _rows(table: Table, scanned: pa.Table) -> list[Row]:
     types = column_types(table)
-    scanned = table.scan().to_arrow()
     columns = [_arrow_texts(scanned[name], type_) for name, type_ in types.items()]
     return [_row(types, values) for values in zip(*columns, strict=True)]
 

@@ -1,7 +1,8 @@
 """Engines that are not ours, reading the tables that the connector wrote."""
 
+import os
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from math import isfinite, isnan
@@ -10,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import duckdb
 import duckdb_extensions
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -47,6 +49,16 @@ def duckdb_rows(connection: duckdb.DuckDBPyConnection, metadata_location: str, o
     rows = connection.sql(f"SELECT * FROM iceberg_scan($1) ORDER BY {order_by}", params=[metadata_location])
     # By way of Arrow: DuckDB's own Python values need a package for time zones.
     return cast(list[Row], rows.to_arrow_table().to_pylist())
+
+
+def polars_table(metadata_location: str, properties: Mapping[str, str]) -> pa.Table:
+    """The same by polars' own reader of Parquet. `properties` open the files."""
+    # Set before it is imported, which takes a second: it would recommend a package for its plans.
+    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"
+    import polars
+
+    scan = polars.scan_iceberg(metadata_location, storage_options=dict(properties), reader_override="native")
+    return scan.collect().to_arrow(compat_level=polars.CompatLevel.oldest())
 
 
 def as_json(row: Row) -> Row:
