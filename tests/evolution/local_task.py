@@ -1,4 +1,4 @@
-"""A task whose process is this one: with a Local catalog, and without Spark, whose tasks do what is done here."""
+"""A task whose process is this one: without Spark, whose tasks do what is done here."""
 
 import uuid
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ TASK: Final = "acmeCo/anything"
 
 
 class LocalTask:
-    """A task of one binding: what is asked of it comes as the runtime's JSON."""
+    """A task of one binding, in a Local catalog if no other is given: what is asked of it comes as the runtime's JSON."""
 
-    def __init__(self, warehouse: Path, catalog: Catalog) -> None:
-        config = {"namespace": NAMESPACE, "catalog": {"catalog_type": "Local", "warehouse": str(warehouse)}}
-        self._task = {"name": TASK, "config": config}
+    def __init__(self, warehouse: Path, catalog: Catalog, config: Json = None) -> None:
+        local = {"namespace": NAMESPACE, "catalog": {"catalog_type": "Local", "warehouse": str(warehouse)}}
+        self._task = {"name": TASK, "config": config or local}
         self.catalog = catalog
 
     def validated(self, binding: Json, last: Json = None) -> response.ValidatedBinding:

@@ -1,0 +1,118 @@
+"""Tables with odd names and odd columns are made, written to and read back in every kind of catalog."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from connector.config.settings import parse
+from connector.iceberg.catalogs.opening import open_catalog
+from evolution.local_task import LocalTask
+from fixtures.collection import Collection, Field
+from fixtures.conversation import Row, store
+from protocol.flow import ConstraintType
+from support.endpoint_configs import glue, on_s3, rest
+from support.postgres import Postgres, postgres_programs, postgres_server
+from support.rest_catalog import RestCatalogOnS3
+from support.s3_server import S3Server
+
+pytestmark = pytest.mark.catalog
+
+Json: TypeAlias = Any
+
+RESERVED_WORDS: Final = (
+    *("all", "and", "array", "as", "by", "case", "cast", "column", "create", "current_timestamp", "date", "delete"),
+    *("desc", "distinct", "drop", "else", "end", "exists", "false", "from", "full", "group", "having", "in", "index"),
+    *("insert", "interval", "into", "is", "join", "key", "like", "limit", "natural", "not", "null", "offset", "on"),
+    *("or", "order", "partition", "primary", "row", "rows", "select", "set", "table", "then", "timestamp", "true"),
+    *("union", "unique", "update", "user", "using", "values", "when", "where", "window", "with", "None", "self"),
+)
+CHARACTERS: Final = (
+    *("$", "$1", "${x}", "%", "%s", "%(x)s", "{}", "{0}", "'", "''", '"', '""', "`", "\\", "\\n", "/", "//", "#", "?"),
+    *(".", "..", "a.b", ".a", "b.", " ", " before", "after ", "tab\tinside", "--", ";", ",", "~", "*"),
+    *("-", "+1", "1", "1.5", "[0]", "a:b", "a=b", "&amp;", "<b>", "_x002E_", "_meta/op", "__proto__", "N/A"),
+    *("\U0001f600", "\U0001f468\u200d\U0001f469", "表", "ß", "\u00e9", "e\u0301", "\ufeffmark", "\u200b"),
+    *("n" * 255, "表" * 255, "\U0001f600" * 255),
+)
+ODD_COLUMNS: Final = (*RESERVED_WORDS, *CHARACTERS)
+A_THOUSAND_COLUMNS: Final = (*ODD_COLUMNS, *(f"column {number}" for number in range(1000 - len(ODD_COLUMNS))))
+
+# Namespace and table.
+ODD_NAMES: Final = [
+    *(("select", "table"), ("o'clock", 'a "quoted" `table`'), ("$x {0}", "$1; --"), ("123", "表 \U0001f600")),
+    ("n" * 255, "t" * 255),
+]
+# The web servers of REST catalogs refuse these, and validate says so.
+NOT_ON_REST: Final = [("100%s", "%(x)s"), ("a/b", "c\\d")]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with postgres_server(postgres_programs()) as running:
+        yield running
+
+
+def on_local(request: pytest.FixtureRequest) -> Json:
+    return {"catalog": {"catalog_type": "Local", "warehouse": str(request.getfixturevalue("tmp_path"))}}
+
+
+def on_sql(request: pytest.FixtureRequest) -> Json:
+    server: Postgres = request.getfixturevalue("postgres")
+    return in_a_bucket(request, {"catalog_type": "SQL", "uri": server.new_database(), "password": server.password})
+
+
+def on_rest(request: pytest.FixtureRequest) -> Json:
+    server: RestCatalogOnS3 = request.getfixturevalue("rest_on_s3")
+    return on_s3(server.s3, server.bucket, "unused", rest(server.uri))
+
+
+def on_glue(request: pytest.FixtureRequest) -> Json:
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", request.getfixturevalue("glue_uri"))
+    return in_a_bucket(request, glue())
+
+
+def in_a_bucket(request: pytest.FixtureRequest, catalog: Json) -> Json:
+    s3: S3Server = request.getfixturevalue("s3_server")
+    return on_s3(s3, s3.new_bucket(), "unused", catalog)
+
+
+CATALOGS: Final = {
+    "Local": (on_local, ODD_NAMES + NOT_ON_REST),
+    "SQL": (on_sql, ODD_NAMES + NOT_ON_REST),
+    "Iceberg REST Server": (on_rest, ODD_NAMES),
+    "AWS Glue": (on_glue, ODD_NAMES + NOT_ON_REST),
+}
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_rows_are_read_back_from_tables_and_columns_of_odd_names(
+    catalog: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    configured, paths = CATALOGS[catalog]
+    config = {"namespace": "unused", **configured(request)}
+    with open_catalog(parse(config, [])[0]) as opened:
+        task = LocalTask(tmp_path, opened, config)
+        for number, path in enumerate(paths):
+            names = path if number else A_THOUSAND_COLUMNS
+            assert stored_and_read_back(task, path, names) == [{name: f"in {name}" for name in names}]
+
+
+def stored_and_read_back(task: LocalTask, path: tuple[str, str], names: Sequence[str]) -> list[Json]:
+    namespace, table = path
+    fields = tuple(Field(name, f"/{number}", ("string",)) for number, name in enumerate(names[1:]))
+    key = Field(names[0], "/key", ("string",), exists="MUST", is_key=True)
+    collection = Collection("acmeCo/odd", table, (key, *fields), {"namespace": namespace}, namespace)
+    validated = task.validated(collection.validate_binding())
+    assert {constraint.type for constraint in validated.constraints.values()} == {
+        ConstraintType.LOCATION_REQUIRED,
+        ConstraintType.LOCATION_RECOMMENDED,
+    }
+    assert validated.resource_path == path
+    binding = collection.open_binding()
+    task.applied(binding)
+    document = {"key": f"in {names[0]}", **{str(number): f"in {name}" for number, name in enumerate(names[1:])}}
+    landed = task.landed(task.staged(binding, [store(collection, Row(0, document), packed=True)]))
+    assert task.applied(binding, last=binding).action_description == ""
+    return [{name: row[name] for name in names} for row in landed.scan().to_arrow().to_pylist()]
