@@ -1,10 +1,12 @@
 """A person finds out, step by step, whether a config can be used: it fails where anything would."""
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
@@ -234,10 +236,10 @@ def test_a_temporary_directory_that_cannot_be_used_fails(tmp_path: Path, monkeyp
 # The command
 
 
-def run(*arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [sys.executable, "-m", "connector", "check", *arguments], input=stdin, capture_output=True, cwd=REPOSITORY
-    )
+def run(*arguments: str, stdin: bytes = b"", glue_uri: str = "") -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "connector", "check", *arguments]
+    environment = os.environ | ({"AWS_ENDPOINT_URL_GLUE": glue_uri} if glue_uri else {})
+    return subprocess.run(command, input=stdin, capture_output=True, cwd=REPOSITORY, env=environment)
 
 
 def test_the_exit_status_says_whether_it_passed(tmp_path: Path) -> None:
@@ -246,6 +248,31 @@ def test_the_exit_status_says_whether_it_passed(tmp_path: Path) -> None:
     assert (passed.returncode, failed.returncode) == (0, 1)
     assert passed.stdout.decode().endswith("Nothing stands in the way.\n")
     assert "missing.json cannot be read" in json.loads(failed.stdout)["steps"][0]["message"]
+
+
+def on_postgres_at(address: str) -> Json:
+    return {"catalog_type": "SQL", "uri": f"postgresql://lake@{address}/lake", "password": "planted"}
+
+
+def on_glue_at(_: str) -> Json:
+    return glue()
+
+
+@pytest.mark.parametrize("catalog_at", [on_postgres_at, on_glue_at])
+def test_the_exit_status_says_that_the_catalog_is_down(
+    s3_server: S3Server, catalog_at: Callable[[str], Json], tmp_path: Path
+) -> None:
+    nobody = free_address()
+    file = written(tmp_path, on_s3(s3_server, s3_server.new_bucket(), "shop", catalog_at(nobody)))
+    for_people = run("--config", file, glue_uri=f"http://{nobody}")
+    for_machines = run("--config", file, "--json", glue_uri=f"http://{nobody}")
+    assert (for_people.returncode, for_machines.returncode) == (1, 1)
+    report = json.loads(for_machines.stdout)
+    [failed] = [step["message"] for step in report["steps"] if step["outcome"] == FAILED]
+    assert not report["ok"]
+    assert "cannot be reached" in failed
+    assert f" {failed} (" in for_people.stdout.decode()
+    assert for_people.stdout.decode().endswith("1 of 8 checks failed.\n")
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
