@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any, Final
@@ -15,12 +16,18 @@ from connector.iceberg.commits import commit, snapshot
 from crash import foreign
 from crash.catalog_faults import is_refused, lost_answer
 from crash.faults import Faults, swap
+from crash.ledger import TABLES
 
 KILL_BEFORE_COMMIT: Final = "kill-before-commit"
 KILL_AFTER_COMMIT: Final = "kill-after-commit"
 KILL_WHILE_STORING: Final = "kill-while-storing"
 CLOCK_IS_AHEAD: Final = "clock-is-ahead"
 AHEAD: Final = 3600 * 10**9  # nanoseconds
+
+
+def killed_when_only(table: str) -> str:
+    """The fault of a process that dies when this table has taken its commit and no other has."""
+    return f"kill-when-only-{table}-has-landed"
 
 
 def guard_catalog() -> None:
@@ -44,10 +51,14 @@ def guard_commits() -> None:
     """Death around a commit to any catalog."""
     land, faults = commit.land, Faults.of_this_process()
 
-    def guarded(*arguments: Any) -> Any:
+    def guarded(catalog: Any, table: Table, *rest: Any) -> Any:
+        name = table.name()[-1]
         _die(faults, KILL_BEFORE_COMMIT)
-        landed = land(*arguments)
+        if any(faults.is_armed(killed_when_only(other)) for other in TABLES if other != name):
+            threading.Event().wait()  # for the end
+        landed = land(catalog, table, *rest)
         _die(faults, KILL_AFTER_COMMIT)
+        _die(faults, killed_when_only(name))
         return landed
 
     swap(commit, "land", guarded)

@@ -81,6 +81,15 @@ def forgets_recovery() -> None:
     swap(transactions, "overlapping", lambda *_: [])
 
 
+def finishes_one_table_of_a_binding() -> None:
+    staged_for = transactions.overlapping
+
+    def one_each(*about: Any) -> list[StagedCommit]:
+        return list({commit.lineage: commit for commit in staged_for(*about)}.values())
+
+    swap(transactions, "overlapping", one_each)
+
+
 def ignores_the_fence() -> None:
     swap(fence, "unlanded", lambda chain, *_, **__: chain)
 
@@ -221,6 +230,7 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = {
         shows_while_storing,
         shows_at_start_commit,
         forgets_recovery,
+        finishes_one_table_of_a_binding,
         ignores_the_fence,
         cleans_up_when_in_doubt,
         reads_the_fence_late,

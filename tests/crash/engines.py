@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 import duckdb
 from pyiceberg.table import Table
 
-from crash.ledger import COLUMNS, Entry, PromiseBrokenError, visible
+from crash.ledger import Entry, PromiseBrokenError, columns_of, entry_of, visible
 from crash.metadata import live_entries
-from support.readers import Row, duckdb_rows, let_duckdb_read
+from support.readers import duckdb_rows, let_duckdb_read
 from support.s3_server import S3Server
 from support.spark_sql import MetadataFiles, SparkSql, UnreadableError
 
@@ -43,7 +43,7 @@ class Engines:
 
     def _read_by_duckdb(self, table: Table) -> Counter[Entry]:
         try:
-            return _entries(duckdb_rows(self._duckdb, table.metadata_location, "account, sequence"))
+            return Counter(map(entry_of, duckdb_rows(self._duckdb, table.metadata_location, "ALL")))
         except duckdb.Error as error:
             raise PromiseBrokenError(f"{table.name()[-1]}: unreadable for DuckDB: {error}") from error
 
@@ -53,7 +53,7 @@ def _read_by_spark(files: MetadataFiles, table: Table) -> Counter[Entry]:
     try:
         with files.table(table.metadata_location) as known_as:
             rows, [counted], files_of_java = files.spark.rows(
-                f"SELECT {', '.join(COLUMNS)} FROM {known_as}",
+                f"SELECT {', '.join(columns_of(name))} FROM {known_as}",
                 f"SELECT count(*) AS rows FROM {known_as}",  # which is answered by the metadata
                 f"SELECT data_file.file_path, sequence_number FROM {known_as}.entries WHERE status < 2",
             )
@@ -64,8 +64,4 @@ def _read_by_spark(files: MetadataFiles, table: Table) -> Counter[Entry]:
         raise PromiseBrokenError(f"{name}: Spark sees other files, or other sequence numbers: {files_of_java}")
     if counted["rows"] != len(rows):
         raise PromiseBrokenError(f"{name}: the metadata count {counted['rows']} rows, Spark reads {len(rows)}")
-    return _entries(rows)
-
-
-def _entries(rows: list[Row]) -> Counter[Entry]:
-    return Counter(Entry(*(row[column] for column in COLUMNS)) for row in rows)
+    return Counter(map(entry_of, rows))

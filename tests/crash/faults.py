@@ -43,6 +43,9 @@ class Faults:
     def disarm(self, fault: str) -> None:
         self._file(fault).unlink()
 
+    def is_armed(self, fault: str) -> bool:
+        return self._file(fault).exists()
+
     def strikes(self, fault: str) -> bool:
         """Whether this event is struck."""
         with self._lock:

@@ -1,9 +1,10 @@
 """The oracle: documents carry account, sequence number and running balance, so that what a table must hold is computed
 from how far the runtime's log has read, and from nothing else."""
 
+import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -43,11 +44,12 @@ def key_of(entry: Entry) -> int:
     return entry.account * KEYS_PER_ACCOUNT
 
 
-def document(entry: Entry, memo_size: int) -> dict[str, Any]:
+def document(entry: Entry, memo_size: int, *, is_valid: bool) -> dict[str, Any]:
     return {
         "account": entry.account,
         "sequence": entry.sequence,
         "balance": entry.balance,
+        "rate": 1.5 if is_valid else "unknown",
         "memo": _memo(entry, memo_size),
     }
 
@@ -57,7 +59,7 @@ def _memo(entry: Entry, size: int) -> str:
     return b64encode(Random(repr(entry)).randbytes(size * 3 // 4)).decode()
 
 
-def _collection(name: str) -> Collection:
+def _collection(name: str, on_invalid: str) -> Collection:
     return Collection(
         f"acmeCo/{name}",
         name,
@@ -65,29 +67,36 @@ def _collection(name: str) -> Collection:
             Field("account", "/account", ("integer",), exists="MUST", is_key=True),
             Field("sequence", "/sequence", ("integer",), exists="MUST", is_key=True),
             Field("balance", "/balance", ("integer",), exists="MUST"),
+            Field("rate", "/rate", ("number",)),
             Field("memo", "/memo", ("string",)),
         ),
+        {"on_invalid": on_invalid},
     )
 
 
-# Every entry goes to two of the tables; the third gets so few that most transactions have no rows for it.
-COLLECTIONS: Final = tuple(map(_collection, ("ledger", "postings", "statements")))
-TABLES: Final = tuple(collection.table for collection in COLLECTIONS)
-STATEMENT_EVERY: Final = 5
+LEDGER: Final = "ledger"
+POSTINGS: Final = "postings"
+REJECTED: Final = "postings__rejected"
+TABLES: Final = (LEDGER, POSTINGS, REJECTED)
+
+# Every entry is a document of both. A few are none that postings can hold: most transactions have no rejected rows.
+COLLECTIONS: Final = (_collection(LEDGER, "stop"), _collection(POSTINGS, "quarantine"))
+REJECTED_EVERY: Final = 5
 
 
 def is_for(table: str, entry: Entry) -> bool:
-    return table != "statements" or (entry.account == 0 and entry.sequence % STATEMENT_EVERY == 0)
+    is_rejected = entry.account == 0 and entry.sequence % REJECTED_EVERY == 0
+    return {LEDGER: True, POSTINGS: not is_rejected, REJECTED: is_rejected}[table]
 
 
 def rows(numbers: range, key_begin: int, key_end: int, memo_size: int) -> list[tuple[int, dict[str, Any]]]:
     """Bindings and documents of what is in a key range, binding by binding in key order."""
     entries = sorted(map(entry, numbers))
     return [
-        (binding, document(row, memo_size))
-        for binding, table in enumerate(TABLES)
+        (binding, document(row, memo_size, is_valid=is_for(collection.table, row)))
+        for binding, collection in enumerate(COLLECTIONS)
         for row in entries
-        if is_for(table, row) and key_begin <= key_of(row) <= key_end
+        if key_begin <= key_of(row) <= key_end
     ]
 
 
@@ -95,12 +104,23 @@ class PromiseBrokenError(AssertionError):
     """What the connector promises did not hold."""
 
 
+def columns_of(table: str) -> tuple[str, ...]:
+    """Where a table has its entries."""
+    return ("document",) if table == REJECTED else COLUMNS
+
+
+def entry_of(row: Mapping[str, Any]) -> Entry:
+    """What a row of any of the tables is about."""
+    values = json.loads(row["document"]) if "document" in row else row
+    return Entry(*(values[column] for column in COLUMNS))
+
+
 def visible(table: Table) -> Counter[Entry]:
+    name = table.name()[-1]
     try:
-        scan = table.scan(selected_fields=COLUMNS)
-        return Counter(Entry(**row) for row in scan.to_arrow().to_pylist())
+        return Counter(map(entry_of, table.scan(selected_fields=columns_of(name)).to_arrow().to_pylist()))
     except FileNotFoundError as error:
-        raise PromiseBrokenError(f"{table.name()[-1]}: unreadable: {error}") from error
+        raise PromiseBrokenError(f"{name}: unreadable: {error}") from error
 
 
 def expected(table: str, committed: int, others: Iterable[Entry] = ()) -> Counter[Entry]:

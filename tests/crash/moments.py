@@ -1,7 +1,6 @@
 """What happens in each scenario: the moment, the fault, and what is seen right then."""
 
 from collections.abc import Callable
-from typing import Final
 
 from crash import foreign
 from crash.boundaries import (
@@ -9,16 +8,14 @@ from crash.boundaries import (
     KILL_AFTER_COMMIT,
     KILL_BEFORE_COMMIT,
     KILL_WHILE_STORING,
+    killed_when_only,
 )
 from crash.catalog_faults import LOST_ANSWERS, overtaken, refused
 from crash.faults import ALWAYS
 from crash.lakes import Kind
-from crash.ledger import TABLES
+from crash.ledger import LEDGER, POSTINGS, REJECTED, TABLES
 from crash.shards import Event
 from crash.task import HALVES, WHOLE, Task
-
-LEDGER: Final = "ledger"
-POSTINGS: Final = "postings"
 
 
 def undisturbed(task: Task) -> None:
@@ -48,6 +45,15 @@ def killed_while_applying(task: Task) -> None:
         for fault in moment, KILL_AFTER_COMMIT:
             task.faults.arm(fault)
             task.dies(fault)
+
+
+def killed_between_a_table_and_its_rejected_rows(task: Task) -> None:
+    """When one of the two has its share of a transaction and the other has not: each of them once."""
+    for landed in POSTINGS, REJECTED:
+        task.run_to_commit_for(REJECTED)
+        task.faults.arm(killed_when_only(landed))
+        task.dies(killed_when_only(landed))
+        task.check([landed], complete=True)
 
 
 def answers_lost(task: Task) -> None:
@@ -147,14 +153,13 @@ def join_after_split(task: Task) -> None:
 
 
 def one_table_fails(task: Task) -> None:
-    """It recovers once in the session, and once after a crash."""
-    others = [table for table in TABLES if table != POSTINGS]
-    for ends in task.catches_up, task.kill:
-        task.run_to(Event.COMMITTED)
-        task.faults.arm(refused(POSTINGS), times=ALWAYS)
+    """A binding's, that recovers in the session, and that of its rejected rows, that recovers after a crash."""
+    for table, ends in (POSTINGS, task.catches_up), (REJECTED, task.kill):
+        task.run_to_commit_for(table)
+        task.faults.arm(refused(table), times=ALWAYS)
         task.run_to(Event.RECORDED, 2)
-        task.check(others, complete=True)
-        task.faults.disarm(refused(POSTINGS))
+        task.check([other for other in TABLES if other != table], complete=True)
+        task.faults.disarm(refused(table))
         ends()
 
 

@@ -79,6 +79,11 @@ class Task:
         """What the log names that no session has reported as part of its table."""
         return list(state.entries("acmeCo/task", self.runtime.log))
 
+    @property
+    def waiting_tables(self) -> set[str]:
+        """Those for which something is staged."""
+        return {commit.path[-1] for commit in self.staged}
+
     def noted(self) -> None:
         """A fault has happened: what commits from now on has committed after it."""
         self.fired += 1
@@ -99,6 +104,12 @@ class Task:
             self.sessions_opened += 1
         while times:
             times -= next(self._events) is event
+
+    def run_to_commit_for(self, table: str) -> None:
+        """Go on until a transaction with rows for it has committed."""
+        self.run_to(Event.COMMITTED)
+        while table not in self.waiting_tables:
+            self.run_to(Event.COMMITTED)
 
     def catches_up(self) -> None:
         """Go on until the tables hold everything."""
