@@ -91,7 +91,9 @@ class Publication:
         binding = self._old.open_binding()
         owner = Owner(TASK, binding["stateKey"])
         catalog.create_namespace(self._old.namespace)
-        catalog.create_table((self._old.namespace, self._old.table), EXISTING, properties={OWNER_PROPERTY: owner.encode()})
+        catalog.create_table(
+            (self._old.namespace, self._old.table), EXISTING, properties={OWNER_PROPERTY: owner.encode()}
+        )
         local = LocalTask(directory, catalog)
         local.landed(local.staged(binding, [_store(LANDED)]))
         self._state = added([local.staged(binding, [_store(STAGED)])])

@@ -1,0 +1,142 @@
+"""A table that was there before the task is taken, from validate to the rows that are read back, or refused at every step
+and left as it was."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from connector.config.values import ALLOW_EXISTING_TABLES
+from connector.errors import UserError
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from evolution.local_task import LocalTask
+from fixtures.collection import Collection, Field
+from fixtures.conversation import Row, store
+from protocol.flow import ConstraintType
+from support.bindings import local_config
+from support.tables import foreign_table, local_catalog, turn_tables_into_views, version_3_table
+
+Json: TypeAlias = Any
+
+PATH = ("shop", "orders")
+ORDERS = Collection(
+    "acmeCo/orders",
+    "orders",
+    (
+        Field("id", "/id", ("integer",), exists="MUST", is_key=True),
+        Field("region", "/region", ("string",), exists="MUST"),
+        Field("qty", "/qty", ("integer",)),
+    ),
+)
+ID_AND_REGION = (
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "region", StringType(), required=True),
+)
+REFUSED = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
+THEIR_ROW = {"id": 1, "region": "north"}
+ADDED = [
+    "alter table shop.orders: add column 'qty' long",
+    "alter table shop.orders: add column 'flow_document' string",
+]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+@pytest.fixture
+def task(tmp_path: Path, catalog: Catalog) -> LocalTask:
+    return LocalTask(tmp_path, catalog, local_config(tmp_path, ALLOW_EXISTING_TABLES))
+
+
+def row(number: int, region: str, qty: int) -> Json:
+    return {"id": number, "region": region, "qty": qty}
+
+
+def published(task: LocalTask) -> list[str]:
+    """What apply does for a binding to which validate has no objection."""
+    [*constraints] = task.validated(ORDERS.validate_binding()).constraints.values()
+    assert {constraint.type for constraint in constraints} & REFUSED == set()
+    return task.applied(ORDERS.open_binding()).action_description.splitlines()
+
+
+def transact(task: LocalTask, *rows: Json) -> None:
+    task.landed(task.staged(ORDERS.open_binding(), [store(ORDERS, Row(0, each), packed=False) for each in rows]))
+
+
+def rows(catalog: Catalog) -> list[Json]:
+    table = catalog.load_table(PATH).scan(selected_fields=("id", "region", "qty")).to_arrow()
+    return list(table.sort_by([("id", "ascending"), ("qty", "ascending")]).to_pylist())
+
+
+def test_a_table_with_identifier_fields_takes_every_row_and_keeps_them(task: LocalTask, catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, Schema(*ID_AND_REGION, identifier_field_ids=[1, 2]))
+
+    assert task.validated(ORDERS.validate_binding()).constraints["region"].type is ConstraintType.FIELD_REQUIRED
+    assert published(task) == ADDED
+    transact(task, row(1, "north", 10), row(2, "south", 20))
+    transact(task, row(1, "north", 11))
+
+    assert rows(catalog) == [row(1, "north", 10), row(1, "north", 11), row(2, "south", 20)]
+    assert catalog.load_table(PATH).schema().identifier_field_names() == {"id", "region"}
+
+
+def test_a_table_of_another_materialization_takes_the_rows_and_stays_its_own(task: LocalTask, catalog: Catalog) -> None:
+    other = Owner("acmeCo/other", "shop%2Forders.v0").encode()
+    table = foreign_table(catalog, PATH, Schema(*ID_AND_REGION), {OWNER_PROPERTY: other})
+    table.append(pa.Table.from_pylist([THEIR_ROW], schema=table.schema().as_arrow()))
+
+    assert published(task) == ADDED
+    transact(task, row(2, "south", 20))
+
+    assert rows(catalog) == [{**THEIR_ROW, "qty": None}, row(2, "south", 20)]
+    assert catalog.load_table(PATH).properties[OWNER_PROPERTY] == other
+
+
+def version_1(catalog: Catalog, _: Path) -> None:
+    foreign_table(catalog, PATH, properties={"format-version": "1"})
+
+
+def version_3(catalog: Catalog, _: Path) -> None:
+    version_3_table(catalog, PATH)
+
+
+def view(catalog: Catalog, warehouse: Path) -> None:
+    foreign_table(catalog, PATH)
+    turn_tables_into_views(warehouse)
+
+
+@pytest.mark.parametrize(
+    ("make", "refusal", "refusal_of_open"),
+    [
+        (version_1, "format version 1. Only version 2 is written: upgrade the table", None),
+        (version_3, "format version 3. Only version 2 can be written yet", None),
+        (view, "is a view. Choose another table name, or drop the view", "does not exist"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_at_every_step(
+    task: LocalTask,
+    catalog: Catalog,
+    tmp_path: Path,
+    make: Callable[[Catalog, Path], None],
+    refusal: str,
+    refusal_of_open: str | None,
+) -> None:
+    make(catalog, tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    with pytest.raises(UserError, match=re.escape(refusal)):
+        task.validated(ORDERS.validate_binding())
+    with pytest.raises(UserError, match=re.escape(refusal)):
+        task.applied(ORDERS.open_binding())
+    with pytest.raises(UserError, match=re.escape(refusal_of_open or refusal)):
+        transact(task, row(1, "north", 10))
+
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
