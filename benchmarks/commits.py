@@ -74,24 +74,29 @@ class Measurement(TableSize):
 
 def main() -> int:
     arguments = _arguments()
-    properties = {MAX_AGE: str(arguments.age * 1000)}
-    collection = replace(rows.COLLECTION, settings={"additional_table_properties": properties})
     before = conditions()
+    publish("commits", before, [measure(arguments.count, arguments.rows, arguments.age)])
+    return 0
+
+
+def measure(count: int, rows_of_each: int = 10, age: int = 10) -> Measurement:
+    """So many transactions, each a commit, of a table whose snapshots are kept for `age` seconds after they were replaced."""
+    properties = {MAX_AGE: str(age * 1000)}
+    collection = replace(rows.COLLECTION, settings={"additional_table_properties": properties})
+    stores = [store(collection, Row(0, document), packed=False) for document in rows.documents(rows_of_each)]
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
         directory = Path(name)
         with _session(directory, collection) as connector:
             began = time.perf_counter()
-            stores = [store(collection, Row(0, document), packed=False) for document in rows.documents(arguments.rows)]
             commits, pss = [], []
-            for _ in range(arguments.count):
+            for _ in range(count):
                 commits.append(_transaction(connector, stores, directory / "yardstick"))
-                if len(commits) in (EARLY.stop, arguments.count):
+                if len(commits) in (EARLY.stop, count):
                     pss.append(memory(connector.pid).pss / MB)
             seconds = time.perf_counter() - began
-        measured = _measurement(arguments, commits, seconds, pss, _size(directory / "warehouse", collection.table))
-    publish("commits", before, [measured])
-    return 0
+        size = _size(directory / "warehouse", collection.table)
+    return _measurement(rows_of_each, age, commits, seconds, pss, size)
 
 
 @contextmanager
@@ -143,7 +148,7 @@ def _size(warehouse: Path, name: str) -> TableSize:
 
 
 def _measurement(
-    arguments: argparse.Namespace, commits: Sequence[Commit], seconds: float, pss: Sequence[float], size: TableSize
+    rows_of_each: int, age: int, commits: Sequence[Commit], seconds: float, pss: Sequence[float], size: TableSize
 ) -> Measurement:
     early, late = commits[EARLY], commits[LATE]
     commit = [median(each.seconds for each in window) for window in (early, late)]
@@ -152,8 +157,8 @@ def _measurement(
     return Measurement(
         **vars(size),
         transactions=len(commits),
-        rows_of_each=arguments.rows,
-        max_snapshot_age_seconds=arguments.age,
+        rows_of_each=rows_of_each,
+        max_snapshot_age_seconds=age,
         commit_ms_50_to_100=commit[0] * 1000,
         commit_ms_last_50=commit[1] * 1000,
         yardstick_ms_50_to_100=yardstick[0] * 1000,

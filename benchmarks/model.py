@@ -18,8 +18,8 @@ from benchmarks import rows
 from benchmarks.connector import Connector
 from benchmarks.process_tree import cpu_seconds
 from benchmarks.report import REPOSITORY, conditions, publish
-from benchmarks.servers import rest_endpoint
-from fixtures.conversation import CONFIG, Row, line, opening, store
+from benchmarks.servers import lake
+from fixtures.conversation import Row, line, opening, store
 
 CACHE: Final = REPOSITORY / ".cache" / "bench"
 TABLES: Final = 24
@@ -62,9 +62,7 @@ def main() -> int:
     with ExitStack() as resources:
         CACHE.mkdir(parents=True, exist_ok=True)
         directory = Path(resources.enter_context(tempfile.TemporaryDirectory(dir=CACHE, prefix="run-")))
-        config = CONFIG
-        if arguments.catalog == "rest":
-            config = resources.enter_context(rest_endpoint(directory))
+        config = resources.enter_context(lake(arguments.catalog, directory)).config
         samples = _measure(directory, config, arguments.count)
     models = [_fitted(clock, [sample[clock] for sample in samples], arguments) for clock in ("processor", "wall")]
     publish(f"model-{arguments.catalog}", before, models)

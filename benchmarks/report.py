@@ -26,12 +26,18 @@ def conditions() -> Mapping[str, Any]:
 
 def publish(name: str, before: Mapping[str, Any], measured: "Sequence[DataclassInstance]") -> None:
     """Print the measurements, a column for each, and write them as JSON."""
-    columns = [asdict(measurement) for measurement in measured]
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    target.write_text(json.dumps({**before, "measurements": columns}, indent=2) + "\n")
     print(f"cores {before['cores']}, load before {before['load_before']}")
+    columns = [asdict(measurement) for measurement in measured]
     for row in columns[0]:
         cells = [f"{v:>12,.3f}" if isinstance(v := column[row], float) else f"{v!s:>12}" for column in columns]
         print(f"{row.replace('_', ' '):<36}" + "".join(cells))
+    write(name, before, measured)
+
+
+def write(name: str, before: Mapping[str, Any], measured: "Sequence[DataclassInstance]") -> None:
+    """Write the measurements as JSON."""
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    columns = [asdict(measurement) for measurement in measured]
+    target.write_text(json.dumps({**before, "measurements": columns}, indent=2) + "\n")
     print(f"written to {target.relative_to(REPOSITORY)}")

@@ -1,13 +1,18 @@
-"""The real servers of the tests, for benchmarks."""
+"""Where a benchmark's tables are: a directory, or the real servers of the tests."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
 from benchmarks.report import REPOSITORY
 from fixtures.collection import NAMESPACE
+from fixtures.conversation import CONFIG
 
 # Last: tests/ has directories of the same names as the packages that it tests.
 sys.path.append(str(REPOSITORY / "tests"))
@@ -18,13 +23,28 @@ from support.rest_catalog import rest_catalog_on_s3
 from support.s3_server import versitygw, versitygw_server
 
 
+@dataclass(frozen=True)
+class Lake:
+    """The endpoint config for it, and a catalog that sees what has landed there."""
+
+    config: Any
+    catalog: Callable[[], Catalog]
+
+
 @contextmanager
-def rest_endpoint(directory: Path) -> Iterator[Any]:
-    """Apache's REST catalog server with an S3 server behind it: the endpoint config for them."""
+def lake(catalog: str, directory: Path) -> Iterator[Lake]:
+    """The Local catalog in the directory, where the connector runs; or Apache's REST catalog server with an S3 server
+    behind it."""
+    if catalog == "local":
+        warehouse = directory / "warehouse"
+        yield Lake(
+            CONFIG, lambda: SqlCatalog("local", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+        )
+        return
     for name in ("s3", "rest"):
         (directory / name).mkdir()
     with (
         versitygw_server(versitygw(), directory / "s3") as s3,
-        rest_catalog_on_s3(jars("rest-catalog"), directory / "rest", s3) as catalog,
+        rest_catalog_on_s3(jars("rest-catalog"), directory / "rest", s3) as server,
     ):
-        yield on_s3(s3, catalog.bucket, NAMESPACE, rest(catalog.uri))
+        yield Lake(on_s3(s3, server.bucket, NAMESPACE, rest(server.uri)), server.client)

@@ -1,32 +1,58 @@
-"""What a spec request costs: a process from its start to its end, which answers one."""
+"""What a spec request costs: a process from its start to its answer, and to its end."""
 
-import os
 import resource
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from statistics import median
 from typing import Final
+
+from benchmarks.report import conditions, publish
 
 RUNS: Final = 15
 REQUEST: Final = b'{"spec":{}}\n'
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """Milliseconds: medians, and the least."""
+
+    runs: int
+    to_the_answer: float
+    to_the_answer_least: float
+    to_the_end: float
+    processor_time: float
+
+
 def main() -> int:
-    measured = [_run() for _ in range(RUNS)]
-    wall, cpu = (sorted(values) for values in zip(*measured, strict=True))
-    print(f"{RUNS} runs, load before {os.getloadavg()[0]:.2f}; milliseconds: least, median, most")
-    for name, values in (("start to end", wall), ("process time", cpu)):
-        print(f"{name:14}{values[0] * 1000:8.0f}{median(values) * 1000:8.0f}{values[-1] * 1000:8.0f}")
+    before = conditions()
+    publish("spec", before, [measure()])
     return 0
 
 
-def _run() -> tuple[float, float]:
+def measure() -> Measurement:
+    answered, ended, cpu = zip(*(_run() for _ in range(RUNS)), strict=True)
+    return Measurement(
+        RUNS, *(1000 * figure for figure in (median(answered), min(answered), median(ended), median(cpu)))
+    )
+
+
+def _run() -> tuple[float, float, float]:
+    """Seconds to the answer and to the end, and of the processor."""
     before, began = _children_cpu(), time.perf_counter()
-    answer = subprocess.run([sys.executable, "-m", "connector"], input=REQUEST, capture_output=True, check=True).stdout
-    seconds = time.perf_counter() - began
-    assert answer.startswith(b'{"spec":')
-    return seconds, _children_cpu() - before
+    command = [sys.executable, "-m", "connector"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(REQUEST)
+        process.stdin.close()
+        answer = process.stdout.readline()
+        answered = time.perf_counter() - began
+        status = process.wait()
+    if status or not answer.startswith(b'{"spec":'):
+        sys.exit(f"spec was expected, not {answer[:200]!r}: nothing is reported")
+    return answered, time.perf_counter() - began, _children_cpu() - before
 
 
 def _children_cpu() -> float:

@@ -1,4 +1,4 @@
-"""One large transaction through the whole connector process: from the first Store byte to startedCommit."""
+"""Large transactions through the whole connector process, one after the other: from the first Store byte to startedCommit."""
 
 import argparse
 import fcntl
@@ -7,33 +7,45 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import TableProperties
 
 from benchmarks import rows
 from benchmarks.connector import Connector
 from benchmarks.process_tree import Memory, PeakMemory, cpu_seconds
 from benchmarks.report import REPOSITORY, conditions, publish
-from fixtures.collection import Json
-from fixtures.conversation import CONFIG, line, opening
+from benchmarks.servers import Lake, lake
+from fixtures.collection import NAMESPACE
+from fixtures.conversation import line, opening
 
 CACHE: Final = REPOSITORY / ".cache" / "bench"
+FORMS: Final = ("plain", "packed")
 PIPE: Final = 1 << 20
 # A feeder that is not much faster than what it feeds would be what is measured.
 FEEDER_MARGIN: Final = 3.0
 MB: Final = 1e6
+TARGET_SIZE: Final = (
+    TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+    TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One form's run; rates are of Store lines, from the first byte fed to startedCommit read."""
+    """One transaction; rates are of Store lines, from the first byte fed to startedCommit read. Spark starts during the
+    first transaction of a session and is up for the later ones. Peaks are the session's until then."""
 
+    catalog: str
     form: str
+    transaction: int
     rows: int
     megabytes: float
+    seconds: float
     megabytes_per_second: float
     rows_per_second: float
     yardstick_rows_per_second: float
@@ -43,86 +55,128 @@ class Measurement:
     peak_rss_megabytes: float
     peak_pss_megabytes: float
     stores_cpu_seconds: float
-    whole_cpu_seconds: float
     files: int
+    files_below_half_of_the_target: int
 
 
 @dataclass(frozen=True)
-class Run:
-    """One connector process: from the first Store byte to startedCommit, and from there to acknowledged."""
+class Input:
+    """A file of Store lines that is fed a number of times for one transaction; and how many of its rows the yardstick
+    converts, and the feeder feeds, in a second."""
+
+    form: str
+    path: Path
+    rows: int
+    times: int
+    yardstick: float
+    feeder: float
+
+    @property
+    def megabytes(self) -> float:
+        return self.path.stat().st_size * self.times / MB
+
+    def repeated(self, times: int) -> Self:
+        return replace(self, rows=self.rows * times, times=self.times * times)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """From the first Store byte to startedCommit, and from there to acknowledged."""
 
     seconds: float
     commit_seconds: float
-    stores_cpu_seconds: float
-    whole_cpu_seconds: float
+    cpu_seconds: float
     peak: Memory
 
 
 def main() -> int:
     arguments = _arguments()
-    forms = [form for form in ("plain", "packed") if arguments.form in (None, form)]
-    # The packed form is compared with the conversion of its plain twin, row for row.
-    plain = rows.store_lines(CACHE, arguments.rows, packed=False)
+    forms = [form for form in FORMS if arguments.form in (None, form)]
     before = conditions()
-    yardstick = arguments.rows / _convert(plain)
     measured = []
-    for form in forms:
-        path = rows.store_lines(CACHE, arguments.rows, packed=form == "packed")
-        measured.append(_measure(form, path, arguments.rows, yardstick, _config(arguments.master)))
-    publish("stores", before, measured)
+    for given in inputs(forms, arguments.rows, arguments.times):
+        measured += measure(given, arguments.catalog, arguments.transactions, arguments.master)
+    publish(f"stores-{arguments.catalog}", before, measured)
     return 0
 
 
-def _config(master: str) -> Json:
-    return {**CONFIG, "advanced": {"spark": {"spark.master": master}}} if master else CONFIG
+def inputs(forms: Sequence[str], count: int, times: int = 1) -> list[Input]:
+    """The packed form is compared with the conversion of its plain twin, row for row."""
+    paths = {form: rows.store_lines(CACHE, count, packed=form == "packed") for form in FORMS}
+    yardstick = count / _convert(paths["plain"])
+    return [_input(form, paths[form], count, times, yardstick) for form in forms]
 
 
-def _measure(form: str, path: Path, count: int, yardstick: float, config: Json) -> Measurement:
-    size = path.stat().st_size / MB
-    feeder = size / _feed_a_reader(path)
-    needed = FEEDER_MARGIN * yardstick * size / count
-    if feeder < needed:
-        sys.exit(f"the feeder reaches {feeder:.0f} MB/s, and must reach {needed:.0f}: nothing is reported")
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as directory:
-        run = _run(path, Path(directory), config)
-        landed, files = _landed(Path(directory) / "warehouse")
-    if landed != count:
-        sys.exit(f"{landed} rows landed of {count}: nothing is reported")
+def _input(form: str, path: Path, count: int, times: int, yardstick: float) -> Input:
+    _feed_a_reader(path)  # the disk is not what is measured: the file is in the page cache afterwards
+    feeder = count / _feed_a_reader(path)
+    if feeder < FEEDER_MARGIN * yardstick:
+        needed = FEEDER_MARGIN * yardstick
+        sys.exit(f"the feeder reaches {feeder:,.0f} rows/s, and must reach {needed:,.0f}: nothing is reported")
+    return Input(form, path, count * times, times, yardstick, feeder)
+
+
+def measure(given: Input, catalog: str, transactions: int, master: str = "") -> list[Measurement]:
+    """One session's transactions, each of the whole input."""
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name, lake(catalog, Path(name)) as place:
+        taken = _run(given, Path(name), _with_master(place, master), transactions)
+        landed = _landed(place.catalog(), transactions)
+    if any(count != given.rows for count, _ in landed):
+        sys.exit(f"{[count for count, _ in landed]} rows landed of {given.rows} each: nothing is reported")
+    return [
+        _measurement(catalog, given, number, transaction, files)
+        for number, (transaction, (_, files)) in enumerate(zip(taken, landed, strict=True), start=1)
+    ]
+
+
+def _with_master(place: Lake, master: str) -> Lake:
+    advanced = {"advanced": {"spark": {"spark.master": master}}} if master else {}
+    return replace(place, config={**place.config, **advanced})
+
+
+def _measurement(catalog: str, given: Input, number: int, taken: Transaction, files: Sequence[bool]) -> Measurement:
     return Measurement(
-        form=form,
-        rows=count,
-        megabytes=size,
-        megabytes_per_second=size / run.seconds,
-        rows_per_second=count / run.seconds,
-        yardstick_rows_per_second=yardstick,
-        ratio=count / run.seconds / yardstick,
-        feeder_megabytes_per_second=feeder,
-        commit_seconds=run.commit_seconds,
-        peak_rss_megabytes=run.peak.rss / MB,
-        peak_pss_megabytes=run.peak.pss / MB,
-        stores_cpu_seconds=run.stores_cpu_seconds,
-        whole_cpu_seconds=run.whole_cpu_seconds,
-        files=files,
+        catalog=catalog,
+        form=given.form,
+        transaction=number,
+        rows=given.rows,
+        megabytes=given.megabytes,
+        seconds=taken.seconds,
+        megabytes_per_second=given.megabytes / taken.seconds,
+        rows_per_second=given.rows / taken.seconds,
+        yardstick_rows_per_second=given.yardstick,
+        ratio=given.rows / taken.seconds / given.yardstick,
+        feeder_megabytes_per_second=given.feeder * given.megabytes / given.rows,
+        commit_seconds=taken.commit_seconds,
+        peak_rss_megabytes=taken.peak.rss / MB,
+        peak_pss_megabytes=taken.peak.pss / MB,
+        stores_cpu_seconds=taken.cpu_seconds,
+        files=len(files),
+        files_below_half_of_the_target=sum(files),
     )
 
 
-def _run(path: Path, directory: Path, config: Json) -> Run:
+def _run(given: Input, directory: Path, place: Lake, transactions: int) -> list[Transaction]:
     with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
-        connector.send(*opening("measurements", [rows.COLLECTION], config))
+        connector.send(*opening("measurements", [rows.COLLECTION], place.config))
         connector.expect("spec", "validated", "applied", "opened", "acknowledged")
-        connector.send(line("flush", {}))
-        connector.expect("flushed")
-        cpu_before, began = cpu_seconds(connector.pid), time.perf_counter()
-        feed(path, connector.input)
-        connector.send(rows.START_COMMIT)
-        connector.expect("startedCommit")
-        started, cpu_after = time.perf_counter(), cpu_seconds(connector.pid)
-        connector.send(line("acknowledge", {}))
-        connector.expect("acknowledged")
-        acknowledged = time.perf_counter()
-        whole_cpu = cpu_seconds(connector.pid)
+        taken = [_transaction(connector, peak, given) for _ in range(transactions)]
         connector.end()
-    return Run(started - began, acknowledged - started, cpu_after - cpu_before, whole_cpu, peak.peak)
+    return taken
+
+
+def _transaction(connector: Connector, peak: PeakMemory, given: Input) -> Transaction:
+    connector.send(line("flush", {}))
+    connector.expect("flushed")
+    cpu_before, began = cpu_seconds(connector.pid), time.perf_counter()
+    for _ in range(given.times):
+        feed(given.path, connector.input)
+    connector.send(rows.START_COMMIT)
+    connector.expect("startedCommit")
+    started, cpu_after = time.perf_counter(), cpu_seconds(connector.pid)
+    connector.send(line("acknowledge", {}))
+    connector.expect("acknowledged")
+    return Transaction(started - began, time.perf_counter() - started, cpu_after - cpu_before, peak.peak)
 
 
 def feed(path: Path, pipe: int) -> None:
@@ -134,7 +188,7 @@ def feed(path: Path, pipe: int) -> None:
 
 
 def _feed_a_reader(path: Path) -> float:
-    """Seconds to feed the file to a process that only reads; the file is in the page cache afterwards."""
+    """Seconds to feed the file to a process that only reads."""
     reader = subprocess.Popen(
         [sys.executable, "-c", "import os\nwhile os.read(0, 1 << 20): pass"], stdin=subprocess.PIPE
     )
@@ -152,20 +206,32 @@ def _convert(plain: Path) -> float:
         return float(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
-def _landed(warehouse: Path) -> tuple[int, int]:
-    catalog = SqlCatalog("local", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
-    snapshot = catalog.load_table("shop.measurements").current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    return int(snapshot.summary["total-records"] or 0), int(snapshot.summary["total-data-files"] or 0)
+def _landed(catalog: Catalog, transactions: int) -> list[tuple[int, list[bool]]]:
+    """Of each of the last transactions, which are a snapshot each: the rows, and for each data file whether it is below
+    half of the size that the table asks for."""
+    table = catalog.load_table((NAMESPACE, rows.COLLECTION.table))
+    half = int(table.properties.get(*TARGET_SIZE)) / 2
+    landed = []
+    for snapshot in sorted(table.snapshots(), key=lambda each: each.sequence_number or 0)[-transactions:]:
+        added = [
+            entry.data_file
+            for manifest in snapshot.manifests(table.io)
+            if manifest.added_snapshot_id == snapshot.snapshot_id
+            for entry in manifest.fetch_manifest_entry(table.io)
+        ]
+        landed.append((sum(file.record_count for file in added), [file.file_size_in_bytes < half for file in added]))
+    return landed
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench stores", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the input")
+    parser.add_argument("--times", type=int, default=1, help="that a transaction has the input's rows")
+    parser.add_argument("--transactions", type=int, default=2, help="of the session; Spark starts during the first one")
+    parser.add_argument("--catalog", choices=("local", "rest"), default="local", help="rest: with an S3 server")
     parser.add_argument("--master", default="", help="a Spark cluster's, whose processor time is not measured")
     form = parser.add_mutually_exclusive_group()
-    for name in ("plain", "packed"):
+    for name in FORMS:
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"the {name} form only")
     return parser.parse_args()
 

@@ -4,22 +4,28 @@ import argparse
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
 
 from benchmarks import rows
 from benchmarks.connector import Connector
 from benchmarks.process_tree import PeakMemory
-from benchmarks.report import REPOSITORY, conditions, publish
-from benchmarks.servers import rest_endpoint
+from benchmarks.publishing import many_collections, publish_task
+from benchmarks.report import conditions, publish
+from benchmarks.servers import lake
+from benchmarks.stores import CACHE, FORMS, MB
 from fixtures.collection import Collection
-from fixtures.conversation import CONFIG, Row, line, opening, store
+from fixtures.conversation import Row, line, opening, store
 
-CACHE: Final = REPOSITORY / ".cache" / "bench"
-MB: Final = 1e6
+
+@dataclass(frozen=True)
+class Load:
+    form: str
+    tables: int
+    rows: int  # of each table, in each transaction
+    transactions: int  # after the first
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class Measurement:
     """Seconds, but where the name says another unit; the first transaction is not among the medians."""
 
     catalog: str
+    form: str
     tables: int
     rows_of_each: int
     transactions: int
@@ -41,50 +48,36 @@ class Measurement:
 
 def main() -> int:
     arguments = _arguments()
-    collections = [
-        replace(rows.COLLECTION, name=f"acmeCo/measurements-{number}", table=f"measurements_{number}")
-        for number in range(arguments.tables)
-    ]
+    load = Load(arguments.form, arguments.tables, arguments.rows, arguments.count)
     before = conditions()
-    with ExitStack() as resources:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        directory = Path(resources.enter_context(tempfile.TemporaryDirectory(dir=CACHE, prefix="run-")))
-        config = CONFIG
-        if arguments.catalog == "rest":
-            config = resources.enter_context(rest_endpoint(directory))
-        measured = _measure(directory, arguments, collections, config)
-    publish(f"transactions-{arguments.catalog}-{arguments.tables}", before, [measured])
+    publish(f"transactions-{arguments.catalog}-{arguments.tables}", before, [measure(load, arguments.catalog)])
     return 0
 
 
-def _measure(directory: Path, arguments: argparse.Namespace, collections: list[Collection], config: Any) -> Measurement:
-    spec, validate, apply, open_, acknowledge = opening("measurements", collections, config)
-    with Connector(directory) as connector:
-        connector.send(spec)
-        connector.expect("spec")
-        published = [_timed(connector, validate, "validated"), _timed(connector, apply, "applied")]
-        connector.end()
-    stores = [
-        b"".join(store(collection, Row(index, document), packed=False) for document in rows.documents(arguments.rows))
-        for index, collection in enumerate(collections)
-    ]
-    began = time.perf_counter()
-    with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
-        connector.send(open_)
-        connector.expect("opened")
-        opened = time.perf_counter() - began
-        connector.send(acknowledge)
-        connector.expect("acknowledged")
-        transactions = [_transaction(connector, stores) for _ in range(arguments.count + 1)]
-        connector.end()
-    (_, _, first_started), *rest = transactions
+def measure(load: Load, catalog: str) -> Measurement:
+    collections = many_collections(load.tables, "measurements")
+    stores = [_stores(index, collection, load) for index, collection in enumerate(collections)]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name, lake(catalog, Path(name)) as place:
+        validated, applied = publish_task(Path(name), collections, place)
+        *_, open_, acknowledge = opening("measurements", collections, place.config)
+        began = time.perf_counter()
+        with Connector(Path(name)) as connector, PeakMemory(connector.pid) as peak:
+            connector.send(open_)
+            connector.expect("opened")
+            opened = time.perf_counter() - began
+            connector.send(acknowledge)
+            connector.expect("acknowledged")
+            (_, _, first_started), *rest = [_transaction(connector, stores) for _ in range(load.transactions + 1)]
+            connector.end()
     return Measurement(
-        catalog=arguments.catalog,
-        tables=len(collections),
-        rows_of_each=arguments.rows,
-        transactions=arguments.count,
-        validate=published[0],
-        apply=published[1],
+        catalog=catalog,
+        form=load.form,
+        tables=load.tables,
+        rows_of_each=load.rows,
+        transactions=load.transactions,
+        validate=validated,
+        apply=applied,
         process_start_to_opened=opened,
         process_start_to_first_started_commit=first_started - began,
         first_store_to_started_commit_median=median(staged for staged, _, _ in rest),
@@ -93,7 +86,12 @@ def _measure(directory: Path, arguments: argparse.Namespace, collections: list[C
     )
 
 
-def _transaction(connector: Connector, stores: list[bytes]) -> tuple[float, float, float]:
+def _stores(index: int, collection: Collection, load: Load) -> bytes:
+    packed = load.form == "packed"
+    return b"".join(store(collection, Row(index, document), packed=packed) for document in rows.documents(load.rows))
+
+
+def _transaction(connector: Connector, stores: Sequence[bytes]) -> tuple[float, float, float]:
     """Seconds to startedCommit, seconds from there to acknowledged, and when it was staged."""
     connector.send(line("flush", {}))
     connector.expect("flushed")
@@ -106,19 +104,13 @@ def _transaction(connector: Connector, stores: list[bytes]) -> tuple[float, floa
     return staged - began, time.perf_counter() - staged, staged
 
 
-def _timed(connector: Connector, request: bytes, kind: str) -> float:
-    began = time.perf_counter()
-    connector.send(request)
-    connector.expect(kind)
-    return time.perf_counter() - began
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench transactions", description=__doc__)
     parser.add_argument("--tables", type=int, default=8)
     parser.add_argument("--rows", type=int, default=1000, help="of each table, in each transaction")
     parser.add_argument("--count", type=int, default=30, help="transactions after the first")
-    parser.add_argument("--catalog", choices=("local", "rest"), default="local")
+    parser.add_argument("--catalog", choices=("local", "rest"), default="local", help="rest: with an S3 server")
+    parser.add_argument("--form", choices=FORMS, default="plain")
     return parser.parse_args()
 
 

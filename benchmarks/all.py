@@ -1,0 +1,149 @@
+"""Every line of what the connector must reach, measured in one run, as a table for docs/performance.md."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks import commits, publishing, spec, stores, targets, transactions
+from benchmarks.report import REPOSITORY, conditions, write
+from benchmarks.targets import COLUMNS, Figures
+
+PAGE: Final = REPOSITORY / "docs" / "performance.md"
+ROWS: Final = 1_000_000  # a gigabyte
+COMMITS: Final = 5000
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line's figure, as it is written to the file."""
+
+    work: str
+    must_reach: float
+    unit: str
+    catalog: str
+    form: str
+    measured: float
+
+
+def main() -> int:
+    arguments = _arguments()
+    before = conditions()
+    given = stores.inputs(stores.FORMS, ROWS)
+    parts: dict[str, Callable[[], Iterator[Figures]]] = {
+        "spec": _spec,
+        "stores": lambda: _stores(given),
+        "transactions": _transactions,
+        "publishing": _publishing,
+        "commits": _commits,
+    }
+    if arguments.ten_gigabytes:
+        parts["ten gigabytes"] = lambda: _ten_gigabytes(given)
+    figures: dict[Any, float] = {}
+    for name, measure in parts.items():
+        print(f"measuring: {name}", file=sys.stderr, flush=True)
+        try:
+            for some in measure():
+                figures |= some
+        except (Exception, SystemExit) as error:  # the other lines are worth having all the same
+            print(f"{name}: {error or type(error).__name__}", file=sys.stderr, flush=True)
+    _report(before, figures, given, arguments.write)
+    return 0
+
+
+def _report(before: Mapping[str, Any], figures: Figures, given: Sequence[stores.Input], is_written: bool) -> None:
+    yardstick = given[0].yardstick * given[0].megabytes / given[0].rows
+    load = before["load_before"][0]
+    text = (
+        f"Measured on {before['measured_at'][:10]}: R is {yardstick:.0f} MB/s, {before['cores']} cores, load {load:.1f} "
+        f"before the run.\n\n" + "\n".join(targets.table(figures, yardstick)) + "\n"
+    )
+    print(text)
+    write("all", before, [Line(*_named(key), figure) for key, figure in figures.items()])
+    if is_written:
+        PAGE.write_text(targets.replaced(PAGE.read_text(), text))
+
+
+def _named(key: tuple[targets.Target, targets.Column]) -> tuple[str, float, str, str, str]:
+    target, (catalog, form) = key
+    return target.work, target.limit, target.unit, catalog, form
+
+
+def _spec() -> Iterator[Figures]:
+    yield {(targets.SPEC, COLUMNS[0]): spec.measure().to_the_answer / 1000}
+
+
+def _stores(given: Sequence[stores.Input]) -> Iterator[Figures]:
+    """Memory is that of both transactions: Spark's first and the one after it."""
+    cores = conditions()["cores"]
+    for column, source in _by_column(given):
+        cold, warm = stores.measure(source, column[0], transactions=2)
+        yield {
+            (targets.COLD, column): cold.ratio,
+            (targets.WARM, column): warm.ratio,
+            (targets.PROCESSOR, column): cold.stores_cpu_seconds,
+            (targets.MEMORY, column): warm.peak_pss_megabytes,
+            (targets.FILES, column): cold.files_below_half_of_the_target / cores,
+        }
+
+
+def _ten_gigabytes(given: Sequence[stores.Input]) -> Iterator[Figures]:
+    for column, source in _by_column(given):
+        (one,) = stores.measure(source, column[0], transactions=1)
+        (ten,) = stores.measure(source.repeated(10), column[0], transactions=1)
+        yield {
+            (targets.TEN_GIGABYTES, column): ten.ratio,
+            (targets.TEN_GIGABYTES_MEMORY, column): ten.peak_pss_megabytes / one.peak_pss_megabytes,
+        }
+
+
+def _by_column(given: Sequence[stores.Input]) -> list[tuple[targets.Column, stores.Input]]:
+    forms = {source.form: source for source in given}
+    return [(column, forms[column[1]]) for column in COLUMNS]
+
+
+def _transactions() -> Iterator[Figures]:
+    for column in COLUMNS:
+        catalog, form = column
+        one = transactions.measure(transactions.Load(form, tables=1, rows=100, transactions=5), catalog)
+        eight = transactions.measure(transactions.Load(form, tables=8, rows=1000, transactions=30), catalog)
+        many = transactions.measure(transactions.Load(form, tables=200, rows=100, transactions=5), catalog)
+        yield {
+            (targets.OPENED, column): eight.process_start_to_opened,
+            (targets.FIRST, column): eight.process_start_to_first_started_commit,
+            (targets.EIGHT, column): eight.first_store_to_started_commit_median,
+            (targets.EIGHT_ACKNOWLEDGED, column): eight.acknowledge_median,
+            (targets.MANY, column): many.first_store_to_started_commit_median,
+            (targets.MANY_ACKNOWLEDGED, column): many.acknowledge_median,
+            (targets.MANY_MEMORY, column): many.peak_pss_megabytes - one.peak_pss_megabytes,
+        }
+
+
+def _publishing() -> Iterator[Figures]:
+    *_, hundred, two_hundred = publishing.measure("rest", publishing.BINDINGS)
+    seconds = two_hundred.validate + two_hundred.apply
+    column = ("rest", "plain")
+    yield {
+        (targets.BINDINGS, column): seconds,
+        (targets.BINDINGS_GROWTH, column): seconds / 2 / (hundred.validate + hundred.apply),
+    }
+
+
+def _commits() -> Iterator[Figures]:
+    measured = commits.measure(COMMITS)
+    yield {
+        (targets.COMMITS, COLUMNS[0]): measured.ratio,
+        (targets.COMMITS_METADATA, COLUMNS[0]): measured.metadata_json_megabytes,
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench all", description=__doc__)
+    parser.add_argument("--ten-gigabytes", action="store_true", help="these lines too: a quarter of an hour more")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
