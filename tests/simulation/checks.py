@@ -41,9 +41,8 @@ def check_nothing_lost(lake: Lake, task: Task, skipped: set[Row]) -> None:
 def check_readable(lake: Lake) -> None:
     """Other engines can read the table, at every snapshot that it still has."""
     for path, metadata in lake.tables.items():
-        for snapshot in metadata.snapshots:
-            for file in lake.live_files(path, snapshot):
-                lake.content(file.file_path)
+        for file in lake.referenced_files(path):
+            lake.content(file.file_path)
         _check_sequence_numbers(lake, path)
         _check_metadata(path, metadata)
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-SCHEDULES: Final = 8_000
+SCHEDULES: Final = 20_000
 MANY_SCHEDULES: Final = 100_000
 BLOCK: Final = 1_000  # schedules of one test: they run side by side
 

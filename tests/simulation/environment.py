@@ -1,6 +1,7 @@
 """What the connector's modules ask of the machine: its clocks, its dice, its threads and its connections. All are the
 stage's."""
 
+import gc
 import json
 import logging
 import sys
@@ -105,6 +106,19 @@ def _remember(patch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Garbage collections would look through all that is imported, in every schedule."""
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+@contextmanager
 def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
     """The environment; what a test patches beyond it is undone with it."""
     with pytest.MonkeyPatch.context() as patch:
@@ -127,6 +141,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(checks, "open_catalog", _open_catalog)
         logging.disable()
         try:
-            yield patch
+            with _seldom_collected():
+                yield patch
         finally:
             logging.disable(logging.NOTSET)

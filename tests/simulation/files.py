@@ -4,18 +4,50 @@ PyIceberg's own writers and readers decide what is in them, as ever. What Avro d
 `test_simulation` runs schedules both ways and compares them.
 """
 
-import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pytest
 from pyiceberg import manifest
 from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
 from pyiceberg.typedef import Record
 
+from simulation.store import Download
 
-class PickledOutput:
+
+class _Records(bytes):
+    """An object of the store that holds records as they are."""
+
+    records: Sequence[Record]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Self:
+        content = cls(len(records))
+        content.records = records
+        return content
+
+
+def _copied(values: Iterable[Any]) -> list[Any]:
+    # By exact type: isinstance is dear, for Record is a Protocol to it.
+    return [_COPIES[kind](value) if (kind := type(value)) in _COPIES else value for value in values]
+
+
+def _copied_record(record: Record) -> Record:
+    copy = type(record)()
+    Record.__init__(copy, *_copied(record._data))
+    return copy
+
+
+_COPIES: Final[Mapping[type, Callable[[Any], Any]]] = {
+    list: _copied,
+    dict: dict.copy,
+    **dict.fromkeys((Record, ManifestEntry, DataFile, ManifestFile, PartitionFieldSummary), _copied_record),
+}
+
+
+class RecordsOutput:
     """Stands for AvroOutputFile."""
 
     def __init__(self, output_file: OutputFile, *_: Any, **__: Any) -> None:
@@ -29,14 +61,14 @@ class PickledOutput:
         return self
 
     def write_block(self, records: Sequence[Record]) -> None:
-        self._records += pickle.loads(pickle.dumps(records))
+        self._records += _copied(records)
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         with self.output_file.create(overwrite=True) as stream:
-            stream.write(pickle.dumps(self._records))
+            stream.write(_Records.of(self._records))
 
 
-class PickledInput:
+class RecordsInput:
     """Stands for AvroFile."""
 
     def __init__(self, input_file: InputFile, *_: Any, **__: Any) -> None:
@@ -47,14 +79,16 @@ class PickledInput:
 
     def __enter__(self) -> Iterator[Record]:
         with self._input_file.open() as stream:
-            return iter(pickle.loads(stream.read()))
+            assert isinstance(stream, Download)
+            assert isinstance(stream.content, _Records)
+            return iter(_copied(stream.content.records))
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
 def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(manifest, "AvroOutputFile", PickledOutput)
-    patch.setattr(manifest, "AvroFile", PickledInput)
+    patch.setattr(manifest, "AvroOutputFile", RecordsOutput)
+    patch.setattr(manifest, "AvroFile", RecordsInput)
     # The schemas that it derives are for Avro only.
-    patch.setattr(manifest.ManifestWriter, "new_writer", lambda writer: PickledOutput(writer._output_file))
+    patch.setattr(manifest.ManifestWriter, "new_writer", lambda writer: RecordsOutput(writer._output_file))

@@ -27,7 +27,7 @@ from simulation.store import StoreIO
 from simulation.takeovers import Author
 from simulation.task import TASK, Row, RuntimeSession
 
-EXPIRIES: Final = 4
+EXPIRIES: Final = 2
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
 
 

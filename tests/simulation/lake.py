@@ -1,7 +1,7 @@
 """The catalog and the object store as they truly are."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -119,8 +119,16 @@ class Lake:
             rows.update(self.content(file.file_path).decode().split())
         return rows
 
-    def live_files(self, path: Path, snapshot: Snapshot | None = None) -> Iterator[DataFile]:
-        for manifest in self.manifests(path, snapshot):
+    def live_files(self, path: Path) -> Iterator[DataFile]:
+        return self._files(self.manifests(path))
+
+    def referenced_files(self, path: Path) -> Iterator[DataFile]:
+        """Of every snapshot."""
+        every = (it for snapshot in self.table(path).snapshots for it in self.manifests(path, snapshot))
+        return self._files(dict.fromkeys(every))
+
+    def _files(self, manifests: Iterable[ManifestFile]) -> Iterator[DataFile]:
+        for manifest in manifests:
             self.content(manifest.manifest_path)
             for entry in manifest.fetch_manifest_entry(self.reader):
                 yield entry.data_file

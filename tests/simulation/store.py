@@ -3,9 +3,9 @@
 import io
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
-from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
 Boundary = Callable[[str, str, Callable[[], object]], None]  # called with what is done to which object, and to do it
 
@@ -47,7 +47,7 @@ class _Input(InputFile):
         self._boundary("GET", self.location, _nothing)
         if self.location not in self._objects:
             raise FileNotFoundError(self.location)
-        return io.BytesIO(self._objects[self.location])
+        return Download(self._objects[self.location])
 
 
 class _Output(OutputFile):
@@ -68,18 +68,40 @@ class _Output(OutputFile):
         return _Input(self.location, self._objects, self._boundary)
 
 
-class _Upload(io.BytesIO):
+class Download(io.BytesIO):
+    """Keeps what it reads from: the very object that was uploaded."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.content = content
+
+
+class _Upload(OutputStream):
     """An object appears as a whole, when it is closed."""
 
     def __init__(self, location: str, objects: dict[str, bytes], boundary: Boundary) -> None:
-        super().__init__()
         self._location, self._objects, self._boundary = location, objects, boundary
+        self._pieces: list[bytes] = []
+        self._is_closed = False
+
+    def write(self, b: bytes) -> int:
+        self._pieces.append(b)
+        return len(b)
+
+    def tell(self) -> int:
+        return sum(map(len, self._pieces))
 
     def close(self) -> None:
-        if not self.closed:
-            content = self.getvalue()
-            super().close()
+        if not self._is_closed:
+            self._is_closed = True
+            content = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
             self._boundary("PUT", self._location, partial(self._objects.__setitem__, self._location, content))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _nothing() -> None:

@@ -63,15 +63,15 @@ def weather(random: Random) -> Weather:
         resetting=random.choice((0.3, 0.7)),
         going_on=random.choice((0.3, 0.7)),
         collecting=random.choice((0.3, 1.0)),
-        sessions=random.choice((1, 1, 2, 2, 3)),
+        sessions=random.choice((1, 1, 1, 1, 2, 2, 3)),
         topologies=random.choice((TOPOLOGIES, random.choices(TOPOLOGIES, k=2))),
         forks=random.random() < 0.35,
     )
     calm = replace(drawn, load=0.0, commit=0.0, store=0.0, replacing=0.0)
     match random.random():
-        case share if share < 0.2:
+        case share if share < 0.12:
             return _refusals(random, calm)
-        case share if share < 0.3:
+        case share if share < 0.2:
             return _resets(random, calm)
         case _:
             return drawn

@@ -1,7 +1,6 @@
 """Which files a table's snapshots refer to, read no further than the question asks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import PurePosixPath
 
 from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.table import Table
@@ -57,7 +56,7 @@ def _unreferenced(
 
 
 def file_name(location: str) -> str:
-    return PurePosixPath(location).name
+    return location.rpartition("/")[2]
 
 
 def _manifests(table: Table, is_interrupted: Callable[[], bool]) -> Iterator[ManifestFile]:
