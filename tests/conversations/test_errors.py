@@ -11,7 +11,9 @@ from fixtures.collection import NAMESPACE, Collection, Field, Json
 from fixtures.conversation import CONFIG, Row, commit, line, opening, store
 from support.connector_process import Launch, Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 JSON_LOG = {"LOG_FORMAT": "json"}
 SECRET = "only-the-endpoint-may-see-this"
 
@@ -95,7 +97,9 @@ def conversations(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> d
 def test_a_fault_in_the_middle_of_a_transaction_is_one_clear_last_record(
     fault: str, conversations: dict[str, Conversation]
 ) -> None:
-    assert re.match(FAULTS[fault].message, last_message(conversations[fault].outcome))
+    said = last_message(conversations[fault].outcome)
+    assert re.match(FAULTS[fault].message, said)
+    check_text(SNAPSHOTS, fault, said, {})
 
 
 @pytest.mark.spark
@@ -162,7 +166,9 @@ def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(la
 def test_another_codec_than_json_is_refused(log_format: str, launch: Launch, tmp_path: Path) -> None:
     outcome = run_conversation([], tmp_path, {"LOG_FORMAT": log_format, "FLOW_RUNTIME_CODEC": "proto"}, launch)
     assert outcome.status == 1
-    assert "FLOW_RUNTIME_CODEC is 'proto'; this connector speaks json only." in outcome.last_log_line
+    said = "FLOW_RUNTIME_CODEC is 'proto'; this connector speaks json only."
+    assert said in outcome.last_log_line
+    check_text(SNAPSHOTS, "another codec", said, {})
 
 
 @pytest.mark.parametrize(("variable", "value"), [("LOG_FORMAT", "xml"), ("LOG_LEVEL", "loud")])

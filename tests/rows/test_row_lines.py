@@ -2,6 +2,7 @@
 
 import base64
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,9 @@ from connector.rows.lines import Lines
 from protocol.errors import ProtocolError
 from rows.packed_encoder import pack
 from rows.store_lines import binding, column, decode, json_line, numbered, packed, plain
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "protocol_errors.json"
 TEXT = binding(StringType())
 
 
@@ -103,11 +106,12 @@ WRONG_LINES = {
 }
 
 
-@pytest.mark.parametrize("line", WRONG_LINES.values(), ids=WRONG_LINES)
+@pytest.mark.parametrize("name", WRONG_LINES)
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_wrong_line_is_a_protocol_error_that_names_it(line: bytes, before: int) -> None:
-    with pytest.raises(ProtocolError, match=rf"^line {100 + before}\b"):
-        decode(TEXT, [plain(1, "a")] * before + [line, packed(3, "c")], first_line=100)
+def test_a_wrong_line_is_a_protocol_error_that_names_it(name: str, before: int) -> None:
+    with pytest.raises(ProtocolError, match=rf"^line {100 + before}\b") as error:
+        decode(TEXT, [plain(1, "a")] * before + [WRONG_LINES[name], packed(3, "c")], first_line=100)
+    check_text(SNAPSHOTS, f"a Store: {name}", str(error.value), {f"line {100 + before}": "line N"})
 
 
 @pytest.mark.parametrize("values", [b'"\xff"', b'{"a":"\xff"}'], ids=["string", "JSON text"])

@@ -1,0 +1,166 @@
+"""What a user reads of a config that is wrong, kept in a file to be reviewed: every complaint, with its path."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from connector.config.catalog_schemas import GLUE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.schema import ENDPOINT_SCHEMA
+from connector.config.settings import parse
+from connector.errors import InvalidConfigError
+from support.snapshots import check_text
+
+Json: TypeAlias = Any
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "config_errors.json"
+KEYS: Final = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"}
+ON_S3: Final = {"namespace": "shop", "bucket": "lake", "region": "us-east-1", "credentials": KEYS}
+ON_LOCAL: Final = {"namespace": "shop", "catalog": {"catalog_type": LOCAL}}
+REST_CATALOG: Final = {"catalog_type": REST, "uri": "https://host", "warehouse": "lake"}
+SQL_CATALOG: Final = {"catalog_type": SQL, "uri": "postgresql://host/lake"}
+ROLE: Final = {"auth_type": "AWSRole", "aws_role_arn": "arn:aws:iam::123456789012:role/flow"}
+AZURE: Final = {"storage_type": "Azure", "account": "lake", "container": "c-1"}
+
+
+def on_rest(**properties: str) -> Json:
+    return {"namespace": "shop", "catalog": {**REST_CATALOG, "properties": properties}}
+
+
+def stored_in(storage: Json, **config: Json) -> Json:
+    return {"namespace": "shop", "catalog": SQL_CATALOG, "storage": storage, **config}
+
+
+def advanced(**settings: Json) -> Json:
+    return {**ON_LOCAL, "advanced": settings}
+
+
+ENDPOINTS: Final[Mapping[str, Json]] = {
+    "nothing at all": {},
+    "no object": "planted",
+    "other types than they should be": {
+        **ON_S3,
+        "bucket": 1,
+        "upload_interval": ["planted"],
+        "catalog": {"catalog_type": LOCAL, "warehouse": {"planted": 1}},
+        "advanced": {
+            "nanosecond_timestamps": "planted",
+            "max_waiting_commits": 1.5,
+            "feature_flags": 7,
+            "spark": "planted",
+        },
+    },
+    "unknown properties": {**ON_LOCAL, "regoin": "us-east-1", "zzzzzz": "planted"},
+    "an unknown catalog": {"namespace": "shop", "catalog": {"catalog_type": "Hadoop"}},
+    "no type of catalog": {"namespace": "shop", "catalog": {}},
+    "an unknown store": stored_in({"storage_type": "FTP"}),
+    "an unknown way to sign in": {**ON_S3, "credentials": {"auth_type": "password"}},
+    "nothing of what each catalog needs": {"namespace": "shop", "catalog": {"catalog_type": GLUE}},
+    "a REST catalog that is nowhere": {"namespace": "shop", "catalog": {"catalog_type": REST}},
+    "a SQL catalog without a store": {"namespace": "shop", "catalog": SQL_CATALOG},
+    "S3 Tables without keys": {
+        "namespace": "shop",
+        "catalog": {"catalog_type": S3_TABLES, "table_bucket_arn": "arn:aws:s3tables:us-east-1:1:bucket/lake"},
+    },
+    "no table bucket": {**ON_S3, "catalog": {"catalog_type": S3_TABLES, "table_bucket_arn": "planted"}},
+    "texts that are not what they should be": {
+        "namespace": "a.b",
+        "bucket": "s3://planted/",
+        "prefix": "a#b",
+        "region": "",
+        "credentials": {**ROLE, "aws_role_arn": "planted", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"},
+        "catalog": {"catalog_type": SQL, "uri": "postgresql://me:planted@host/lake"},
+    },
+    "addresses that are none": {
+        "namespace": "shop",
+        "catalog": {**REST_CATALOG, "uri": "host", "oauth2_server_uri": "host"},
+    },
+    "a store of Azure's that cannot be": stored_in(
+        {"storage_type": "Azure", "account": "Lake!", "container": "C", "account_key": "???"}
+    ),
+    "Azure without a sign-in": stored_in(AZURE),
+    "Azure with several sign-ins": stored_in({**AZURE, "account_key": "cGxhbnRlZA==", "sas_token": "planted"}),
+    "half an application": stored_in({**AZURE, "client_id": "planted"}),
+    "Google without a sign-in": stored_in({"storage_type": "Google Cloud Storage", "bucket": "lake"}),
+    "no key of a service account": stored_in(
+        {"storage_type": "Google Cloud Storage", "bucket": "a/b", "service_account_json": "planted"}
+    ),
+    "no directory of HDFS": stored_in({"storage_type": "HDFS", "uri": "hdfs://planted"}),
+    "a store beside a bucket": stored_in(
+        {"storage_type": "Local Files", "directory": "/lake"}, bucket="lake", prefix="p"
+    ),
+    "a store beside Glue": {**ON_S3, "storage": {"storage_type": "Local Files", "directory": "/lake"}},
+    "a store beside S3 Tables": {
+        **ON_S3,
+        "catalog": {"catalog_type": S3_TABLES, "table_bucket_arn": "arn:aws:s3tables:us-east-1:1:bucket/lake"},
+        "storage": {"storage_type": "Local Files", "directory": "/lake"},
+    },
+    "a store beside Local": {**ON_LOCAL, "storage": {"storage_type": "Local Files", "directory": "/lake"}},
+    "a directory of another machine": {
+        "namespace": "shop",
+        "catalog": {"catalog_type": LOCAL, "warehouse": "s3://lake/x"},
+    },
+    "a directory with signs of URIs": {"namespace": "shop", "catalog": {"catalog_type": LOCAL, "warehouse": "/lake?#"}},
+    "a role's keys that are not there": {
+        **ON_S3,
+        "credentials": {**ROLE, "auth_type": "AWSIAM", "aws_region": "us-east-1"},
+    },
+    "a role that nobody assumes": {**ON_S3, "credentials": ROLE},
+    "half a pair of keys": {**ON_S3, "credentials": None, "aws_access_key_id": "planted"},
+    "the other half": {**ON_S3, "credentials": None, "aws_secret_access_key": "planted"},
+    "signed requests without keys": on_rest(**{"rest.sigv4-enabled": "true"}),
+    "a property that PyIceberg does not read": on_rest(**{"s3.secret-access-key": "planted"}),
+    "a bad interval": {**ON_LOCAL, "upload_interval": "5 minutes"},
+    "too long an interval": {**ON_LOCAL, "upload_interval": "PT4H1S"},
+    "an unknown feature flag": advanced(feature_flags="no_such_flag"),
+    "what needs format version 3": advanced(nanosecond_timestamps=True, variant_columns=True),
+    "no setting of Spark's": advanced(spark={"master": "local[2]"}),
+    "too little that may wait": advanced(max_waiting_commits=0, max_waiting_bytes=0),
+    "an unknown evolution": advanced(schema_evolution="loose"),
+    "no namespace": {**ON_LOCAL, "namespace": " "},
+    "a namespace of many lines": {**ON_LOCAL, "namespace": "a\nb"},
+    "too long a namespace": {**ON_LOCAL, "namespace": "n" * 256},
+    "a namespace that web servers refuse": {**on_rest(), "namespace": "a/b"},
+    "a namespace that S3 Tables refuses": {
+        **ON_S3,
+        "namespace": "a-b",
+        "catalog": {"catalog_type": S3_TABLES, "table_bucket_arn": "arn:aws:s3tables:us-east-1:1:bucket/lake"},
+    },
+}
+BINDINGS: Final[Mapping[str, Sequence[Json]]] = {
+    "several bindings": [
+        {},
+        {"table": "a.b", "delta_updates": "planted"},
+        {"table": "t", "on_invalid": "ignore", "schema_evolution": "loose", "max_rejected_ratio": 2},
+        {"table": "t", "max_rejected_ratio": -0.5, "additional_table_properties": {"a": 1}},
+        {"table": "t", "max_rejected_ratio": "planted"},
+        {"table": "", "tabel": "t", "namespace": "x.y"},
+    ],
+}
+
+
+# What there is to choose from is another matter.
+CHOICES: Final = {
+    ", ".join(ENDPOINT_SCHEMA["properties"]): "…",
+    ", ".join(
+        repr(each["properties"]["catalog_type"]["const"]) for each in ENDPOINT_SCHEMA["properties"]["catalog"]["oneOf"]
+    ): "…",
+}
+
+
+def complaints(config: Json, bindings: Sequence[Json] = ()) -> str:
+    with pytest.raises(InvalidConfigError) as error:
+        parse(config, bindings)
+    assert "planted" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_what_is_wrong_with_an_endpoint_is_said_by_path(name: str) -> None:
+    check_text(SNAPSHOTS, name, complaints(ENDPOINTS[name]), CHOICES)
+
+
+@pytest.mark.parametrize("name", BINDINGS)
+def test_what_is_wrong_with_bindings_is_said_by_path(name: str) -> None:
+    check_text(SNAPSHOTS, name, complaints(ON_LOCAL, BINDINGS[name]), {})

@@ -1,0 +1,112 @@
+"""What a person reads of a machine, an environment or a command line that will not do, kept in a file to be reviewed."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from connector import logs
+from connector.commands import plan
+from connector.commands.fence import Place
+from connector.commands.json_file import read_json
+from connector.control_group import ControlGroup
+from connector.errors import ConnectorError
+from connector.machine_share import MachineShare
+from connector.scratch import scratch
+from connector.spark import jvm, presence
+from connector.spark.claim_server import claim_server
+from connector.spark.cluster import claims_address, where_tasks_run
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
+SOMEWHERE: Final = "no-such-directory"
+MASTER: Final = {"spark.master": "spark://127.0.0.1:1"}
+
+# What is asked, with a directory of the test's own and the environment that it is asked in.
+Case = Callable[[Path], object]
+
+
+def java_that(script: str, *, release: str = "") -> Callable[[Path], Path]:
+    """JAVA_HOME, where `bin/java` does this."""
+
+    def make(directory: Path) -> Path:
+        command = directory / "bin" / "java"
+        command.parent.mkdir(parents=True)
+        command.write_text(f"#!/bin/sh\n{script}\n")
+        command.chmod(0o755)
+        if release:
+            (directory / "release").write_text(f'JAVA_VERSION="{release}"\n')
+        return directory
+
+    return make
+
+
+def in_little_memory(directory: Path) -> object:
+    (directory / "membership").write_text("0::/\n")
+    (directory / "memory.max").write_text(str(100 << 20))
+    return MachineShare.of(ControlGroup(directory / "membership", directory), directory)
+
+
+def with_scratch(_: Path) -> object:
+    with scratch() as directories:
+        return directories
+
+
+def not_json(directory: Path) -> object:
+    (directory / "config.json").write_text("{planted")
+    return read_json(str(directory / "config.json"))
+
+
+CASES: Final[Mapping[str, Case]] = {
+    "a file that is not there": lambda directory: read_json(str(directory / SOMEWHERE)),
+    "a file that is not JSON": not_json,
+    "no apply request to plan": lambda _: plan.plan([]),
+    "a table without a namespace": lambda _: Place("config.json", "orders").path,
+    "a state without a task": lambda _: Place("config.json", "shop.orders", state="state.json").staged(),
+    "a container with little memory": in_little_memory,
+    "a master that is none": lambda _: where_tasks_run({"spark.master": "spark://host"}),
+    "a master that does not answer": lambda _: where_tasks_run(MASTER),
+    "a port that is none": lambda _: claims_address({**MASTER, "spark.materialize.claims.port": "70000"}),
+    "an address of another machine": lambda directory: claim_server(
+        {**MASTER, "spark.driver.bindAddress": "192.0.2.1", "spark.driver.host": "driver"}, directory
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_will_not_do_is_said_with_what_to_change(name: str, tmp_path: Path) -> None:
+    check(name, lambda: CASES[name](tmp_path), tmp_path)
+
+
+ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callable[[], object]]]] = {
+    "an unknown format of records": ("LOG_FORMAT", "xml", logs.configure),
+    "an unknown level of records": ("LOG_LEVEL", "loud", logs.configure),
+    "temporary files nowhere": ("TMPDIR", lambda directory: directory / SOMEWHERE, lambda: with_scratch(Path())),
+    "Java nowhere": ("JAVA_HOME", lambda directory: directory, jvm.java),
+    "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), jvm.java),
+    "an old Java that does not say so": ("JAVA_HOME", java_that("""echo 'version "11.0.2"' >&2"""), presence.look),
+    "a Java that cannot be run": ("JAVA_HOME", java_that("echo no libjvm.so >&2; exit 6"), presence.look),
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_an_environment_that_will_not_do_is_said_with_what_to_change(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable, value, asked = ENVIRONMENTS[name]
+    monkeypatch.setenv(variable, value if isinstance(value, str) else str(value(tmp_path)))
+    check(name, asked, tmp_path)
+
+
+def test_a_machine_without_java_is_said_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(jvm, "find_spec", lambda _: None)
+    check("no Java", jvm.java, tmp_path)
+
+
+def check(name: str, asked: Callable[[], object], directory: Path) -> None:
+    with pytest.raises(ConnectorError) as error:
+        asked()
+    check_text(SNAPSHOTS, name, str(error.value), {str(directory): "…"})
