@@ -1,17 +1,25 @@
 """The engines and servers that other tests rely on work on tables that PyIceberg wrote."""
 
+import re
+from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
 
 from support.readers import as_json, duckdb_rows, local_catalog
+from support.readme import readme_lines
 from support.rest_catalog import RestCatalogServer
-from support.spark_sql import spark_rows
+from support.spark_sql import spark_sql
 
-ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "field with spaces": ["a", None]})
+SHIPPED = {"id": 1, "status": "shipped", "field with spaces": "a"}
+ORDERS = pa.Table.from_pylist([SHIPPED, {"id": 2, "status": "open", "field with spaces": None}])
 TYPED = pa.table(
     {
         "at": pa.array([1_700_000_000_123_456, -1], pa.timestamp("us", "UTC")),
@@ -22,37 +30,58 @@ TYPED = pa.table(
 )
 
 
-def test_duckdb_reads_a_table_from_its_metadata_file(tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
-    catalog = local_catalog(tmp_path)
+def orders_in(catalog: Catalog) -> Table:
     catalog.create_namespace("shop")
-    table = catalog.create_table("shop.things", ROWS.schema)
-    table.append(ROWS)
-    assert duckdb_rows(duckdb_reader, table.metadata_location, "id") == ROWS.to_pylist()
+    table = catalog.create_table("shop.orders", ORDERS.schema)
+    table.append(ORDERS)
+    return table
+
+
+def test_pyiceberg_opens_the_embedded_catalog_as_readme_says(tmp_path: Path) -> None:
+    orders_in(local_catalog(tmp_path))
+    *lines, scan = readme_lines("PyIceberg", tmp_path).strip().splitlines()
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)
+    with closing(names["catalog"]):
+        assert eval(scan, names).to_pylist() == [SHIPPED]
+
+
+def test_duckdb_reads_a_table_from_its_metadata_file_as_readme_says(
+    tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    table = orders_in(local_catalog(tmp_path))
+    assert duckdb_rows(duckdb_reader, table.metadata_location, "id") == ORDERS.to_pylist()
+    install, query = readme_lines("DuckDB", tmp_path).strip().splitlines()
+    assert install == "INSTALL iceberg; LOAD iceberg;", "which it has from PyPI here"
+    query = query.replace("/absolute/path/to/….metadata.json", table.metadata_location)
+    assert sorted(duckdb_reader.sql(query).fetchall()) == [("open", 1), ("shipped", 1)]
 
 
 @pytest.mark.spark
-def test_spark_reads_a_table_of_the_embedded_catalog(tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_spark_opens_the_embedded_catalog_as_readme_says(tmp_path: Path, spark_reader_jars: Path) -> None:
     catalog = local_catalog(tmp_path)
-    catalog.create_namespace("shop")
-    catalog.create_table("shop.things", ROWS.schema).append(ROWS)
+    orders_in(catalog)
     catalog.create_table("shop.typed", TYPED.schema).append(TYPED)
-    rows, typed, counts = spark_rows(
-        spark_reader_jars,
-        tmp_path,
-        "SELECT * FROM local.shop.things ORDER BY id",
-        "SELECT * FROM local.shop.typed ORDER BY at DESC",
-        "SELECT count(*) AS n FROM local.shop.things.snapshots",
-    )
-    assert rows == [{"id": 1, "field with spaces": "a"}, {"id": 2, "field with spaces": None}]
+    lines = readme_lines("Spark", tmp_path)
+    with spark_sql(spark_reader_jars, dict(re.findall(r"--conf (\S+?)=(\S+)", lines)), tmp_path) as spark:
+        rows, typed, counts = spark.rows(
+            *re.findall(r"-e '(.*)'", lines),
+            "SELECT * FROM local.shop.typed ORDER BY at DESC",
+            "SELECT count(*) AS n FROM local.shop.orders.snapshots",
+        )
+    assert sorted(rows, key=itemgetter("id")) == ORDERS.to_pylist()
     assert typed == [as_json(row) for row in TYPED.to_pylist()]
     assert counts == [{"n": 1}]
+    assert {name.replace(":", "-") for name in re.findall(r"(?<=[ ,:])[-_.\w]+:\d+\.\d+[.\d]*", lines)} <= {
+        jar.stem for jar in spark_reader_jars.glob("*.jar")
+    }, "the versions that are tried here"
 
 
 @pytest.mark.catalog
 def test_the_rest_catalog_keeps_tables_in_its_warehouse(rest_catalog: RestCatalogServer) -> None:
     catalog = RestCatalog("rest", uri=rest_catalog.uri)
     catalog.create_namespace("readers")
-    table = catalog.create_table("readers.things", ROWS.schema)
-    table.append(ROWS)
+    table = catalog.create_table("readers.things", ORDERS.schema)
+    table.append(ORDERS)
     assert Path(table.location().removeprefix("file://")).is_relative_to(rest_catalog.warehouse)
     assert catalog.load_table("readers.things").scan().to_arrow().sort_by("id").equals(table.scan().to_arrow())
