@@ -146,6 +146,24 @@ def test_a_warehouse_that_cannot_be_used_is_named(tmp_path: Path, obstacle: str)
         open_catalog(local(tmp_path / "wh"))
 
 
+def test_tables_of_a_warehouse_that_was_moved_are_found_once_its_old_path_leads_there(tmp_path: Path) -> None:
+    old, new, path = tmp_path / "old", tmp_path / "new", ("ns", "t")
+    with open_catalog(local(old)) as catalog:
+        catalog.create_namespace("ns")
+        made = catalog.create_table(path, SCHEMA, location=table_location(local(old), path))
+    old.rename(new)
+    file = made.metadata_location.removeprefix("file://")
+    with open_catalog(local(new)) as catalog:
+        with pytest.raises(UserError) as raised, explained(local(new)):
+            catalog.load_table(path)
+        old.symlink_to(new)
+        assert catalog.load_table(path).metadata == made.metadata
+    assert str(raised.value) == (
+        f"table ns.t: its metadata file is not there (Failed to open local file '{file}'). If the warehouse directory was "
+        f"moved, move it back, or make its old path a symbolic link to {new}."
+    )
+
+
 # REST
 
 

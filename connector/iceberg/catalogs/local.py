@@ -6,7 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
@@ -18,11 +21,27 @@ CATALOG_FILE: Final = "catalog.db"
 BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
 
 
+class _LocalTables(SqlTables):
+    """Tables whose metadata files are named by whole paths, as Iceberg has it: a directory that was moved has none."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        try:
+            return super().load_table(identifier)
+        except FileNotFoundError as error:
+            reason = (error.strerror or str(error)).partition(". Detail")[0]
+            where = self.properties[WAREHOUSE_LOCATION].removeprefix("file://")
+            raise UserError(
+                f"table {'.'.join(self.identifier_to_tuple(identifier))}: its metadata file is not there "
+                f"({reason}). If the warehouse directory was moved, move it back, or make its "
+                f"old path a symbolic link to {where}."
+            ) from error
+
+
 def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
-    properties = {"uri": uri.render_as_string(), "warehouse": f"file://{warehouse}", **file_properties}
-    return opened(partial(SqlTables, CATALOG_NAME, properties))
+    properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_properties}
+    return opened(partial(_LocalTables, CATALOG_NAME, properties))
 
 
 @contextmanager
