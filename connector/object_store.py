@@ -51,6 +51,11 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
         "objects there.",
     ),
     (
+        ("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),
+        UserError,
+        "the clock of this machine is wrong ({answer}). Set it.",
+    ),
+    (
         ("NO_SUCH_BUCKET",),
         UserError,
         "there is no such bucket ({answer}). Create it, or correct /bucket.",

@@ -16,6 +16,7 @@ from connector.errors import RetryableError, UserError
 from connector.iceberg.files.file_stores import data_file_properties
 from connector.object_store import using
 from connector.rows.files import DataFileWriter, FileOptions
+from support.odd_servers import answering
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
 
@@ -145,6 +146,17 @@ def test_what_an_object_store_refuses_is_explained(
     assert what in sentence
     assert sentence.endswith(remedy)
     assert "planted" not in sentence
+
+
+def test_a_clock_that_is_wrong_is_told_while_files_are_written(right: EndpointConfig) -> None:
+    late = "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"
+    with (
+        answering(403, late) as server,
+        pytest.raises(
+            UserError, match=r"the clock of this machine is wrong \(.*The difference is too large.*\)\. Set it\.$"
+        ),
+    ):
+        write(replace(right, s3_endpoint=server.uri))
 
 
 def test_a_disk_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> None:

@@ -178,6 +178,13 @@ def test_a_rest_catalog_without_the_https_that_is_asked_of_it_is_named_at_valida
 GLUE_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "unknown key": (400, aws_error("UnrecognizedClientException", "The security token is invalid."), UserError),
     "wrong secret": (400, aws_error("InvalidSignatureException", "The request signature does not match."), UserError),
+    "clock": (
+        400,
+        aws_error(
+            "InvalidSignatureException", "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z"
+        ),
+        UserError,
+    ),
     "late session": (400, aws_error("ExpiredTokenException", "The security token has expired"), UserError),
     "forbidden": (400, aws_error("AccessDeniedException", "Not authorized to perform: glue:GetDatabase"), UserError),
     "any other refusal": (400, aws_error("InvalidInputException", "Catalog id is not an account"), UserError),

@@ -103,7 +103,9 @@ def explained(region: str) -> Iterator[None]:
         reason = ": ".join(filter(None, (answer["Code"], answer.get("Message", "").rstrip("."))))
         if not is_refusal(error):
             raise RetryableError(f"{place} is not able to answer now: {reason}.") from error
-        raise UserError(f"{place} {REFUSALS.get(answer['Code'], OTHER_REFUSAL).format(reason=reason)}") from error
+        is_late = any(words in reason for words in OF_THE_CLOCK)
+        sentence = WRONG_CLOCK if is_late else REFUSALS.get(answer["Code"], OTHER_REFUSAL)
+        raise UserError(f"{place} {sentence.format(reason=reason)}") from error
     except BotoCoreError as error:
         kind, sentence = next((kind, sentence) for types, kind, sentence in FAILURES if isinstance(error, types))
         raise kind(sentence.format(place=place)) from error
@@ -111,6 +113,10 @@ def explained(region: str) -> Iterator[None]:
 
 _KEYS_REFUSED: Final = "does not accept the keys ({reason}). Check /credentials."
 OTHER_REFUSAL: Final = "refused the request ({reason}). Check /credentials, /region and /catalog/glue_id."
+
+# The code is that of a wrong key.
+OF_THE_CLOCK: Final = ("Signature expired", "Signature not yet current")
+WRONG_CLOCK: Final = "says that the clock of this machine is wrong ({reason}). Set it."
 
 # By the codes of Glue's errors.
 REFUSALS: Final[Mapping[str, str]] = {
