@@ -1,0 +1,125 @@
+"""What was right when the session opened fails in the middle of it: the error says what, and nothing is lost or doubled."""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.config.settings import parse
+from connector.errors import ConnectorError
+from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.commit import Failed, Landed
+from connector.state import Lineage, StagedCommit
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import on_s3, rest
+from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.rest_catalog import RestCatalogOnS3
+from support.s3_server import Keys
+from support.snapshots import check_text
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of
+
+pytestmark = pytest.mark.catalog
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
+# How long it took, and what the clients say of a connection that has ended.
+VARYING: Final = {
+    r"for \d+ s": "for N s",
+    r" \(Request ID: \w+\)": "",
+    r"ConnectionError: .*?\)\)\)": "ConnectionError: …)",
+    r"curlCode: .*?\)\. Check": "curlCode: …). Check",
+}
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session's catalog, a transaction that it has staged, and what stands between it and its servers."""
+
+    catalog: Catalog
+    staged: StagedCommit
+    to_catalog: FaultProxy
+    to_store: FaultProxy
+    user: Keys
+    server: RestCatalogOnS3
+
+    def commit(self) -> Landed | Failed:
+        """One attempt."""
+        (outcome,) = commit.attempt(self.catalog, [self.staged], once=[self.staged.chain_id])
+        return outcome
+
+    def text(self, error: ConnectorError) -> str:
+        """Without what differs from run to run."""
+        text = str(error).replace(self.staged.path[0], "shop").replace(self.server.bucket, "BUCKET")
+        for varying, placeholder in VARYING.items():
+            text = re.sub(varying, placeholder, text)
+        return text
+
+
+@pytest.fixture
+def session(rest_on_s3: RestCatalogOnS3) -> Iterator[Session]:
+    s3, path = rest_on_s3.s3, (f"shop_{uuid.uuid4().hex}", "orders")
+    with fault_proxy(rest_on_s3.uri) as to_catalog, fault_proxy(s3.endpoint) as to_store:
+        user = s3.new_user("admin")
+        keys = {
+            "auth_type": "AWSAccessKey",
+            "awsAccessKeyId": user.access_key_id,
+            "awsSecretAccessKey": user.secret_access_key,
+        }
+        config = on_s3(s3, rest_on_s3.bucket, path[0], rest(to_catalog.uri))
+        with open_catalog(parse({**config, "s3_endpoint": to_store.uri, "credentials": keys}, [])[0]) as catalog:
+            foreign_table(catalog, path)
+            staged = stage(catalog, path, LINEAGE, 1, 2)
+            yield Session(catalog, staged, to_catalog, to_store, user, rest_on_s3)
+
+
+def always(answer: Answer | HTTPStatus) -> Callable[[Request], Fault]:
+    return lambda _: Fault(0, answer)
+
+
+def of_catalog(session: Session) -> FaultProxy:
+    return session.to_catalog
+
+
+def of_store(session: Session) -> FaultProxy:
+    return session.to_store
+
+
+FAILURES: Final[Mapping[str, tuple[Callable[[Session], FaultProxy], Answer | HTTPStatus]]] = {
+    "the catalog goes down": (of_catalog, Answer.NONE),
+    "the catalog is restarting": (of_catalog, HTTPStatus.SERVICE_UNAVAILABLE),
+    "the catalog's token is revoked": (of_catalog, HTTPStatus.UNAUTHORIZED),
+    "the permission is taken away": (of_catalog, HTTPStatus.FORBIDDEN),
+    "the store goes down": (of_store, Answer.NONE),
+    "the store's permission is taken away": (of_store, HTTPStatus.FORBIDDEN),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_in_mid_run_is_told_and_loses_nothing(session: Session, name: str) -> None:
+    failing, answer = FAILURES[name]
+    proxy = failing(session)
+    proxy.choose = always(answer)
+    outcome = session.commit()
+    assert isinstance(outcome, Failed)
+    check_text(SNAPSHOTS, name, session.text(outcome.error), {})
+    proxy.choose = lambda _: GENUINE
+    assert isinstance(session.commit(), Landed)
+    assert ids_of(session.catalog, session.staged.path) == [1, 2]
+
+
+def test_keys_that_are_revoked_in_mid_run_are_told_and_others_finish_what_they_staged(session: Session) -> None:
+    session.server.s3.delete_user(session.user)
+    outcome = session.commit()
+    assert isinstance(outcome, Failed)
+    check_text(SNAPSHOTS, "the store's keys are revoked", session.text(outcome.error), {})
+    with session.server.client() as catalog:
+        commit.finish(catalog, [session.staged])
+        assert ids_of(catalog, session.staged.path) == [1, 2]
