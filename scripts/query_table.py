@@ -1,0 +1,20 @@
+"""Prints the rows of a table that a filter names, in the catalog that PyIceberg's own settings call "lake".
+
+query_table.py TABLE [FILTER]
+"""
+
+import sys
+
+from pyiceberg.catalog import load_catalog
+
+from show_tables import aligned
+
+
+def main(name: str, row_filter: str = "true") -> None:
+    found = load_catalog("lake").load_table(name).scan(row_filter).to_arrow()
+    print("\n".join(aligned(found.column_names, [list(row.values()) for row in found.to_pylist()])))
+    print(f"{found.num_rows} rows")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
