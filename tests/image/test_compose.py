@@ -27,9 +27,10 @@ def compose(image: Image) -> Iterator[Callable[[str], str]]:
     """Runs a command of README and returns what it prints; the containers are a project of the test's own."""
     versitygw()
     jars("rest-catalog")
-    name = f"materialize-iceberg-{secrets.token_hex(4)}"
-    image.engine.images.get(image.id).tag(name)
-    environment = {**os.environ, "IMAGE": name, "COMPOSE_PROJECT_NAME": name}
+    # The tag stays: with its last one the image would go, which other tests need.
+    image.engine.images.get(image.id).tag("materialize-iceberg", tag="tests")
+    project = f"materialize-iceberg-{secrets.token_hex(4)}"
+    environment = {**os.environ, "IMAGE": "materialize-iceberg:tests", "COMPOSE_PROJECT_NAME": project}
 
     def run(command: str) -> str:
         outcome = subprocess.run(
@@ -42,7 +43,6 @@ def compose(image: Image) -> Iterator[Callable[[str], str]]:
         yield run
     finally:
         run("compose down --timeout 0")
-        image.engine.images.remove(name)
 
 
 def test_the_servers_come_up_and_the_connector_finds_nothing_in_its_way(compose: Callable[[str], str]) -> None:
