@@ -5,29 +5,54 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from benchmarks import rows
 from benchmarks.connector import Connector
-from benchmarks.process_tree import PeakMemory
+from benchmarks.process_tree import Kind, PeakMemory
 from benchmarks.report import conditions, publish
 from benchmarks.stores import CACHE, MB, feed
+from fixtures.collection import Field
 from fixtures.conversation import line, opening
 
-FIELD: Final = "quantity"  # a long, that becomes text
+
+@dataclass(frozen=True)
+class TypeChange:
+    """A field as it becomes, and Arrow's name for the type of its column then."""
+
+    field: Field
+    arrow_type: str
+
+
+_FIELDS: Final[Mapping[str, Field]] = {field.name: field for field in rows.COLLECTION.fields}
+
+
+def _as_text(name: str) -> TypeChange:
+    return TypeChange(replace(_FIELDS[name], config={"castToString": True}), "string")
+
+
+CHANGES: Final[Mapping[str, TypeChange]] = {
+    "long-to-string": _as_text("quantity"),
+    "long-to-double": TypeChange(
+        replace(_FIELDS["quantity"], types=("number", "string"), string={"format": "number"}), "double"
+    ),
+    "double-to-string": _as_text("price"),
+    "timestamptz-to-string": _as_text("created_at"),
+    "date-to-string": _as_text("day"),
+}
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Of a whole apply, Spark's start included."""
+    """Of a whole apply, Spark's start included; the memory is that of the moment when all processes together had most."""
 
+    change: str
     rows: int
     files_megabytes: float
     seconds: float
@@ -35,6 +60,9 @@ class Measurement:
     yardstick_rows_per_second: float
     ratio: float
     peak_pss_megabytes: float
+    of_it_connector: float
+    of_it_jvm: float
+    of_it_python_workers: float
 
 
 def main() -> int:
@@ -42,30 +70,36 @@ def main() -> int:
     lines = rows.store_lines(CACHE, arguments.rows, packed=False)
     before = conditions()
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as directory:
-        publish("migrate", before, [_measure(lines, arguments.rows, Path(directory))])
+        publish("migrate", before, [_measure(lines, arguments.rows, arguments.change, Path(directory))])
     return 0
 
 
-def _measure(lines: Path, count: int, directory: Path) -> Measurement:
+def _measure(lines: Path, count: int, name: str, directory: Path) -> Measurement:
+    change = CHANGES[name]
     _fill(lines, directory)
     old = _table(directory)
     files = [Path(task.file.file_path.removeprefix("file://")) for task in old.scan().plan_files()]
-    yardstick = _rewrite(files, directory)
+    yardstick = _rewrite(change, files, directory)
     with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
         began = time.perf_counter()
-        connector.send(_apply())
+        connector.send(_apply(change))
         connector.expect("applied")
         seconds = time.perf_counter() - began
         connector.end()
-    _check(old, _table(directory), count)
+    _check(change.field.name, old, _table(directory), count)
+    shares = {kind: peak.shares.get(kind, 0) / MB for kind in Kind}
     return Measurement(
+        change=name,
         rows=count,
         files_megabytes=sum(file.stat().st_size for file in files) / MB,
         seconds=seconds,
         rows_per_second=count / seconds,
         yardstick_rows_per_second=count / yardstick,
         ratio=yardstick / seconds,
-        peak_pss_megabytes=peak.peak.pss / MB,
+        peak_pss_megabytes=sum(shares.values()),
+        of_it_connector=shares[Kind.CONNECTOR],
+        of_it_jvm=shares[Kind.JVM],
+        of_it_python_workers=shares[Kind.PYTHON_WORKERS],
     )
 
 
@@ -81,16 +115,14 @@ def _fill(lines: Path, directory: Path) -> None:
         connector.end()
 
 
-def _rewrite(files: Sequence[Path], directory: Path) -> float:
-    command = [sys.executable, "-m", "benchmarks.rewriting", FIELD, str(directory), *map(str, files)]
+def _rewrite(change: TypeChange, files: Sequence[Path], directory: Path) -> float:
+    column = (change.field.name, change.arrow_type)
+    command = [sys.executable, "-m", "benchmarks.rewriting", *column, str(directory), *map(str, files)]
     return float(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
-def _apply() -> bytes:
-    fields = tuple(
-        replace(field, config={"castToString": True}) if field.name == FIELD else field
-        for field in rows.COLLECTION.fields
-    )
+def _apply(change: TypeChange) -> bytes:
+    fields = tuple(change.field if field.name == change.field.name else field for field in rows.COLLECTION.fields)
     _, _, apply, _, _ = opening("measurements", [replace(rows.COLLECTION, fields=fields)])
     return apply
 
@@ -102,17 +134,17 @@ def _table(directory: Path) -> Table:
     )
 
 
-def _check(old: Table, new: Table, count: int) -> None:
-    """Every number is there, as text."""
-    before, after = (table.scan(selected_fields=("id", FIELD)).to_arrow().sort_by("id") for table in (old, new))
-    column = after[FIELD]
-    if after.num_rows != count or column.type == before[FIELD].type or column.cast(pa.int64()) != before[FIELD]:
+def _check(name: str, old: Table, new: Table, count: int) -> None:
+    """Every value is there, as one of another type."""
+    before, after = (table.scan(selected_fields=("id", name)).to_arrow().sort_by("id")[name] for table in (old, new))
+    if len(after) != count or after.type == before.type or after.cast(before.type) != before:
         sys.exit("the table has lost values: nothing is reported")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench migrate", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--change", choices=CHANGES, default="long-to-string")
     return parser.parse_args()
 
 

@@ -2,8 +2,10 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -20,12 +22,21 @@ class Memory:
     pss: int
 
 
+class Kind(Enum):
+    """What a process of the connector's tree is for."""
+
+    CONNECTOR = auto()
+    JVM = auto()
+    PYTHON_WORKERS = auto()
+
+
 class PeakMemory:
     """Samples a process tree's memory while it is entered."""
 
     def __init__(self, root: int) -> None:
         self._root = root
         self._samples = [Memory(0, 0)]
+        self._shares: Counter[Kind] = Counter()
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
 
@@ -43,21 +54,43 @@ class PeakMemory:
     def peak(self) -> Memory:
         return Memory(max(m.rss for m in self._samples), max(m.pss for m in self._samples))
 
+    @property
+    def shares(self) -> Mapping[Kind, int]:
+        """PSS by kind of process, when all of them together had most."""
+        return self._shares
+
     def _sample(self) -> None:
         while not self._done.wait(INTERVAL):
-            self._samples.append(memory(self._root))
+            by_process = {process: _memory_of(process) for process in _tree(self._root)}
+            self._samples.append(_total(by_process.values()))
+            shares: Counter[Kind] = Counter()
+            for process, used in by_process.items():
+                shares[self._kind(process)] += used.pss
+            self._shares = max(self._shares, shares, key=Counter.total)
+
+    def _kind(self, process: Path) -> Kind:
+        if process.name == str(self._root):
+            return Kind.CONNECTOR
+        command = _read(process / "cmdline").partition("\0")[0]
+        return Kind.JVM if command.endswith("java") else Kind.PYTHON_WORKERS
 
 
 def memory(root: int) -> Memory:
-    rss = pss = 0
-    for process in _tree(root):
-        for line in _read(process / "smaps_rollup").splitlines():
-            name, _, amount = line.partition(":")
-            if name == "Rss":
-                rss += int(amount.split()[0]) << 10
-            elif name == "Pss":
-                pss += int(amount.split()[0]) << 10
-    return Memory(rss, pss)
+    return _total(map(_memory_of, _tree(root)))
+
+
+def _memory_of(process: Path) -> Memory:
+    amounts = {"Rss": 0, "Pss": 0}
+    for line in _read(process / "smaps_rollup").splitlines():
+        name, _, amount = line.partition(":")
+        if name in amounts:
+            amounts[name] = int(amount.split()[0]) << 10
+    return Memory(amounts["Rss"], amounts["Pss"])
+
+
+def _total(of_processes: Iterable[Memory]) -> Memory:
+    each = list(of_processes)
+    return Memory(sum(memory.rss for memory in each), sum(memory.pss for memory in each))
 
 
 def cpu_seconds(root: int) -> float:

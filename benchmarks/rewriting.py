@@ -1,7 +1,7 @@
-"""The yardstick of a type change: the same Parquet files written again with one column cast to text, by pyarrow, in one
-process on one core.
+"""The yardstick of a type change: the same Parquet files written again with one column cast to another type, by pyarrow,
+in one process on one core.
 
-Run as a process of its own: `python -m benchmarks.rewriting COLUMN TARGET FILE…` prints the seconds that it took.
+Run as a process of its own: `python -m benchmarks.rewriting COLUMN TYPE TARGET FILE…` prints the seconds that it took.
 """
 
 import os
@@ -16,26 +16,26 @@ import pyarrow.parquet as pq
 BATCH: Final = 1 << 14  # rows
 
 
-def rewrite(source: Path, target: Path, column: str) -> None:
+def rewrite(source: Path, target: Path, column: str, arrow_type: pa.DataType) -> None:
     file = pq.ParquetFile(source)
     place = file.schema_arrow.get_field_index(column)
-    schema = file.schema_arrow.set(place, pa.field(column, pa.string()))
+    schema = file.schema_arrow.set(place, pa.field(column, arrow_type))
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for group in range(file.num_row_groups):
             batches = [
-                batch.set_column(place, schema.field(place), batch.column(place).cast(pa.string()))
+                batch.set_column(place, schema.field(place), batch.column(place).cast(arrow_type))
                 for batch in file.iter_batches(BATCH, row_groups=[group])
             ]
             writer.write_table(pa.Table.from_batches(batches, schema))
 
 
-def main(column: str, target: str, *sources: str) -> None:
+def main(column: str, arrow_type: str, target: str, *sources: str) -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     began = time.perf_counter()
     for number, source in enumerate(sources):
-        rewrite(Path(source), Path(target) / f"{number}.parquet", column)
+        rewrite(Path(source), Path(target) / f"{number}.parquet", column, pa.type_for_alias(arrow_type))
     print(time.perf_counter() - began)
 
 
