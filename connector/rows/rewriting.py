@@ -25,7 +25,7 @@ from connector.state import DataFile
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 _LARGEST_BATCH: Final = 1 << 16  # rows
-_READ_BUFFER: Final = 256 << 10  # bytes, for each column of a row group
+_READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 _NO_ID: Final = -1
 FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -92,8 +92,10 @@ class Rewriting:
         """The files that take its place, none if all its rows are deleted; None if it holds nothing to be converted, and
         stays. UnconvertibleError where a value has no equivalent."""
         with using(source.path), io.new_input(source.path).open() as stream:
-            # Not a whole row group's bytes at once: other engines' may be large.
-            file = pq.ParquetFile(stream, buffer_size=_READ_BUFFER, coerce_int96_timestamp_unit="us")
+            # Not a whole row group's bytes at once: other engines' may be large. Nor may what was read stay until the
+            # file ends, as it does when Arrow reads ahead.
+            buffer = _READ_BUFFERS // len(self.columns)
+            file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
             places = _places(file.schema_arrow, source.path)
             columns = [column for column in self.columns if column.source_id in places]
             if not any(column.is_converted for column in columns):
