@@ -1,6 +1,7 @@
 """Columns that get another type: every row and every value is there afterwards, whoever else works on the table."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ from support.bindings import MATERIALIZATION
 from support.staged_files import stage
 from support.tables import local_catalog
 
+PRICED = {"id": 1, "qty": 10, "price": Decimal("7.10"), "cost": Decimal("7.10")}
 LINEAGE = Lineage(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
@@ -143,6 +145,22 @@ def test_columns_of_every_kind_come_along(catalog: Catalog) -> None:
     fit(catalog, *QTY_AS_TEXT, wanted("count", LongType()))
     assert rows(catalog) == [before | {"qty": "7"}]
     assert rows(catalog) == catalog.load_table(PATH).scan(row_filter="count = 3 and qty = '7'").to_arrow().to_pylist()
+
+
+def test_decimals_that_another_engine_has_widened_come_along_and_are_converted(catalog: Catalog) -> None:
+    narrow, wide = DecimalType(9, 2), DecimalType(18, 2)
+    table_of(catalog, ID, QTY, NestedField(3, "price", narrow), NestedField(4, "cost", narrow), rows=[[PRICED]])
+    with catalog.load_table(PATH).update_schema() as update:
+        update.update_column("price", wide)
+        update.update_column("cost", wide)
+    large = Decimal("1234567890123456.78")
+    append(catalog, PRICED | {"id": 2, "price": large, "cost": large})
+    fit(catalog, *QTY_AS_TEXT, wanted("cost", StringType()))
+    assert rows(catalog) == [
+        {"id": 1, "qty": "10", "price": Decimal("7.10"), "cost": "7.10"},
+        {"id": 2, "qty": "10", "price": large, "cost": "1234567890123456.78"},
+    ]
+    assert str(catalog.load_table(PATH).schema().find_type("price")) == "decimal(18, 2)"
 
 
 @pytest.mark.parametrize("partition_source", ["id", "day"])
