@@ -149,7 +149,8 @@ def test_namespaces_and_tables_are_created_and_every_action_is_described(tmp_pat
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_applying_again_does_nothing(tmp_path: Path, is_recorded: bool) -> None:
-    bound = binding(ORDERS, "note")
+    nullable = projection("qty", "integer", exists=Exists.MAY)
+    bound = binding(collection(ID, NOTE, nullable), "note", "qty")
     applied(tmp_path, bound)
     metadata = local_catalog(tmp_path).load_table(PATH).metadata_location
     assert applied(tmp_path, bound, last=before(bound) if is_recorded else None) == response.Applied()
