@@ -52,9 +52,9 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
                 send(apply(message))
             case request.Open():
-                from connector.transactions import open_session
+                from connector.opening import opened
 
-                with open_session(message) as (session, upload_interval):
+                with opened(message) as (session, upload_interval):
                     send(response.Opened())
                     _serve_transactions(session, UploadInterval(upload_interval), judged, requests, send)
 

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Final, TypeAlias
@@ -18,8 +17,7 @@ import orjson
 from connector import state
 from connector.backlog import Limit
 from connector.committer import Committer
-from connector.config.settings import Settings, parse
-from connector.control_group import ControlGroup
+from connector.config.settings import EndpointConfig, ResourceConfig, Settings
 from connector.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import explained, open_catalog, renewed_access
@@ -28,15 +26,13 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
 from connector.invalid_values import Policy, Tally
-from connector.machine_share import MachineShare
 from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.rejection_limit import RejectionLimit
 from connector.renewal import Renewed
-from connector.scratch import scratch
 from connector.spark.claim_server import claim_server
+from connector.spark.engine import Engine
 from connector.spark.handover import handover_to
 from connector.spark.layout import Layout, TableLayout
-from connector.spark.session import Spark
 from connector.spark.writing import Writing, Written
 from connector.staging import Spool
 from connector.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
@@ -155,16 +151,14 @@ def _tenure(table: BoundTable, committer: Committer) -> Tenure:
 
 
 @contextmanager
-def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
-    """A session, and its upload interval, with everything that writes its files."""
+def open_session(
+    message: request.Open, config: EndpointConfig, resource_configs: Sequence[ResourceConfig], engine: Engine
+) -> Iterator[Session]:
+    """A session on an engine that may still be starting."""
     task, key_range = message.materialization, _key_range(message)
     staged = overlapping(state.entries(task.name, message.state), key_range)
-    config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     with ExitStack() as resources:
-        directories = resources.enter_context(scratch())
-        share = MachineShare.of(ControlGroup(), directories.files)
-        spark = Spark({"spark.master": f"local[{share.tasks}]", **dict(config.spark)}, directories)
-        resources.callback(spark.kill)
+        spark, directories = engine.spark, engine.directories
         claims = resources.enter_context(closing(claim_server(dict(config.spark), directories.sockets / "claims")))
         catalog = open_catalog(config)
         spools = count(1)
@@ -175,7 +169,7 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             def start_writing(file_prefixes: Sequence[str]) -> Writing:
                 layouts = _layouts(tables, file_prefixes, access)
                 bindings = len(task.bindings)
-                spool = Spool(directories.files / f"spool-{next(spools)}", limit=share.spool)
+                spool = Spool(directories.files / f"spool-{next(spools)}", limit=engine.spool_limit)
                 handover = handover_to(spark, layouts[:bindings])
                 return Writing(spark.run, claims, spool, handover, layouts[:bindings], layouts[bindings:])
 
@@ -188,7 +182,7 @@ def open_session(message: request.Open) -> Iterator[tuple[Session, timedelta]]:
             bind = partial(bind_all, catalog, task, key_range, policies)
             session = recover(staged, committer, bind, writing)
         maintenance.look_after(session.tables, staged)
-        yield session, config.upload_interval
+        yield session
 
 
 def _layouts(

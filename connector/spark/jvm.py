@@ -94,10 +94,11 @@ class Jvm:
 
     def connect(self) -> "ClientServer":
         """The gateway to it, as soon as there is one; RetryableError if it does not come up."""
+        self._wait_for_connection_file()
+        # Not before: whoever imports something else meanwhile would have to share the processor with PySpark.
         from pyspark.java_gateway import launch_gateway
         from pyspark.serializers import UTF8Deserializer, read_int
 
-        self._wait_for_connection_file()
         with self._connection_file.open("rb") as info:
             port, secret = read_int(info), UTF8Deserializer().loads(info)
         shutil.rmtree(self._connection_file.parent)

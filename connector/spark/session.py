@@ -104,12 +104,13 @@ def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
 
 
 def _connect(jvm: Jvm, settings: Mapping[str, str], directories: Scratch) -> "SparkContext":
-    from pyspark import SparkConf, SparkContext
-
     where_tasks_run(settings)  # to fail at once where they cannot
-    conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
     with _explained(jvm, "Spark did not start"):
-        context = SparkContext(gateway=jvm.connect(), conf=conf)
+        gateway = jvm.connect()
+        from pyspark import SparkConf, SparkContext
+
+        conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
+        context = SparkContext(gateway=gateway, conf=conf)
         if not is_local(settings):
             _wait_for_executor(context, jvm)
     context.pythonExec = settings.get(PYTHON, sys.executable)

@@ -1,0 +1,26 @@
+"""Open: Spark's JVM starts first, and while it does, everything is imported and opened that a session needs beside it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from connector.config.settings import parse
+from connector.spark import engine
+from protocol import request
+
+if TYPE_CHECKING:
+    from connector.transactions import Session
+
+
+@contextmanager
+def opened(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
+    """A session, and its upload interval, with everything that writes its files."""
+    task = message.materialization
+    config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
+    with engine.starting(dict(config.spark)) as started:
+        # Not before: to import PyIceberg takes a second, in which the JVM can be starting.
+        from connector.transactions import open_session
+
+        with open_session(message, config, resource_configs, started) as session:
+            yield session, config.upload_interval

@@ -1,0 +1,29 @@
+"""What a session's data files are written with: Spark, on its share of the machine, in directories of its own."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from connector.control_group import ControlGroup
+from connector.machine_share import MachineShare
+from connector.scratch import Scratch, scratch
+from connector.spark.session import Spark
+
+
+@dataclass(frozen=True)
+class Engine:
+    spark: Spark
+    directories: Scratch
+    spool_limit: int  # bytes
+
+
+@contextmanager
+def starting(settings: Mapping[str, str]) -> Iterator[Engine]:
+    """Spark is being started, and is ended with the block."""
+    with scratch() as directories:
+        share = MachineShare.of(ControlGroup(), directories.files)
+        spark = Spark({"spark.master": f"local[{share.tasks}]", **settings}, directories)
+        try:
+            yield Engine(spark, directories, share.spool)
+        finally:
+            spark.kill()
