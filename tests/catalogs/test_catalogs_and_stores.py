@@ -18,11 +18,17 @@ from fixtures.collection import NAMESPACE
 from support.azure import ACCOUNT, AzureStore
 from support.endpoint_configs import glue, on_s3, rest
 from support.google import GoogleStore
-from support.jars import REPOSITORY
+from support.jars import REPOSITORY, jars
 from support.leftovers import Watch, exposed
 from support.postgres import Postgres, postgres_programs, postgres_server
 from support.readers import duckdb_rows, polars_table
-from support.rest_catalog import RestCatalogOnS3, RestCatalogServer
+from support.rest_catalog import (
+    RestCatalogInCloud,
+    RestCatalogOnS3,
+    RestCatalogServer,
+    rest_catalog_on_azure,
+    rest_catalog_on_google,
+)
 from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
 
@@ -39,6 +45,7 @@ class Store:
     config: Config
     reader: Mapping[str, str]
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    rest_server: str = ""  # the fixture of one that keeps tables' metadata there
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,21 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
+def rest_on_google(google: GoogleStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogInCloud]:
+    with rest_catalog_on_google(jars("rest-catalog"), tmp_path_factory.mktemp("rest-on-google"), google) as running:
+        yield running
+
+
+@pytest.fixture
+def rest_on_azure(azure: AzureStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogInCloud]:
+    with rest_catalog_on_azure(jars("rest-catalog"), tmp_path_factory.mktemp("rest-on-azure"), azure) as running:
+        yield running
+
+
+@pytest.fixture
 def s3(s3_server: S3Server) -> Store:
     config = on_s3(s3_server, s3_server.new_bucket(), NAMESPACE, {})
-    return Store(config, s3_server.file_properties(), (s3_server.root.secret_access_key,))
+    return Store(config, s3_server.file_properties(), (s3_server.root.secret_access_key,), "rest_on_s3")
 
 
 @pytest.fixture
@@ -69,18 +88,24 @@ def gs(google: GoogleStore) -> Store:
     place = {"storage_type": "Google Cloud Storage", "bucket": google.new_bucket(), "endpoint": google.uri}
     line_of_key = json.loads(key)["private_key"].splitlines()[1]
     secrets = (line_of_key, "planted-token-")
-    return Store({"storage": {**place, "service_account_json": key}}, google.file_properties(), secrets)
+    return Store(
+        {"storage": {**place, "service_account_json": key}}, google.file_properties(), secrets, "rest_on_google"
+    )
 
 
 @pytest.fixture
 def abfss(azure: AzureStore) -> Store:
     place = {"storage_type": "Azure", "account": ACCOUNT, "container": azure.new_container(), "endpoint": azure.uri}
-    return Store({"storage": {**place, "account_key": azure.key}}, azure.file_properties(), (azure.key,))
+    return Store(
+        {"storage": {**place, "account_key": azure.key}}, azure.file_properties(), (azure.key,), "rest_on_azure"
+    )
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Store:
-    return Store({"storage": {"storage_type": "Local Files", "directory": str(tmp_path / "tables")}}, {})
+    return Store(
+        {"storage": {"storage_type": "Local Files", "directory": str(tmp_path / "tables")}}, {}, (), "rest_catalog"
+    )
 
 
 def on_postgres(request: pytest.FixtureRequest, store: Store) -> Lake:
@@ -96,8 +121,7 @@ def on_postgres(request: pytest.FixtureRequest, store: Store) -> Lake:
 
 
 def on_rest(request: pytest.FixtureRequest, store: Store) -> Lake:
-    server: RestCatalogOnS3 | RestCatalogServer
-    server = request.getfixturevalue("rest_on_s3" if "bucket" in store.config else "rest_catalog")
+    server: RestCatalogInCloud | RestCatalogOnS3 | RestCatalogServer = request.getfixturevalue(store.rest_server)
     secret = "planted-in-the-rest-credential"
     return Lake(
         {**store.config, "catalog": {**rest(server.uri), "credential": f"robot:{secret}"}},
@@ -120,11 +144,9 @@ def on_glue(request: pytest.FixtureRequest, store: Store) -> Lake:
 CATALOGS: Final = {"SQL": on_postgres, "Iceberg REST Server": on_rest, "AWS Glue": on_glue}
 STORES: Final = {"Amazon S3": "s3", "Google Cloud Storage": "gs", "Azure": "abfss", "Local Files": "directory"}
 READ_BY_OTHERS: Final = ("Amazon S3", "Local Files")
-# Apache's REST server is a writer too, and has no client for the stores that are missing here.
 TRIED: Final = [
     *(("SQL", store) for store in STORES),
-    ("Iceberg REST Server", "Amazon S3"),
-    ("Iceberg REST Server", "Local Files"),
+    *(("Iceberg REST Server", store) for store in STORES),
     ("AWS Glue", "Amazon S3"),
 ]
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.io import GCS_TOKEN
 
 from connector.spark import jvm
+from support.azure import ACCOUNT, AzureStore
+from support.google import GoogleStore
 from support.s3_server import S3Server
 from support.server_process import free_address, running
 
@@ -39,6 +42,13 @@ class RestCatalogOnS3:
         return RestCatalog("rest", uri=self.uri, **files)
 
 
+@dataclass(frozen=True)
+class RestCatalogInCloud:
+    """A running server that keeps its tables' metadata in Google's store or in Azure's."""
+
+    uri: str
+
+
 @contextmanager
 def rest_catalog_server(jars: Path, directory: Path) -> Iterator[RestCatalogServer]:
     warehouse = directory / "warehouse"
@@ -61,6 +71,32 @@ def rest_catalog_on_s3(jars: Path, directory: Path, s3: S3Server) -> Iterator[Re
     }
     with _serving(jars, directory, settings) as uri:
         yield RestCatalogOnS3(uri, s3, bucket)
+
+
+@contextmanager
+def rest_catalog_on_google(jars: Path, directory: Path, google: GoogleStore) -> Iterator[RestCatalogInCloud]:
+    settings = {
+        "CATALOG_WAREHOUSE": f"gs://{google.new_bucket()}/warehouse",
+        "CATALOG_IO__IMPL": "org.apache.iceberg.gcp.gcs.GCSFileIO",
+        "CATALOG_GCS_SERVICE_HOST": google.uri,
+        "CATALOG_GCS_PROJECT__ID": "lake",
+        "CATALOG_GCS_OAUTH2_TOKEN": google.file_properties()[GCS_TOKEN],
+    }
+    with _serving(jars, directory, settings) as uri:
+        yield RestCatalogInCloud(uri)
+
+
+@contextmanager
+def rest_catalog_on_azure(jars: Path, directory: Path, azure: AzureStore) -> Iterator[RestCatalogInCloud]:
+    settings = {
+        "CATALOG_WAREHOUSE": f"abfss://{azure.new_container()}@{ACCOUNT}.dfs.core.windows.net/warehouse",
+        "CATALOG_IO__IMPL": "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
+        f"CATALOG_ADLS_CONNECTION__STRING_{ACCOUNT.upper()}_DFS_CORE_WINDOWS_NET": f"{azure.uri}/{ACCOUNT}",
+        "CATALOG_ADLS_AUTH_SHARED__KEY_ACCOUNT_NAME": ACCOUNT,
+        "CATALOG_ADLS_AUTH_SHARED__KEY_ACCOUNT_KEY": azure.key,
+    }
+    with _serving(jars, directory, settings) as uri:
+        yield RestCatalogInCloud(uri)
 
 
 @contextmanager
