@@ -11,7 +11,8 @@ from pyiceberg.catalog import Catalog
 
 from connector.config.settings import RestCatalog
 from connector.errors import CommitUnknownError, FencedError, UserError
-from connector.iceberg.catalogs.rest import TIME_LIMITS, TimeLimits, open_rest
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits
 from connector.iceberg.commits import commit, fence
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE

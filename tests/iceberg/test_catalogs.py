@@ -30,11 +30,12 @@ from connector.config.settings import (
 from connector.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
-from connector.iceberg.catalogs.rest import TimeLimits, open_rest
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.iceberg.files.file_access import STORE_FILE_IO
 from connector.iceberg.files.file_stores import data_file_properties
 from protocol.flow import Json
-from support.odd_servers import Server, answering, silent
+from support.odd_servers import Dripping, Server, answering, dripping, silent
 from support.rest_catalog import RestCatalogServer
 from support.server_process import free_address
 from support.small_disk import small_disk
@@ -197,6 +198,16 @@ def test_an_open_rest_catalog_that_falls_silent_is_not_waited_for(silent_uri: st
         opened = open_rest(catalog, {}, IMPATIENT)
     with pytest.raises(RetryableError, match="did not answer in time"), opened, explained(on_s3(catalog)):
         opened.list_namespaces()
+
+
+@pytest.mark.parametrize("what", Dripping)
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(what: Dripping) -> None:
+    with dripping(what) as (uri, has_ended):
+        catalog = rest(uri)
+        late = f"the REST catalog at {uri} did not answer in time"
+        with pytest.raises(RetryableError, match=late), explained(on_s3(catalog)):
+            open_rest(catalog, {}, TimeLimits(connect=10, read=10, whole=0.3))
+        assert not has_ended.is_set()
 
 
 def test_a_rest_catalog_that_is_not_there_may_be_tried_again(refusing_uri: str) -> None:

@@ -1,10 +1,12 @@
-"""Servers that are none: one gives a single answer to whatever it is asked, one never answers."""
+"""Servers that are none: one gives a single answer to whatever it is asked, one never answers, one never ends."""
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import create_server
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from types import MappingProxyType
 from typing import Final
 
@@ -61,3 +63,36 @@ def silent() -> Iterator[str]:
         watchdog.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         watchdog.cancel()
+
+
+class Dripping(Enum):
+    """What of a never-ending answer comes byte by byte: before it, or after nothing, is there all at once."""
+
+    HEADERS = b""
+    BODY_OF_KNOWN_LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
+    BODY_UNTIL_IT_CLOSES = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+
+
+@contextmanager
+def dripping(what: Dripping) -> Iterator[tuple[str, threading.Event]]:
+    """A server whose answer does not end for a minute, although something comes all the time; and whether it has ended."""
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(what.value)
+            for _ in range(600):
+                if is_over.wait(0.1):
+                    return
+                with suppress(ConnectionError):
+                    self.request.sendall(b"H")
+            has_ended.set()
+
+    is_over, has_ended = threading.Event(), threading.Event()
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", has_ended
+        is_over.set()
+        server.shutdown()
+        thread.join()

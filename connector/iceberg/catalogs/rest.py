@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -21,8 +21,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import HEADER_PREFIX
-from requests import PreparedRequest, RequestException, Response, Session
-from requests.adapters import HTTPAdapter
+from requests import RequestException, Session
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
 from connector.config import settings
@@ -37,32 +36,10 @@ from connector.iceberg.catalogs.sign_in import (
     TokenServerError,
     halves,
 )
+from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
 from connector.iceberg.files.file_access import FileKeys, file_properties, with_end
 
 QUOTED_CHARACTERS: Final = 300
-
-
-class TimeLimits(NamedTuple):
-    """Seconds to wait for a connection, and for each piece of an answer."""
-
-    connect: float
-    read: float
-
-
-TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
-
-
-class _TimeLimitedAdapter(HTTPAdapter):
-    """Sends requests that name no time limit with one."""
-
-    def __init__(self, limits: TimeLimits) -> None:
-        super().__init__()
-        self._limits = limits
-
-    def send(
-        self, request: PreparedRequest, stream: bool = False, timeout: Any = None, *args: Any, **kwargs: Any
-    ) -> Response:
-        return super().send(request, stream, timeout or tuple(self._limits), *args, **kwargs)
 
 
 class _RestCatalog(RestCatalog):
@@ -78,7 +55,7 @@ class _RestCatalog(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
-        return _time_limited(session, self._limits)
+        return time_limited(session, self._limits)
 
     def _fetch_config(self) -> None:
         super()._fetch_config()
@@ -100,12 +77,6 @@ class _RestCatalog(RestCatalog):
             return bool(super().view_exists(identifier))
         except RESTError:
             return False  # whatever a server that knows no views answers: to create the table will tell
-
-
-def _time_limited(session: Session, limits: TimeLimits) -> Session:
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _TimeLimitedAdapter(limits))
-    return session
 
 
 def open_rest(
@@ -138,7 +109,7 @@ def _sign_in(catalog: settings.RestCatalog, limits: TimeLimits) -> SignIn:
     uri = catalog.oauth2_server_uri or properties.get("oauth2-server-uri") or own_address
     parameters = {"scope": catalog.scope or DEFAULT_SCOPE}
     parameters |= {name: properties[name] for name in ("audience", "resource") if name in properties}
-    return OAuth2Client(_time_limited(Session(), limits), uri, catalog.credential, parameters)
+    return OAuth2Client(time_limited(Session(), limits), uri, catalog.credential, parameters)
 
 
 @contextmanager

@@ -1,0 +1,116 @@
+"""Time limits on requests to a REST catalog: for a connection, for each piece of an answer, and for all of it.
+
+The one that requests has begins anew with every byte: a server that sends them one by one would be waited for.
+"""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+from requests import PreparedRequest, RequestException, Response, Session
+from requests.adapters import HTTPAdapter
+from requests.exceptions import ReadTimeout
+from urllib3 import HTTPConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+
+class TimeLimits(NamedTuple):
+    """Seconds to wait for a connection, for each piece of an answer, and for the whole of a request."""
+
+    connect: float
+    read: float
+    whole: float = 300
+
+
+TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
+
+
+def time_limited(session: Session, limits: TimeLimits) -> Session:
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _TimeLimitedAdapter(limits))
+    return session
+
+
+class _Deadline:
+    """Ends what is read from a connection when it passes."""
+
+    def __init__(self) -> None:
+        self.has_passed = False
+        self._socket: socket.socket | None = None
+
+    def ends(self, connected: socket.socket) -> None:
+        self._socket = connected
+        if self.has_passed:
+            self.passes()
+
+    def passes(self) -> None:
+        self.has_passed = True
+        if self._socket:
+            with suppress(OSError):  # the server has closed it
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+_deadline: ContextVar[_Deadline] = ContextVar("deadline")
+
+
+@contextmanager
+def _deadline_in(seconds: float) -> Iterator[_Deadline]:
+    deadline = _Deadline()
+    timer = threading.Timer(seconds, deadline.passes)
+    timer.daemon = True
+    timer.start()
+    token = _deadline.set(deadline)
+    try:
+        yield deadline
+    finally:
+        _deadline.reset(token)
+        timer.cancel()
+        timer.join()  # the connection may be used again: it must not end later
+
+
+class _Connection(HTTPConnection):
+    def getresponse(self) -> Any:
+        _deadline.get().ends(self.sock)
+        return super().getresponse()
+
+
+class _SecureConnection(HTTPSConnection):
+    def getresponse(self) -> Any:
+        _deadline.get().ends(self.sock)
+        return super().getresponse()
+
+
+class _TimeLimitedAdapter(HTTPAdapter):
+    """Sends every request with time limits, and returns answers that have been read."""
+
+    def __init__(self, limits: TimeLimits) -> None:
+        super().__init__()
+        self._limits = limits
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
+        pool = super().get_connection_with_tls_context(*args, **kwargs)
+        pool.ConnectionCls = _SecureConnection if pool.scheme == "https" else _Connection
+        return pool
+
+    def send(
+        self, request: PreparedRequest, stream: bool = False, timeout: Any = None, *args: Any, **kwargs: Any
+    ) -> Response:
+        limits = self._limits
+        with _deadline_in(limits.whole) as deadline:
+            try:
+                response = super().send(request, stream, timeout or (limits.connect, limits.read), *args, **kwargs)
+                _ = response.content
+            except RequestException as error:
+                if not deadline.has_passed:
+                    raise
+                raise _late(request, limits) from error
+            if deadline.has_passed:  # an answer without a length seems to be whole wherever it ends
+                raise _late(request, limits)
+            return response
+
+
+def _late(request: PreparedRequest, limits: TimeLimits) -> ReadTimeout:
+    return ReadTimeout(f"the answer was not whole after {limits.whole:.0f} s", request=request)
