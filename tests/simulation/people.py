@@ -52,7 +52,7 @@ def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None
                 with suppress(RetryableError):  # the table was changed in that moment: look again
                     author = Author(0, fenced[0].lineage.key_range)
                     table = SimulatedCatalog(actor, network, author).load_table(path)
-                    skipped |= _reset(table, network, fenced)
+                    _reset(table, network, fenced, skipped)
     finally:
         network.is_resetting = False
 
@@ -64,8 +64,8 @@ def _fenced(catalog: SimulatedCatalog, staged: list[StagedCommit]) -> list[Stage
     return [commit for commit in fenced if commit.lineage == fenced[0].lineage]
 
 
-def _reset(table: Table, network: Network, chain: list[StagedCommit]) -> set[Row]:
-    """The rows that are never going to be added."""
+def _reset(table: Table, network: Network, chain: list[StagedCommit], skipped: set[Row]) -> None:
+    """`skipped` becomes what is never going to be added if the reset lands, whatever the answer to it says."""
     rows = {network.staged[commit.next] for commit in chain}
     in_table = network.lake.rows(chain[0].path)
     is_partly_there = any(row in in_table for *_, row in rows)
@@ -75,5 +75,6 @@ def _reset(table: Table, network: Network, chain: list[StagedCommit]) -> set[Row
     except UserError:  # its files are gone
         decision = Decision.SKIP
         planned = plan(table, chain, decision)
+    skipped -= rows
+    skipped |= rows if decision is Decision.SKIP else set()
     perform(table, planned, "simulated")
-    return rows if decision is Decision.SKIP else set()
