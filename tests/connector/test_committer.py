@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from connector import backlog
-from connector.backlog import Limit
+from connector.backlog import Backlog, Limit
 from connector.committer import Committer
 from connector.errors import ConnectorError, FencedError, RetryableError, UserError
 from connector.iceberg.commits.commit import Failed, Landed
@@ -91,6 +91,18 @@ def test_a_table_that_failed_is_left_alone_in_its_pause(tables: Tables, monkeypa
     committer.commit([staged("bad", "b1")])
     committer.commit([staged("good", "g1"), staged("bad", "b2", prev="b1")])
     assert tables.tried[1] == ["g1"]
+
+
+def test_the_pause_of_a_table_grows_while_it_goes_on_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 5.0)
+    waiting, bad, now = Backlog(GENEROUS), staged("bad", "b1"), 0.0
+    waiting.add([bad])
+    for number in range(10):
+        pause = min(5.0 * 2**number, 300.0)
+        waiting.failed(bad.chain_id, RetryableError("no."), now)
+        assert waiting.due(now + 0.49 * pause) == []
+        assert waiting.due(now + pause) == [bad]
+        now += pause
 
 
 def test_only_what_overlaps_a_key_range_waits_for_it(tables: Tables) -> None:

@@ -1,11 +1,12 @@
 """The fenced commit against a real catalog: once, whatever the catalog answers and whoever else writes."""
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ WHOLE = "00000000-ffffffff"
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
 PATH = ("shop", "orders")
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
+FIRST_PAUSE: Final = commit.FIRST_PAUSE
 ARROW_SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 
 
@@ -226,6 +228,39 @@ def test_a_catalog_that_stays_silent_is_an_error_that_loses_nothing(
     catalog.faults = []
     finish(catalog, staged, is_recovery=True)
     assert ids(catalog) == [1]
+
+
+class Clock:
+    """Time passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return sum(self.pauses)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def test_attempts_come_ever_slower_end_in_time_and_are_in_the_logs(
+    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(commit, "time", clock)
+    monkeypatch.setattr(commit, "FIRST_PAUSE", FIRST_PAUSE)
+    catalog.faults = [refused] * 100
+    with caplog.at_level(logging.WARNING), pytest.raises(CommitUnknownError, match="no answer for"):
+        finish(catalog, stage(catalog, [1]))
+    in_full = [min(0.1 * 2**number, 10) for number in range(len(clock.pauses))]
+    shares = [pause / full for pause, full in zip(clock.pauses, in_full, strict=True)]
+    assert all(0.5 <= share <= 1 for share in shares)
+    assert len(set(shares)) > 1
+    assert 20 < sum(clock.pauses) <= 30
+    assert [record.getMessage() for record in caplog.records] == [
+        f"table shop.orders: commit attempt {number + 1}: ServiceUnavailableError: 503"
+        for number in range(len(clock.pauses) + 1)
+    ]
 
 
 def test_a_table_that_was_replaced_gets_nothing(catalog: FaultyCatalog) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.conversation import CONFIG
 from support.readers import local_catalog
 from support.runtime import Runtime
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Runtime:
-    runtime = Runtime(tmp_path)
+    runtime = Runtime(tmp_path, config={**CONFIG, "upload_interval": "PT4H"})  # which delays no recovery
     runtime.apply()
     return runtime
 
