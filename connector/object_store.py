@@ -15,16 +15,26 @@ def using(location: str) -> Iterator[None]:
     """For writing and reading files there: what their client raises becomes an error that says what to do."""
     try:
         yield
-    except OSError as error:
+    except Exception as error:
+        if not _is_of_store(error):
+            raise
         kind, sentence = next(
             (kind, sentence) for codes, kind, sentence in EXPLANATIONS if any(code in str(error) for code in codes)
         )
         raise kind(f"{location}: {sentence.format(answer=_answer(str(error)))}") from error
 
 
+def _is_of_store(error: Exception) -> bool:
+    from pyarrow import ArrowException  # which is loaded where it was raised, and takes long where it was not
+
+    # PyArrow has no type of its own for what Azure's token server answers.
+    return isinstance(error, OSError) or type(error) is ArrowException
+
+
 # What the clients say around the answer of a store: Amazon's, Azure's, Google's.
 ANSWERS: Final = (
     re.compile("AWS Error (.*)", re.DOTALL),
+    re.compile(r"GetToken\(\): (.*)", re.DOTALL),
     re.compile(r"Azure Error: (?:\[\] )?([^\n]*)"),
     re.compile("with a last message of (.*?) error_info=", re.DOTALL),
     re.compile(r"google::cloud::Status\((.*?) error_info=", re.DOTALL),
@@ -95,10 +105,20 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
         "it, and /storage/endpoint if it is set.",
     ),
     (
-        ("[AuthenticationFailed]", "[AuthorizationFailure]", "[InvalidAuthenticationInfo]", "GetToken"),
+        (
+            "[AuthenticationFailed]",
+            "[AuthorizationFailure]",
+            "[InvalidAuthenticationInfo]",
+            *(f"GetToken(): error response: {status}" for status in (400, 401, 403, 404)),
+        ),
         UserError,
         "Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret in /storage, and "
         "/storage/account.",
+    ),
+    (
+        ("GetToken()",),
+        RetryableError,
+        "Azure's token server cannot be reached, or is not able to answer now ({answer}). Check that the network allows it.",
     ),
     (
         (

@@ -91,6 +91,17 @@ def test_an_application_s_secret_gets_to_the_client(right: AzureStorage) -> None
     StoreFileIO(properties).new_input(f"{right.location}/file")  # PyArrow takes them
 
 
+def test_a_token_server_that_cannot_be_reached_may_be_tried_again(
+    right: AzureStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = f"https://{free_address()}"
+    monkeypatch.setenv("AZURE_AUTHORITY_HOST", nobody)
+    endpoint = right.endpoint.replace("http:", "https:")  # its client sends no token without TLS
+    with pytest.raises(RetryableError) as raised:
+        probe(replace(right, sign_in=ClientSecret("tenant", "client", Secret("planted")), endpoint=endpoint))
+    check_text(SNAPSHOTS, "no token server", str(raised.value), {right.container: "CONTAINER", nobody: "ENDPOINT"})
+
+
 Change: TypeAlias = Callable[[AzureStore], Mapping[str, Any]]
 
 

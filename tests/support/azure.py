@@ -25,6 +25,7 @@ from pyiceberg.io import (
 )
 
 from connector.iceberg.files.file_access import STORE_FILE_IO
+from support.entra import Certificate
 from support.jars import REPOSITORY, leave_out
 from support.server_process import free_address, running
 
@@ -38,10 +39,11 @@ class AzureStore:
 
     address: str
     key: str = field(repr=False)
+    scheme: str = "http"
 
     @property
     def uri(self) -> str:
-        return f"http://{self.address}"
+        return f"{self.scheme}://{self.address}"
 
     def new_container(self) -> str:
         name = f"container-{secrets.token_hex(4)}"
@@ -58,8 +60,8 @@ class AzureStore:
             account_key=self.key,
             blob_storage_authority=self.address,
             dfs_storage_authority=self.address,
-            blob_storage_scheme="http",
-            dfs_storage_scheme="http",
+            blob_storage_scheme=self.scheme,
+            dfs_storage_scheme=self.scheme,
         )
 
     def file_properties(self) -> dict[str, str]:
@@ -69,9 +71,9 @@ class AzureStore:
             ADLS_ACCOUNT_NAME: ACCOUNT,
             ADLS_ACCOUNT_KEY: self.key,
             ADLS_BLOB_STORAGE_AUTHORITY: self.address,
-            ADLS_BLOB_STORAGE_SCHEME: "http",
+            ADLS_BLOB_STORAGE_SCHEME: self.scheme,
             ADLS_DFS_STORAGE_AUTHORITY: self.address,
-            ADLS_DFS_STORAGE_SCHEME: "http",
+            ADLS_DFS_STORAGE_SCHEME: self.scheme,
         }
 
     def sas_token(self, permissions: str = "racwdl", lasts: timedelta = timedelta(hours=1)) -> str:
@@ -91,11 +93,14 @@ def azurite() -> Path:
 
 
 @contextmanager
-def azure_store(program: Path, directory: Path) -> Iterator[AzureStore]:
-    store = AzureStore(free_address(), b64encode(os.urandom(32)).decode())
+def azure_store(program: Path, directory: Path, certificate: Certificate | None = None) -> Iterator[AzureStore]:
+    """With a certificate it speaks TLS, and takes tokens too."""
+    store = AzureStore(free_address(), b64encode(os.urandom(32)).decode(), "https" if certificate else "http")
     host, port = store.address.split(":")
     command = [str(program), "--blobHost", host, "--blobPort", port, "--location", str(directory)]
     # PyArrow speaks newer versions of the protocol than it knows.
     command += ["--disableProductStyleUrl", "--disableTelemetry", "--skipApiVersionCheck"]
+    if certificate:
+        command += ["--cert", str(certificate.certificate), "--key", str(certificate.key), "--oauth", "basic"]
     with running(command, {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{store.key}"}, store.uri, directory / "server.log"):
         yield store

@@ -1,0 +1,87 @@
+"""An application of Azure's signs in with its secret: the connector and its tasks get tokens, and the storage wants them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from fixtures.collection import NAMESPACE
+from support.azure import ACCOUNT, AzureStore, azure_store, azurite
+from support.entra import Certificate, Entra, entra, new_certificate
+from support.leftovers import Watch, exposed
+from support.postgres import Postgres, postgres_programs, postgres_server
+from support.runtime import LEDGER, Runtime
+from support.snapshots import check_text
+
+pytestmark = [pytest.mark.catalog, pytest.mark.spark]
+
+Json: TypeAlias = Any
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "azure_errors.json"
+
+
+@pytest.fixture
+def postgres() -> Iterator[Postgres]:
+    with postgres_server(postgres_programs()) as running:
+        yield running
+
+
+@pytest.fixture
+def certificate(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Certificate:
+    """One that this process and those that it starts trust."""
+    made = new_certificate(tmp_path_factory.mktemp("certificate"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.certificate))
+    return made
+
+
+@pytest.fixture
+def sign_in(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Entra]:
+    with entra(certificate) as running:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", running.uri)
+        yield running
+
+
+@pytest.fixture
+def store(certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureStore]:
+    with azure_store(azurite(), tmp_path_factory.mktemp("azure-over-tls"), certificate) as running:
+        yield running
+
+
+def config(postgres: Postgres, store: AzureStore, sign_in: Entra, watch: Watch) -> Mapping[str, Json]:
+    place = {"storage_type": "Azure", "account": ACCOUNT, "container": store.new_container(), "endpoint": store.uri}
+    application = {"tenant_id": sign_in.tenant, "client_id": sign_in.client, "client_secret": sign_in.secret}
+    return {
+        "namespace": NAMESPACE,
+        "upload_interval": "PT0S",
+        "advanced": {"spark": watch.spark_settings},
+        "catalog": {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password},
+        "storage": {**place, **application},
+    }
+
+
+def test_a_run_signs_in_with_an_application_s_secret_which_nobody_sees(
+    postgres: Postgres, store: AzureStore, sign_in: Entra, tmp_path: Path
+) -> None:
+    collection, watch = replace(LEDGER, table="of_an_application"), Watch.over(tmp_path)
+    endpoint = config(postgres, store, sign_in, watch)
+    refused = {**endpoint, "storage": {**endpoint["storage"], "client_secret": "planted-and-wrong"}}
+    outcome = Runtime(watch.work, [collection], refused, watch.environment).apply_and_fail()
+    check_text(SNAPSHOTS, "wrong client secret", outcome.last_log_line.partition(" error ")[2], {})
+
+    runtime = Runtime(watch.work, [collection], endpoint, watch.environment)
+    with runtime.start(publish=True) as session:
+        session.opened()
+        session.acknowledge()
+        session.transaction({"id": 1}, {"id": 2})
+        running = watch.seen()
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    with SqlCatalog("iceberg", uri=postgres.uri_with_password, **store.file_properties()) as reader:
+        table = reader.load_table((NAMESPACE, collection.table))
+        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    secrets = ["planted-and-wrong", sign_in.secret, *sign_in.issued]
+    assert exposed([*running, *watch.left(), ("state", json.dumps(runtime.log).encode())], secrets) == []

@@ -1,0 +1,137 @@
+"""Microsoft's sign-in, as Azure's blob storage knows it: a token server over TLS that lets one application in, and a
+certificate for it and for the storage, which demands tokens only where it speaks TLS."""
+
+import json
+import secrets
+import ssl
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs
+from uuid import uuid4
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+Json: TypeAlias = Any
+
+POLL_SECONDS: Final = 0.01
+LIFETIME: Final = 3600  # seconds, of a token
+SCOPE: Final = "https://storage.azure.com/.default"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Files with a certificate for this machine's loopback address, and its key."""
+
+    certificate: Path
+    key: Path
+
+
+def new_certificate(directory: Path) -> Certificate:
+    """One that signs itself: who trusts its file trusts the server."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    files = Certificate(directory / "certificate.pem", directory / "key.pem")
+    files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
+    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
+
+
+@dataclass
+class Entra:
+    """Issues tokens to one application."""
+
+    uri: str
+    tenant: str = field(default_factory=lambda: str(uuid4()))
+    client: str = field(default_factory=lambda: str(uuid4()))
+    secret: str = field(default_factory=lambda: f"planted-{secrets.token_hex(16)}", repr=False)
+    issued: list[str] = field(default_factory=list, repr=False)
+
+    def answer(self, path: str, form: Mapping[str, str]) -> tuple[HTTPStatus, Json]:
+        if path != f"/{self.tenant}/oauth2/v2.0/token":
+            return _refused("invalid_request", "AADSTS90002: Tenant not found.")
+        if (form.get("grant_type"), form.get("scope")) != ("client_credentials", SCOPE):
+            return _refused("invalid_scope", "AADSTS70011: The provided value for the scope is not valid.")
+        if form.get("client_id") != self.client:
+            return _refused("unauthorized_client", "AADSTS700016: Application was not found in the directory.")
+        if form.get("client_secret") != self.secret:
+            return _refused("invalid_client", "AADSTS7000215: Invalid client secret provided.")
+        self.issued.append(self._token())
+        return HTTPStatus.OK, {"token_type": "Bearer", "expires_in": LIFETIME, "access_token": self.issued[-1]}
+
+    def _token(self) -> str:
+        """A JWT, whose signature azurite does not verify."""
+        now = int(time.time())
+        claims = {
+            "aud": "https://storage.azure.com",
+            "iss": f"https://sts.windows.net/{self.tenant}/",
+            "iat": now,
+            "nbf": now - 60,
+            "exp": now + LIFETIME,
+            "oid": self.client,
+            "jti": secrets.token_hex(16),
+        }
+        return ".".join((*map(_encoded, ({"alg": "RS256", "typ": "JWT"}, claims)), secrets.token_urlsafe(32)))
+
+
+def _refused(error: str, description: str) -> tuple[HTTPStatus, Json]:
+    return HTTPStatus.BAD_REQUEST, {"error": error, "error_description": description}
+
+
+def _encoded(part: Json) -> str:
+    return urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+
+
+@contextmanager
+def entra(certificate: Certificate) -> Iterator[Entra]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            status, answer = running.answer(self.path, {name: values[0] for name, values in sent.items()})
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate.certificate, certificate.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        running = Entra(f"https://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
+        thread.start()
+        try:
+            yield running
+        finally:
+            server.shutdown()
+            thread.join()
