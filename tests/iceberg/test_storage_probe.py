@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from pyiceberg.io import load_file_io
 
 from connector.config.secret import Secret
 from connector.config.settings import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
@@ -17,6 +18,7 @@ from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.errors import RetryableError, UserError
 from connector.iceberg import storage
 from connector.iceberg.files import probe_object, s3_probe
+from connector.iceberg.files.file_access import file_properties
 from connector.iceberg.files.file_stores import data_file_properties
 from connector.steps import Skipped
 from support.jars import REPOSITORY
@@ -216,6 +218,19 @@ def test_the_store_is_addressed_as_the_tasks_do(settings: Mapping[str, str], hos
     path, authorization, _ = proxy.requests[0]
     assert path.startswith(f"http://{host}/flow/materialize-iceberg-probe-")
     assert bool(authorization) == is_signed
+
+
+@pytest.mark.parametrize(
+    ("settings", "host"), [({}, "store.test/lake"), ({"s3.force-virtual-addressing": "true"}, "lake.store.test")]
+)
+def test_data_files_are_addressed_alike(settings: Mapping[str, str], host: str) -> None:
+    with answering(400, error("InvalidRequest", "No.")) as proxy:
+        keys = {"s3.access-key-id": "id", "s3.secret-access-key": "secret"}
+        place = {"s3.endpoint": "http://store.test", "s3.proxy-uri": proxy.uri}
+        io = load_file_io(file_properties({**keys, **place, **settings}))
+        with pytest.raises(OSError, match="No"):
+            io.new_output("s3://lake/flow/file").create(overwrite=True).close()
+    assert proxy.requests[0][0].startswith(f"http://{host}/flow/file")
 
 
 # Other stores
