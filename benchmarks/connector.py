@@ -3,17 +3,20 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+BARE: Final = (sys.executable, "-m", "connector")
 
 
 class Connector:
     """One process, in a directory of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, command: Sequence[str | Path] = BARE) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "connector"],
+            command,
             cwd=directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
