@@ -3,10 +3,13 @@
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
+from threading import Timer
 from typing import Any, Final
 
 import pytest
 
+from support.connector_process import ConnectorEndedError
 from support.containers import IMAGE, Container, Image
 from support.readers import local_catalog
 from support.runtime import Runtime, Session
@@ -18,6 +21,8 @@ HALVES: Final = (
     {"keyEnd": 0x7FFFFFFF, "rClockEnd": 0xFFFFFFFF},
     {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF},
 )
+KILLS: Final = 3
+LAST_MOMENT: Final = 1.0  # seconds after the first of a process's transactions may begin: time for several of them
 # The kernel ends the processes that are named, for memory, and takes no other before them.
 TAKE_THE_MEMORY_OF: Final = """
 import os, sys
@@ -63,6 +68,15 @@ def container(session: Session) -> Any:
 
 def ids(directory: Path) -> list[int]:
     return ids_of(local_catalog(directory / "warehouse"), ("shop", "ledger"))
+
+
+def transactions_without_end(runtime: Runtime, session: Session) -> None:
+    while True:
+        session.flush()
+        session.store({"id": runtime.checkpoint})
+        session.send_start_commit()
+        runtime.record(session.connector.expect("startedCommit"), checkpoint=runtime.checkpoint + 1)
+        session.acknowledge()
 
 
 def test_sigterm_ends_the_first_process_and_its_transaction_leaves_no_trace(
@@ -141,6 +155,23 @@ def test_containers_that_are_killed_at_every_step_of_a_transaction_land_every_ro
             session.connector.kill()
     with runtime.open():
         assert ids(tmp_path) == list(range(runtime.checkpoint)) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+def test_containers_that_are_killed_at_random_moments_land_every_row_once(
+    in_image: Callable[..., Runtime], tmp_path: Path, seed: int
+) -> None:
+    """Whatever a moment hits: the runtime's log says which rows there must be."""
+    runtime, moments = in_image(), Random(seed)
+    for _ in range(KILLS):
+        with published(runtime) as session:
+            killer = Timer(moments.uniform(0, LAST_MOMENT), session.connector.process.kill)
+            killer.start()
+            with pytest.raises(ConnectorEndedError):
+                transactions_without_end(runtime, session)
+            killer.join()
+    with runtime.open():
+        assert ids(tmp_path) == list(range(runtime.checkpoint))
 
 
 def test_two_containers_append_to_one_table_side_by_side(in_image: Callable[..., Runtime], tmp_path: Path) -> None:
