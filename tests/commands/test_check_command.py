@@ -25,6 +25,7 @@ from support.odd_servers import answering
 from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
 from support.server_process import free_address
+from support.snapshots import check_text
 from support.tables import local_catalog as open_local_catalog
 
 Json: TypeAlias = Any
@@ -119,7 +120,8 @@ def test_a_catalog_file_that_cannot_be_written_is_found(tmp_path: Path, monkeypa
         other.execute("BEGIN IMMEDIATE")
         report = Report(tmp_path, local(tmp_path))
     assert report.outcomes == all_but(table=FAILED)
-    assert "was locked for 0 seconds" in report.messages["table"]
+    errors = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
+    check_text(errors, "Local: locked", report.messages["table"], {str(tmp_path): "DIRECTORY"})
 
 
 def test_a_catalog_that_is_down_fails_and_storage_is_tried_all_the_same(tmp_path: Path, s3_server: S3Server) -> None:

@@ -11,7 +11,9 @@ from connector.blocks import Block
 from connector.errors import RetryableError
 from connector.staging import Spool
 from protocol.request import Store
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 DEADLINE = 20.0  # seconds
 
 
@@ -151,8 +153,9 @@ def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> Non
 
 def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
     (tmp_path / "spool").rmdir()
-    with pytest.raises(RetryableError, match=r"takes no more.*set TMPDIR"):
+    with pytest.raises(RetryableError) as error:
         spool.add(run(0, 1, b"a"))
+    check_text(SNAPSHOTS, "a disk that takes no more", str(error.value), {str(tmp_path): "…"})
 
 
 def test_who_waits_for_a_job_hears_of_a_failure_while_it_is_under_way(spool: Spool) -> None:
@@ -177,8 +180,9 @@ def test_who_waits_for_a_job_goes_on_when_it_is_over(spool: Spool) -> None:
 
 def test_rows_that_are_in_no_file_are_an_error(spool: Spool) -> None:
     spool.add(run(0, 1, b"a"))
-    with pytest.raises(RetryableError, match="written to no file"):
+    with pytest.raises(RetryableError) as error:
         spool.check_written()
+    check_text(SNAPSHOTS, "rows that are in no file", str(error.value), {})
     spool.complete()
     with pytest.raises(RetryableError, match="written to no file"):
         spool.check_written()

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from connector.config.catalog_schemas import LOCAL, REST
+from connector.config.catalog_schemas import LOCAL, REST, S3_TABLES
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.validate import validate
 from protocol import request, response
@@ -214,6 +214,52 @@ def test_a_glue_that_cannot_be_reached_is_named_at_validate(
 def test_a_region_that_is_none_is_said_by_storage_and_glue(s3_server: S3Server, bucket: str) -> None:
     text = refused({**on_s3(s3_server, bucket, "shop", glue()), "region": "eu west 1"}, binding())
     check_text(SNAPSHOTS, "Glue: no region's name", text, {bucket: "BUCKET"})
+
+
+S3_TABLES_ANSWERS: Final[Mapping[str, tuple[int, str]]] = {
+    "no such table bucket": (404, rest_error("NotFoundException", "The specified bucket does not exist.")),
+    "forbidden": (403, rest_error("ForbiddenException", "The request signature does not match.")),
+}
+
+
+@pytest.mark.parametrize("name", S3_TABLES_ANSWERS)
+def test_what_s3_tables_answers_is_explained_at_validate(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    status, body = S3_TABLES_ANSWERS[name]
+    arn = "arn:aws:s3tables:eu-west-1:123456789012:bucket/lake"
+    keys = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"}
+    catalog = {"catalog_type": S3_TABLES, "table_bucket_arn": arn}
+    with answering(status, body) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", server.uri)
+        text = refused({"namespace": "shop", "credentials": keys, "catalog": catalog}, binding())
+    check_text(SNAPSHOTS, f"Amazon S3 Tables: {name}", text, {server.uri: "URI"})
+
+
+ROLE: Final = {
+    "auth_type": "AWSRole",
+    "aws_role_arn": "arn:aws:iam::123456789012:role/flow",
+    "awsAccessKeyId": "id",
+    "awsSecretAccessKey": "planted",
+}
+
+
+def test_a_token_service_of_aws_that_is_busy_is_named_at_validate(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>"
+    with answering(400, busy) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.uri)
+        config = {**on_s3(s3_server, bucket, "shop", glue()), "credentials": ROLE}
+        text = refused(config, binding(), kind=RetryableError)
+    check_text(SNAPSHOTS, "AWS STS: busy", text, {})
+
+
+def test_a_token_service_of_aws_that_cannot_be_reached_is_named_at_validate(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = f"http://{free_address()}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", nobody)
+    text = refused({**on_s3(s3_server, bucket, "shop", glue()), "credentials": ROLE}, binding(), kind=RetryableError)
+    check_text(SNAPSHOTS, "AWS STS: nobody listens", text, {nobody: "URI"})
 
 
 def test_a_warehouse_that_is_no_directory_is_named_at_validate(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ from support.odd_servers import Dripping, Server, answering, dripping, silent
 from support.rest_catalog import RestCatalogServer
 from support.server_process import free_address
 from support.small_disk import small_disk
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 KEYS = AwsCredentials("keyid", Secret("planted"), Secret("session"))
 IMPATIENT = TimeLimits(connect=0.2, read=0.2)
@@ -87,10 +89,14 @@ def test_a_local_catalog_and_its_tables_are_in_the_warehouse_directory(tmp_path:
 def test_a_full_disk_is_named_with_the_catalog_that_it_holds(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         endpoint = local(disk.directory)
-        with open_catalog(endpoint) as catalog, disk.filled():
-            full = rf"^the disk that holds the catalog {disk.directory}/catalog.db is full\. Make room there\.$"
-            with pytest.raises(RetryableError, match=full), explained(endpoint):
-                catalog.create_namespace("ns")
+        with (
+            open_catalog(endpoint) as catalog,
+            disk.filled(),
+            pytest.raises(RetryableError) as error,
+            explained(endpoint),
+        ):
+            catalog.create_namespace("ns")
+    check_text(SNAPSHOTS, "Local: a full disk", str(error.value), {str(disk.directory): "DIRECTORY"})
 
 
 def test_a_new_local_catalog_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
@@ -298,8 +304,9 @@ def test_a_machine_without_keys_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with pytest.raises(UserError, match="this machine has none in its environment"):
+    with pytest.raises(UserError) as error:
         data_file_properties(replace(on_s3(GlueCatalog()), credentials=MachineCredentials()))
+    check_text(SNAPSHOTS, "AWS: a machine without keys", str(error.value), {})
 
 
 @pytest.mark.parametrize(("glue_id", "sent"), [("", {}), ("123", {"CatalogId": "123"})])

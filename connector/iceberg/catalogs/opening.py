@@ -94,7 +94,7 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
         case S3TablesCatalog() as catalog:
             from connector.iceberg.catalogs import rest
 
-            return rest.explained(catalog.uri, ())
+            return rest.explained(catalog.uri, (), rest.S3_TABLES_WORDS)
         case SqlCatalog() as catalog:
             from connector.iceberg.catalogs import sql
 

@@ -112,8 +112,23 @@ def _sign_in(catalog: settings.RestCatalog, limits: TimeLimits) -> SignIn:
     return OAuth2Client(time_limited(Session(), limits), uri, catalog.credential, parameters)
 
 
+# What an error calls the catalog, the settings that may be wrong, and who may lack a permission.
+REST_WORDS: Final[Mapping[str, str]] = {
+    "catalog": "the REST catalog",
+    "uri": "/catalog/uri",
+    "warehouse": "/catalog/uri and /catalog/warehouse",
+    "principal": "the credential's principal",
+}
+S3_TABLES_WORDS: Final[Mapping[str, str]] = {
+    "catalog": "Amazon S3 Tables",
+    "uri": "/catalog/table_bucket_arn",
+    "warehouse": "/catalog/table_bucket_arn",
+    "principal": "the keys of /credentials",
+}
+
+
 @contextmanager
-def explained(uri: str, secrets: Collection[str]) -> Iterator[None]:
+def explained(uri: str, secrets: Collection[str], words: Mapping[str, str] = REST_WORDS) -> Iterator[None]:
     """Turn a server that cannot be reached or that refuses us into an error that says what to do."""
     try:
         yield
@@ -121,20 +136,18 @@ def explained(uri: str, secrets: Collection[str]) -> Iterator[None]:
         # A RESTError too, but the commit may have landed: only who committed can tell what to do.
         raise
     except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
-        place = f"the REST catalog at {address(uri)}"
+        place = f"{words['catalog']} at {address(uri)}"
         # PyIceberg quotes a page that is no catalog's answer after its own words.
-        words, is_no_answer, _ = str(error).partition(": Received unexpected JSON Payload")
-        answer = _without(secrets, words)[:QUOTED_CHARACTERS].rstrip(".")
+        said, is_no_answer, _ = str(error).partition(": Received unexpected JSON Payload")
+        answer = _without(secrets, said)[:QUOTED_CHARACTERS].rstrip(".")
         kind, sentence = next((kind, sentence) for types, kind, sentence in EXPLANATIONS if isinstance(error, types))
         if is_no_answer and sentence is REFUSAL:
             sentence = NO_CATALOG
-        raise kind(sentence.format(place=place, answer=answer)) from error
+        raise kind(sentence.format(place=place, answer=answer, **words)) from error
 
 
-NO_CATALOG: Final = (
-    "{place} answers, but not as an Iceberg REST catalog does. Check /catalog/uri, which ends before /v1."
-)
-REFUSAL: Final = "{place} refused the request: {answer}. Check /catalog/uri and /catalog/warehouse."
+NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which ends before /v1."
+REFUSAL: Final = "{place} refused the request: {answer}. Check {warehouse}."
 
 # The first entry that an error is an instance of explains it.
 EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
@@ -142,22 +155,22 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
         (SSLError,),
         UserError,
         "{place} cannot be spoken to securely: it has no certificate that this machine trusts, or does not speak https. "
-        "Check /catalog/uri.",
+        "Check {uri}.",
     ),
     (
         (Timeout,),
         RetryableError,
-        "{place} did not answer in time. Check that the server is up and that /catalog/uri is right.",
+        "{place} did not answer in time. Check that the server is up and that {uri} is right.",
     ),
     (
         (ConnectionError,),
         RetryableError,
-        "{place} cannot be reached. Check that the server is up, that the network allows it, and /catalog/uri.",
+        "{place} cannot be reached. Check that the server is up, that the network allows it, and {uri}.",
     ),
     (
         (RequestException,),
         UserError,
-        "{place} has no usable address. Check /catalog/uri.",
+        "{place} has no usable address. Check {uri}.",
     ),
     (
         (ValidationError,),
@@ -167,7 +180,7 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
     (
         (NotImplementedError,),
         UserError,
-        "{place} does not offer all that this needs: {answer}. Check /catalog/uri.",
+        "{place} does not offer all that this needs: {answer}. Check {uri}.",
     ),
     (
         (OAuthError, UnauthorizedError, AuthorizationExpiredError),
@@ -182,7 +195,7 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
     (
         (ForbiddenError,),
         UserError,
-        "{place} forbids this: {answer}. Give the credential's principal the permission that it needs.",
+        "{place} forbids this: {answer}. Give {principal} the permission that it needs.",
     ),
     (
         (ServiceUnavailableError, TooManyRequestsError, ServerError),

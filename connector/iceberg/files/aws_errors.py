@@ -6,7 +6,15 @@ from typing import Final
 from botocore.exceptions import ClientError
 
 TRANSIENT: Final = frozenset(
-    {"InternalServiceException", "OperationTimeoutException", "ServiceUnavailableException", "ThrottlingException"}
+    {
+        *(
+            "InternalServiceException",
+            "OperationTimeoutException",
+            "ServiceUnavailableException",
+            "ThrottlingException",
+        ),
+        *("RequestLimitExceeded", "Throttling"),  # of STS
+    }
 )
 
 

@@ -94,9 +94,9 @@ def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
     try:
         answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)
     except ClientError as error:
-        reason = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}"
+        reason = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}".rstrip(".")
         if not is_refusal(error):
-            raise RetryableError(f"AWS STS in {region} is not able to answer now: {reason}") from error
+            raise RetryableError(f"AWS STS in {region} is not able to answer now: {reason}.") from error
         raise UserError(
             f"AWS does not let the connector assume the role {role.arn}: {reason}. Check /credentials, whose keys need the "
             "permission sts:AssumeRole, and the role's trust policy, which must name their user and the external id."
