@@ -11,14 +11,15 @@ RUN mkdir -p /usr/share/man/man1 \
     && apt-get install --yes --no-install-recommends binutils
 
 
-# A Java runtime with the modules that Spark needs, and an archive of Java's own classes.
+# A Java runtime with the modules that Spark needs, and an archive of Java's own classes: for the collector that Spark's JVM
+# has, and the same bytes each time.
 FROM build AS java
 
 RUN apt-get install --yes --no-install-recommends openjdk-17-jdk-headless
 COPY image/java-modules.txt ./
 RUN jlink --add-modules "$(paste --serial --delimiters , java-modules.txt)" --output /opt/java \
         --compress 2 --strip-debug --no-header-files --no-man-pages \
-    && /opt/java/bin/java -Xshare:dump
+    && /opt/java/bin/java -XX:+UseSerialGC -Xshare:dump
 
 
 # The pinned packages. An index of one's own, and its password, are a secret: they stay out of every layer.
