@@ -13,6 +13,7 @@ from benchmarks.targets import COLUMNS, Figures
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
 ROWS: Final = 1_000_000  # a gigabyte
 COMMITS: Final = 5000
+PARTS: Final = ("spec", "stores", "transactions", "publishing", "commits")
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,15 @@ def main() -> int:
         "publishing": _publishing,
         "commits": _commits,
     }
+    wanted = [*arguments.only]
     if arguments.ten_gigabytes:
         parts["ten gigabytes"] = lambda: _ten_gigabytes(given)
+        wanted.append("ten gigabytes")
     figures: dict[Any, float] = {}
-    for name, measure in parts.items():
+    for name in wanted:
         print(f"measuring: {name}", file=sys.stderr, flush=True)
         try:
-            for some in measure():
+            for some in parts[name]():
                 figures |= some
         except (Exception, SystemExit) as error:  # the other lines are worth having all the same
             print(f"{name}: {error or type(error).__name__}", file=sys.stderr, flush=True)
@@ -140,6 +143,9 @@ def _commits() -> Iterator[Figures]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench all", description=__doc__)
+    parser.add_argument(
+        "--only", choices=PARTS, nargs="+", default=PARTS, help="of the lines (commits take half the time)"
+    )
     parser.add_argument("--ten-gigabytes", action="store_true", help="these lines too: a quarter of an hour more")
     parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")
     return parser.parse_args()
