@@ -1,6 +1,7 @@
 """What a run leaves where others may look: the environment and command line of its processes, its files, and what Spark
 shows of itself."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from typing import Final, Self
 from urllib.request import urlopen
 
 from support.processes import marked, new_mark
-from support.server_process import free_address
 
 Leftover = tuple[str, bytes]
 
+FIRST_PORT: Final = 20_000
+PORTS: Final = 10_000
 SPARK_PAGES: Final = ("environment/", "jobs/", "executors/", "api/v1/applications")
 
 
@@ -28,7 +30,8 @@ class Watch:
     def over(cls, directory: Path) -> Self:
         for name in ("work", "temporary", "events"):
             (directory / name).mkdir()
-        return cls(directory, new_mark(), f"http://{free_address()}")
+        # Until Spark listens there nobody is to get this port: it is none of those that the kernel hands out.
+        return cls(directory, new_mark(), f"http://127.0.0.1:{FIRST_PORT + os.getpid() % PORTS}")
 
     @property
     def work(self) -> Path:
