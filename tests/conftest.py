@@ -12,6 +12,7 @@ from support.consistency_report import ConsistencyReport
 from support.containers import Image, built_image
 from support.glue_server import glue_server, moto_python
 from support.google import GoogleStore, fake_gcs_server, google_store
+from support.hive import Metastore, hive_metastore
 from support.jars import jars
 from support.readers import duckdb_connection, let_duckdb_read
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
@@ -93,6 +94,13 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureStore]:
 def rest_on_s3(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogOnS3]:
     """A REST catalog server with a bucket for all tests: each takes a namespace of its own."""
     with rest_catalog_on_s3(jars("rest-catalog"), tmp_path_factory.mktemp("rest-on-s3"), s3_server) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
+    """A Hive metastore for all tests: each takes a database of its own."""
+    with hive_metastore(tmp_path_factory.mktemp("hive")) as server:
         yield server
 
 

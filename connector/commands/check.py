@@ -7,7 +7,15 @@ from contextlib import closing, nullcontext
 from typing import Any, Final
 
 from connector.commands.json_file import read_json
-from connector.config.settings import GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog, parse
+from connector.config.settings import (
+    GlueCatalog,
+    HiveCatalog,
+    LocalCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+    SqlCatalog,
+    parse,
+)
 from connector.errors import ConnectorError
 from connector.iceberg.catalogs.opening import warehouse_of
 from connector.iceberg.catalogs.rest import address
@@ -75,6 +83,8 @@ def _catalog(opened: OpenedEndpoint) -> str:
             return f"Amazon S3 Tables' {arn} is open"
         case SqlCatalog(uri):
             return f"the SQL catalog at {uri} is open"
+        case HiveCatalog(uri):
+            return f"the Hive metastore at {uri} is named"
         case GlueCatalog():
             return f"AWS Glue in {opened.config.region} is open"
 

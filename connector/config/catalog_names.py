@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from connector.config.catalog_schemas import REST, S3_TABLES
+from connector.config.catalog_schemas import HIVE, REST, S3_TABLES
 
 LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
 ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs and other control characters")
@@ -13,6 +13,10 @@ ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs and
 DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
     # Its names are parts of paths, in which web servers refuse these however they are written.
     REST: (r"[^/\\%]*", r"must not contain /, \ or %, which the servers of REST catalogs refuse"),
+    HIVE: (
+        "[0-9a-z_]{1,128}",
+        "must consist of at most 128 letters without accents, digits and underscores: Hive takes no other name",
+    ),
     S3_TABLES: (
         "[0-9a-z]([0-9a-z_]*[0-9a-z])?",
         "must consist of letters, digits and, in between, underscores: Amazon S3 Tables takes no other name",

@@ -32,6 +32,11 @@ FILE_PROPERTIES: Final[Mapping[str, str]] = {
 GLUE_PROPERTIES: Final[Mapping[str, str]] = {
     "glue.skip-archive": "Whether Glue keeps no older versions of a table; true unless it is set.",
 }
+HIVE_USER: Final = "ugi"
+HIVE_PROPERTIES: Final[Mapping[str, str]] = {
+    "hive.hive2-compatible": "Whether Hive itself sees timestamps with a zone as plain ones; true unless it is set, for Hive 2 has no others.",
+    HIVE_USER: "The user that the metastore is to act as, and their groups: user:group.",
+}
 
 
 def is_signed(properties: Mapping[str, str]) -> bool:

@@ -3,14 +3,15 @@
 from typing import Final
 
 from connector.config import catalog_properties
-from connector.config.catalog_properties import FILE_PROPERTIES, GLUE_PROPERTIES, REST_PROPERTIES
-from connector.config.patterns import HTTP_ADDRESS, POSTGRESQL, TABLE_BUCKET_ARN
+from connector.config.catalog_properties import FILE_PROPERTIES, GLUE_PROPERTIES, HIVE_PROPERTIES, REST_PROPERTIES
+from connector.config.patterns import HTTP_ADDRESS, METASTORES, POSTGRESQL, TABLE_BUCKET_ARN
 from protocol.flow import Json
 
 REST: Final = "Iceberg REST Server"
 GLUE: Final = "AWS Glue"
 S3_TABLES: Final = "Amazon S3 Tables"
 SQL: Final = "SQL"
+HIVE: Final = "Hive Metastore"
 LOCAL: Final = "Local"
 
 DEFAULT_CATALOG_NAME: Final = "iceberg"
@@ -133,6 +134,24 @@ CATALOG: Final[Json] = {
                     "default": DEFAULT_CATALOG_NAME,
                     "order": 3,
                 },
+            },
+            "required": ["catalog_type", "uri"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "title": "Hive",
+            "description": "Hive's metastore, 2.3.10 or 4.0 and newer.",
+            "properties": {
+                "catalog_type": {"type": "string", "const": HIVE, "default": HIVE, "order": 0},
+                "uri": {
+                    "type": "string",
+                    "title": "URI",
+                    "description": "The metastore, such as thrift://metastore:9083; or several, with commas in between.",
+                    "pattern": METASTORES,
+                    "order": 1,
+                },
+                "properties": catalog_properties.schema(2, HIVE_PROPERTIES, FILE_PROPERTIES),
             },
             "required": ["catalog_type", "uri"],
             "additionalProperties": False,

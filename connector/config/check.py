@@ -6,7 +6,7 @@ from typing import Any, Final
 from connector.config import credential_schemas, values
 from connector.config.catalog_names import check_name
 from connector.config.catalog_properties import SIGNED, SIGNING_REGION
-from connector.config.catalog_schemas import GLUE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.keywords import ConfigValidator
 from connector.config.problem import Place, Problem, at
 from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
@@ -86,12 +86,13 @@ NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
     GLUE: ("credentials", "bucket", "region"),
     S3_TABLES: ("credentials",),
     SQL: ("credentials", "bucket", "region"),
+    HIVE: ("credentials", "bucket", "region"),
 }
 
 
 def _store_problems(config: Json) -> Iterator[Problem]:
     catalog_type = chosen_catalog(config)
-    if catalog_type == SQL and at(config, "storage") is not None:
+    if catalog_type in (SQL, HIVE) and at(config, "storage") is not None:
         return
     has_keys = _has_aws_keys(config)
     for name in NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ():

@@ -8,6 +8,7 @@ WITHOUT_SLASHES: Final = "^[^/]*$"
 WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
 HTTP_ADDRESS: Final = "^https?://"
 POSTGRESQL: Final = "^postgresql://([^:@/]*@)?[^@/]+/[^/]+$"
+METASTORES: Final = "^thrift://[^/?#@,]+(,thrift://[^/?#@,]+)*$"
 TABLE_BUCKET_ARN: Final = "^arn:aws[-a-z]*:s3tables:[-a-z0-9]+:[0-9]+:bucket/.+$"
 HDFS_DIRECTORY: Final = "^hdfs://[^/#?@]+/[^#?]+$"
 AZURE_ACCOUNT: Final = "^[a-z0-9]{3,24}$"
@@ -23,6 +24,7 @@ PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     WITHOUT_URI_SIGNS: "must not contain # or ?",
     HTTP_ADDRESS: "must begin with http:// or https://",
     POSTGRESQL: "must be postgresql://user@host/database, without the password: that is a property of its own",
+    METASTORES: "must be thrift://host:port, or several of those with commas in between",
     TABLE_BUCKET_ARN: "must be the ARN of a table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
     HDFS_DIRECTORY: "must be a directory of HDFS, such as hdfs://namenode:8020/lake",
     AZURE_ACCOUNT: "must be the name of a storage account: 3 to 24 lower-case letters and digits",

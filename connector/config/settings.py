@@ -106,7 +106,15 @@ class SqlCatalog:
     name: str = DEFAULT_CATALOG_NAME
 
 
-Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | LocalCatalog
+@dataclass(frozen=True)
+class HiveCatalog:
+    """Hive's metastore."""
+
+    uri: str  # of one server, or of several that have the same tables
+    properties: Settings = ()
+
+
+Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | HiveCatalog | LocalCatalog
 
 
 @dataclass(frozen=True)
@@ -243,6 +251,8 @@ def _catalog(catalog: Json) -> Catalog:
         case catalog_schemas.SQL:
             name = catalog.get("name") or DEFAULT_CATALOG_NAME
             return SqlCatalog(catalog["uri"], _secret(catalog, "password"), name)
+        case catalog_schemas.HIVE:
+            return HiveCatalog(catalog["uri"], _settings(catalog, "properties"))
         case catalog_schemas.LOCAL:
             directory = catalog.get("warehouse")
             return LocalCatalog(values.warehouse_directory(directory) if directory else None)

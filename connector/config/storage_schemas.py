@@ -28,7 +28,7 @@ _PREFIX: Final[Json] = {
 STORAGE: Final[Json] = {
     "type": "object",
     "title": "Storage",
-    "description": "Where data files are kept, if not in the S3 bucket above. For REST and SQL catalogs.",
+    "description": "Where data files are kept, if not in the S3 bucket above. For REST, SQL and Hive catalogs.",
     "order": 8,
     "discriminator": {"propertyName": "storage_type"},
     "oneOf": [

@@ -10,6 +10,7 @@ from pyiceberg.types import LongType, NestedField
 from connector.config.settings import (
     EndpointConfig,
     GlueCatalog,
+    HiveCatalog,
     LocalCatalog,
     RestCatalog,
     S3TablesCatalog,
@@ -38,5 +39,5 @@ def try_to_create(config: EndpointConfig, catalog: Catalog, namespace: str, *, e
                 # A staged creation: the table exists for nobody until it is committed, which it never is.
                 catalog.create_table_transaction(path, SCHEMA, table_location(config, path))
             return None
-        case GlueCatalog() | S3TablesCatalog():
+        case GlueCatalog() | S3TablesCatalog() | HiveCatalog():
             return Skipped("this catalog cannot be asked without doing it")

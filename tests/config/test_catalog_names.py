@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from connector.config.catalog_names import check_name
-from connector.config.catalog_schemas import GLUE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.settings import RestCatalog, parse
 from connector.errors import InvalidConfigError
 from connector.iceberg.catalogs.rest import open_rest
@@ -49,6 +49,9 @@ def test_names_that_every_catalog_takes_are_legal(catalog_type: str, name: str) 
         (REST, "a/b", "must not contain /, "),
         (REST, "a\\b", "must not contain /, "),
         (REST, "100%", "must not contain /, "),
+        (HIVE, "with-hyphen", "must consist of at most 128 letters"),
+        (HIVE, "größe", "must consist of at most 128 letters"),
+        (HIVE, "a" * 129, "must consist of at most 128 letters"),
         (S3_TABLES, "with-hyphen", "must consist of letters, digits"),
         (S3_TABLES, "_hidden", "must consist of letters, digits"),
     ],
@@ -61,6 +64,7 @@ def test_a_name_that_a_catalog_refuses_is_illegal(catalog_type: str, name: str, 
 def test_only_the_catalog_that_refuses_a_name_forbids_it() -> None:
     check_name(LOCAL, "100% a/b\\c")
     check_name(S3_TABLES, "Orders_2")
+    check_name(HIVE, "_Orders_2")
 
 
 def test_an_illegal_name_is_said_by_its_path_once() -> None:

@@ -18,6 +18,7 @@ from connector.config.settings import (
     AwsCredentials,
     AwsRole,
     GlueCatalog,
+    HiveCatalog,
     LocalCatalog,
     MachineCredentials,
     RestCatalog,
@@ -210,6 +211,12 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
     ]
 
 
+def test_a_hive_metastore_may_be_several_servers() -> None:
+    uri = "thrift://one:9083,thrift://two:9083"
+    catalog = {"catalog_type": "Hive Metastore", "uri": uri, "properties": {"ugi": "flow:etl"}}
+    assert parse({**GLUE, "catalog": catalog}, [])[0].catalog == HiveCatalog(uri, (("ugi", "flow:etl"),))
+
+
 @pytest.mark.parametrize("uri", ["postgresql://user@host:5432/lake", "postgresql://host/lake?sslmode=require"])
 def test_an_sql_catalog_has_its_password_beside_its_address(uri: str) -> None:
     catalog = {"catalog_type": "SQL", "uri": uri, "password": "secret"}
@@ -342,7 +349,8 @@ def test_one_mistake_is_one_complaint(endpoint: Json, complaint: str) -> None:
 @pytest.mark.parametrize("choice", [{}, {"catalog_type": "local"}, {"catalog_type": ["Local"]}])
 def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> None:
     assert complaints({**LOCAL, "catalog": choice}) == [
-        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Amazon S3 Tables', 'SQL', 'Local'"
+        "/catalog/catalog_type: must be one of 'Iceberg REST Server', 'AWS Glue', 'Amazon S3 Tables', 'SQL', "
+        "'Hive Metastore', 'Local'"
     ]
 
 

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-START_DEADLINE: Final = 60.0  # seconds
+START_DEADLINE: Final = 180.0  # seconds: a JVM on a loaded machine
 
 
 def free_address() -> str:
@@ -41,12 +42,21 @@ def running(command: Sequence[str], environment: Mapping[str, str], answers_at: 
         process.wait()
 
 
+def _ask(address: str) -> None:
+    place = urlsplit(address)
+    if place.scheme == "http":
+        with urlopen(address, timeout=5):
+            return
+    with socket.create_connection((place.hostname, place.port), timeout=5):
+        return
+
+
 def _wait_until_it_answers(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + START_DEADLINE
     while time.monotonic() < deadline:
         try:
-            with urlopen(address, timeout=5):
-                return
+            _ask(address)
+            return
         except HTTPError as refusal:
             refusal.close()
             return

@@ -16,6 +16,7 @@ from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_RE
 from connector.config.settings import (
     EndpointConfig,
     GlueCatalog,
+    HiveCatalog,
     LocalCatalog,
     RestCatalog,
     S3TablesCatalog,
@@ -73,6 +74,10 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 from connector.iceberg.catalogs.sql import open_sql
 
                 return open_sql(catalog, addresses, keys)
+            case HiveCatalog() as catalog:
+                from connector.iceberg.catalogs.hive import open_hive
+
+                return open_hive(catalog, addresses, keys)
             case GlueCatalog() as catalog:
                 from connector.iceberg.catalogs.glue import open_glue
 
@@ -99,6 +104,10 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
             from connector.iceberg.catalogs import sql
 
             return sql.explained(catalog.uri)
+        case HiveCatalog() as catalog:
+            from connector.iceberg.catalogs import hive
+
+            return hive.explained(catalog.uri)
         case GlueCatalog():
             from connector.iceberg.catalogs import glue
 

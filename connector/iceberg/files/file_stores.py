@@ -24,7 +24,14 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
 )
 
-from connector.config.settings import EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
+from connector.config.settings import (
+    EndpointConfig,
+    GlueCatalog,
+    HiveCatalog,
+    LocalCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+)
 from connector.config.storage import (
     AccountKey,
     AzureSignIn,
@@ -69,7 +76,7 @@ def file_addresses(config: EndpointConfig) -> dict[str, str]:
             return file_properties()
         case S3TablesCatalog() as catalog:
             region = catalog.region
-        case RestCatalog() | GlueCatalog() as catalog:
+        case RestCatalog() | GlueCatalog() | HiveCatalog() as catalog:
             further = dict(catalog.properties)
     properties: dict[str, str] = dict(S3_TIME_LIMITS)
     if region:

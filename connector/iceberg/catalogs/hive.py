@@ -1,0 +1,244 @@
+"""Hive's metastore as a catalog: where a table's metadata is, changed under a lock and only from what it was."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, cast
+
+from hive_metastore.ttypes import (
+    EnvironmentContext,
+    GetTableRequest,
+    NoSuchObjectException,
+)
+from hive_metastore.ttypes import Table as HiveTable
+from pyiceberg.catalog import EXTERNAL_TABLE, ICEBERG, METADATA_LOCATION, TABLE_TYPE
+from pyiceberg.catalog.hive import (
+    DO_NOT_UPDATE_STATS,
+    HIVE2_COMPATIBLE,
+    HiveCatalog,
+    _construct_hive_storage_descriptor,
+    _construct_parameters,
+)
+from pyiceberg.exceptions import CommitFailedException, NoSuchIcebergTableError, NoSuchTableError
+from pyiceberg.io import FileIO
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
+
+from connector import object_store
+from connector.config import settings
+from connector.config.catalog_properties import HIVE_PROPERTIES, HIVE_USER
+from connector.errors import RetryableError, UserError
+from connector.iceberg.catalogs.commit_base import CommitBase
+from connector.iceberg.catalogs.hive_lock import AGENT, locked
+from connector.iceberg.catalogs.metadata_io import metadata_io
+from connector.iceberg.catalogs.metastore import (
+    TIME_LIMITS,
+    Connections,
+    MetastoreError,
+    MetastoreRefusalError,
+    MetastoreUnreachableError,
+    TimeLimits,
+)
+from connector.iceberg.files.file_access import FileKeys, file_properties
+
+LONGEST_COMMENT: Final = 255  # characters, of a column
+NOWHERE: Final = "the address of no metadata"
+
+
+class _HiveCatalog(HiveCatalog):
+    """PyIceberg's, whose change of a table is one that the metastore makes only if the table's metadata still are those
+    that it was loaded with. The lock alone does not ensure that: it may be lost without its holder knowing."""
+
+    _base = CommitBase()
+
+    def __init__(self, connections: Connections, keys: FileKeys, properties: Mapping[str, str]) -> None:
+        super().__init__("hive", **properties)
+        self._connections = connections
+        self._client = cast(Any, connections)  # where PyIceberg has its own
+        self._keys = keys
+        self._compares = False  # as far as is known
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        table = super().create_table(identifier, *args, **kwargs)
+        try:
+            with self._connections as client:
+                self._demand_comparison(client, self._get_hive_table(client, *self._path(table)))
+        except UserError:
+            self.drop_table(identifier)
+            raise
+        return table
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        return self._base.commit(table, partial(self._commit, requirements, updates))
+
+    def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
+        return False  # a view of Hive's is a table that is none of Iceberg's: load_table refuses it
+
+    def _commit(
+        self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        base = self._base.table
+        assert base
+        path = self._path(base)
+        # Before the lock is taken, for which others wait.
+        staged = self._update_and_stage_table(base, base.name(), requirements, updates)
+        self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
+        with self._connections as client, locked(self._connections, client, path):
+            current = self._get_hive_table(client, *path)
+            if current.parameters.get(METADATA_LOCATION) != base.metadata_location:
+                raise CommitFailedException(f"table {'.'.join(path)} has been changed since it was loaded")
+            self._demand_comparison(client, current)
+            removed = base.properties.keys() - staged.properties.keys()
+            others = {name: value for name, value in current.parameters.items() if name not in removed}
+            own = _construct_parameters(staged.metadata_location, base.metadata_location, staged.properties)
+            current.parameters = others | own
+            current.sd = self._columns(staged)
+            _alter(client, current, expected=base.metadata_location)
+        return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
+
+    def _demand_comparison(self, client: Any, table: HiveTable) -> None:
+        """UserError if the metastore changes a table whatever it is told to expect of it: asked once, with a change of
+        nothing that is to be refused."""
+        if self._compares:
+            return
+        try:
+            _alter(client, table, expected=NOWHERE)
+        except CommitFailedException:
+            self._compares = True
+            return
+        raise UserError(
+            "the Hive metastore changes a table without looking whether another process has changed it meanwhile: rows could be "
+            "lost. Use Hive 2.3.10, or 4.0 or newer, which can (HIVE-26882)."
+        )
+
+    def _columns(self, table: Table) -> Any:
+        # Hive 2 creates a table with a type that it does not know, and refuses every change of it.
+        is_hive2 = self.properties.get(HIVE2_COMPATIBLE, "true").lower() == "true"
+        descriptor = _construct_hive_storage_descriptor(table.schema(), table.location(), is_hive2)
+        for column in descriptor.cols:
+            column.comment = column.comment and column.comment[:LONGEST_COMMENT]
+        return descriptor
+
+    @staticmethod
+    def _path(table: Table) -> tuple[str, str]:
+        database, name = table.name()
+        return database, name
+
+    def _get_hive_table(self, open_client: Any, database_name: str, table_name: str) -> HiveTable:
+        # get_table, which PyIceberg uses, is no longer there in Hive 4.
+        try:
+            return open_client.get_table_req(GetTableRequest(dbName=database_name, tblName=table_name)).table
+        except NoSuchObjectException as error:
+            raise NoSuchTableError(f"there is no table {database_name}.{table_name}") from error
+
+    def _convert_iceberg_into_hive(self, table: Table) -> HiveTable:
+        database, name = self._path(table)
+        now = int(time.time())
+        return HiveTable(
+            dbName=database,
+            tableName=name,
+            owner=self.properties.get(HIVE_USER, AGENT).partition(":")[0],
+            createTime=now,
+            lastAccessTime=now,
+            sd=self._columns(table),
+            tableType=EXTERNAL_TABLE,
+            parameters=_construct_parameters(table.metadata_location, metadata_properties=table.properties),
+        )
+
+    def _convert_hive_into_iceberg(self, table: HiveTable) -> Table:
+        name = f"{table.dbName}.{table.tableName}"
+        if table.parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
+            raise NoSuchIcebergTableError(f"{name} is no Iceberg table")
+        with object_store.using(f"the metadata of table {name}"):
+            return super()._convert_hive_into_iceberg(table)
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        with object_store.using(metadata_path):
+            HiveCatalog._write_metadata(metadata, io, metadata_path)
+
+    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
+        # A table's own properties have no say in it.
+        return metadata_io(file_properties(self.properties, self._keys()))
+
+
+def _alter(client: Any, table: HiveTable, expected: str) -> None:
+    """Change a table whose metadata are at this address, and no other."""
+    context = {
+        DO_NOT_UPDATE_STATS: "true",
+        "expected_parameter_key": METADATA_LOCATION,
+        "expected_parameter_value": expected,
+    }
+    name = f"{table.dbName}.{table.tableName}"
+    try:
+        client.alter_table_with_environment_context(
+            table.dbName, table.tableName, table, EnvironmentContext(properties=context)
+        )
+    except MetastoreRefusalError as error:
+        if "doesn't exist" in str(error):
+            raise NoSuchTableError(f"there is no table {name}") from error
+        raise UserError(
+            f"table {name}: the Hive metastore refuses the change: {_first_line(str(error))}. Where that is about the types of "
+            "columns, set hive.metastore.disallow.incompatible.col.type.changes to false there."
+        ) from error
+    except MetastoreError as error:
+        if "has been modified" in str(error):
+            raise CommitFailedException(f"table {name} has been changed since it was loaded") from error
+        raise
+
+
+def open_hive(
+    catalog: settings.HiveCatalog,
+    file_properties: Mapping[str, str],
+    keys: FileKeys,
+    limits: TimeLimits = TIME_LIMITS,
+) -> HiveCatalog:
+    own = {name: value for name, value in catalog.properties if name in HIVE_PROPERTIES}
+    connections = Connections(catalog.uri.split(","), own.get(HIVE_USER, ""), limits)
+    return _HiveCatalog(connections, keys, {**file_properties, **own, "uri": catalog.uri})
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turn a metastore that cannot be reached or that refuses us into an error that says what to do."""
+    place = f"the Hive metastore at {uri}"
+    try:
+        yield
+    except MetastoreUnreachableError as error:
+        raise RetryableError(
+            f"{place} cannot be reached: {error}. Check that it is up, that the network allows it, and /catalog/uri; it must "
+            "speak Thrift without Kerberos and TLS."
+        ) from error
+    except MetastoreRefusalError as error:
+        raise UserError(f"{place} refuses this: {_first_line(str(error))}. Check the names in the config.") from error
+    except MetastoreError as error:
+        kind, sentence = next(
+            (kind, sentence) for words, kind, sentence in EXPLANATIONS if any(each in str(error) for each in words)
+        )
+        raise kind(f"{place} {sentence.format(answer=_first_line(str(error)))}") from error
+
+
+# By what the metastore says. The first entry that has words of it explains it.
+EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[UserError] | type[RetryableError], str], ...]] = (
+    (
+        ("No FileSystem for scheme", "ClassNotFoundException"),
+        UserError,
+        "cannot reach the store of the tables' files ({answer}). Give it the store's client and sign-in, as Hive's own tables "
+        "there need them.",
+    ),
+    (
+        ("Permission denied", "AccessControlException", "AccessDenied"),
+        UserError,
+        "may not do this itself ({answer}). Give it, or the user of /catalog/properties/ugi, the permission.",
+    ),
+    (("",), RetryableError, "is not able to answer now: {answer}."),
+)
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it gives no reason"])[0].rstrip(".")

@@ -1,0 +1,97 @@
+"""The lock that everybody who changes an Iceberg table in Hive takes for it.
+
+A metastore need not ever take a lock away from a process that has died. Ours are known by their name, and one that stands
+in the way for long is released: it keeps other engines out, while our own changes are compared by the metastore itself.
+"""
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from hive_metastore.ttypes import (
+    CheckLockRequest,
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockState,
+    LockType,
+    NoSuchLockException,
+    ShowLocksRequest,
+    UnlockRequest,
+)
+from pyiceberg.exceptions import CommitFailedException
+
+from connector.iceberg.catalogs.metastore import Connections, MetastoreError
+
+log = logging.getLogger(__name__)
+
+AGENT: Final = "materialize-iceberg"
+PATIENCE: Final = 10.0  # seconds: a change takes a fraction of one
+POLL_SECONDS: Final = 0.1
+
+
+@contextmanager
+def locked(connections: Connections, client: Any, path: tuple[str, str]) -> Iterator[None]:
+    """For a change of a table. CommitFailedException: another has it for longer than we wait."""
+    lock = client.lock(request(path))
+    try:
+        if lock.state != LockState.ACQUIRED:
+            _wait(client, lock.lockid, path)
+        yield
+    finally:
+        # Through a connection of its own: the change's may be broken, and the lock is none of the connection's.
+        with suppress(MetastoreError, NoSuchLockException), connections as another:
+            another.unlock(UnlockRequest(lockid=lock.lockid))
+
+
+def request(path: tuple[str, str]) -> LockRequest:
+    database, table = path
+    component = LockComponent(
+        level=LockLevel.TABLE,
+        type=LockType.EXCLUSIVE,
+        dbname=database,
+        tablename=table,
+        operationType=DataOperationType.NO_TXN,
+    )
+    return LockRequest(component=[component], user=AGENT, hostname=socket.gethostname(), agentInfo=AGENT)
+
+
+def _wait(client: Any, lock_id: int, path: tuple[str, str]) -> None:
+    first = {lock.lockid for lock in _ahead(client, lock_id, path)}
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if _is_ours(client, lock_id):
+            return
+        time.sleep(POLL_SECONDS)
+    for lock in _ahead(client, lock_id, path):
+        if lock.agentInfo == AGENT and lock.lockid in first:
+            log.warning(
+                "table %s: releasing lock %d, which %s has left behind", ".".join(path), lock.lockid, lock.hostname
+            )
+            with suppress(NoSuchLockException):
+                client.unlock(UnlockRequest(lockid=lock.lockid))
+    if not _is_ours(client, lock_id):
+        raise CommitFailedException(_taken(client, lock_id, path))
+
+
+def _is_ours(client: Any, lock_id: int) -> bool:
+    try:
+        return bool(client.check_lock(CheckLockRequest(lockid=lock_id)).state == LockState.ACQUIRED)
+    except NoSuchLockException as error:
+        raise CommitFailedException("the lock of the table was taken away") from error
+
+
+def _ahead(client: Any, lock_id: int, path: tuple[str, str]) -> list[Any]:
+    """Who has the lock, and who waits longer for it."""
+    database, table = path
+    standing = client.show_locks(ShowLocksRequest(dbname=database, tablename=table)).locks
+    return [lock for lock in standing if lock.lockid < lock_id]
+
+
+def _taken(client: Any, lock_id: int, path: tuple[str, str]) -> str:
+    holders = [f"lock {lock.lockid} of {lock.user} on {lock.hostname}" for lock in _ahead(client, lock_id, path)]
+    return f"the table is locked in Hive: {', '.join(holders)}; release it if its process no longer runs"

@@ -1,0 +1,99 @@
+"""Connections to a Hive metastore: one for every use, with time limits, to the first server that takes it."""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import InvalidObjectException, InvalidOperationException, MetaException
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+DEFAULT_PORT: Final = 9083
+LONGEST_ANSWER: Final = 1 << 28  # bytes: what claims to be longer is no metastore's
+
+
+class TimeLimits(NamedTuple):
+    """Seconds to wait for a connection, and for each piece of an answer."""
+
+    connect: float
+    read: float
+
+
+TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
+
+
+class MetastoreError(OSError):
+    """The metastore has not done what it was asked, as far as it knows."""
+
+
+class MetastoreUnreachableError(MetastoreError):
+    """There was no answer: whether it was done, nobody knows."""
+
+
+class MetastoreRefusalError(MetastoreError):
+    """It never will."""
+
+
+class Connections(threading.local):
+    """What PyIceberg enters for each of its uses. Its own shares one connection among all threads, and waits for ever."""
+
+    def __init__(self, uris: Sequence[str], user: str, limits: TimeLimits = TIME_LIMITS) -> None:
+        self._uris, self._user, self._limits = uris, user, limits
+        self._open: list[Any] = []  # of this thread
+
+    def __enter__(self) -> Any:
+        last: Exception | None = None
+        for uri in self._uris:
+            try:
+                return self._connected(uri)
+            except (TTransportException, TProtocolException) as error:
+                last = error
+        raise MetastoreUnreachableError(str(last)) from last
+
+    def __exit__(self, *_: object) -> None:
+        self._open.pop().close()
+
+    def _connected(self, uri: str) -> Any:
+        address = urlsplit(uri)
+        socket = TSocket(address.hostname, address.port or DEFAULT_PORT)
+        transport = TBufferedTransport(socket)
+        socket.setTimeout(self._limits.connect * 1000)
+        try:
+            transport.open()
+            socket.setTimeout(self._limits.read * 1000)
+            client = Client(TBinaryProtocol(transport, string_length_limit=LONGEST_ANSWER))
+            if self._user:
+                user, *groups = self._user.split(":")
+                client.set_ugi(user, groups)
+        except BaseException:
+            transport.close()
+            raise
+        self._open.append(transport)
+        return _Calls(client)
+
+
+class _Calls:
+    """A client's methods. What they raise must not leave here as it is, unless it is caught at once: errors of Thrift's
+    are immutable, and a context manager that is a generator fails when it hands one on."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return partial(self._call, method)
+
+    def _call(self, method: str, *arguments: Any, **named: Any) -> Any:
+        try:
+            return getattr(self._client, method)(*arguments, **named)
+        except (TTransportException, TProtocolException) as error:
+            raise MetastoreUnreachableError(str(error)) from error
+        except (InvalidObjectException, InvalidOperationException) as error:
+            raise MetastoreRefusalError(error.message) from error
+        except (MetaException, TApplicationException) as error:
+            raise MetastoreError(error.message) from error

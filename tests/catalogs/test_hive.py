@@ -1,0 +1,244 @@
+"""Tables in a real Hive metastore: what is committed there lands once, whatever becomes of calls, locks and processes."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Final
+
+import pytest
+from hive_metastore.ttypes import GetTableRequest, ShowLocksRequest, UnlockRequest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, TimestamptzType
+
+from connector.config.settings import HiveCatalog
+from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.iceberg.catalogs import hive_lock
+from connector.iceberg.catalogs.hive import explained, open_hive
+from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.tables import find
+from connector.state import Lineage, StagedCommit
+from protocol.flow import WHOLE_RANGE
+from support.fault_proxy import GENUINE, Answer, Fault
+from support.hive import IN_ONE_WORKER, Metastore
+from support.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
+from support.server_process import free_address
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of
+
+pytestmark = [pytest.mark.catalog, IN_ONE_WORKER]
+
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+FAULTS: Final = {
+    "failed": Fault(0, HTTPStatus.INTERNAL_SERVER_ERROR),
+    "dropped": Fault(0, Answer.NONE),
+    "silent": Fault(0, Answer.SILENCE),
+    "failure for what landed": Fault(1, HTTPStatus.INTERNAL_SERVER_ERROR),
+    "answer dropped": Fault(1, Answer.NONE),
+    "answer withheld": Fault(1, Answer.SILENCE),
+    "conflict with itself": Fault(2, Answer.GENUINE),
+}
+IMPATIENT: Final = TimeLimits(connect=10, read=2.0)  # where the proxy is silent on purpose
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture
+def catalog(metastore: Metastore) -> Iterator[Catalog]:
+    """The server without the proxy."""
+    with open_hive(HiveCatalog(metastore.uri), {}, dict) as opened:
+        yield opened
+
+
+@pytest.fixture
+def proxy(metastore: Metastore) -> Iterator[MetastoreProxy]:
+    with metastore_proxy(metastore.uri) as running:
+        yield running
+
+
+@pytest.fixture
+def path(catalog: Catalog) -> tuple[str, str]:
+    path = f"shop_{uuid.uuid4().hex}", "orders"
+    foreign_table(catalog, path)
+    return path
+
+
+def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:
+    with open_hive(HiveCatalog(proxy.uri), {}, dict, limits) as catalog:
+        commit.finish(catalog, staged)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_chain_lands_once_and_stays_readable(
+    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], fault: Fault
+) -> None:
+    first = stage(catalog, path, LINEAGE, 1, 2)
+    chain = [first, stage(catalog, path, LINEAGE, 3, prev=first.next)]
+    proxy.inject(is_commit, fault)
+    proxy.inject(is_load, fault)
+    finish(proxy, chain, limits_for(fault))
+    assert proxy.fired == [fault, fault]
+    finish(proxy, [replace(staged, is_recovered=True) for staged in chain])
+    table = catalog.load_table(path)
+    assert ids_of(catalog, path) == [1, 2, 3]
+    assert len(table.snapshots()) == 1
+    assert fence.recorded(table.properties, LINEAGE) == chain[-1].next
+
+
+@pytest.mark.parametrize("fault", [GENUINE, FAULTS["answer dropped"], FAULTS["conflict with itself"]], ids=str)
+def test_a_process_whose_lock_was_lost_before_its_commit_overwrites_nothing(
+    catalog: Catalog, proxy: MetastoreProxy, metastore: Metastore, path: tuple[str, str], fault: Fault
+) -> None:
+    stale, successor = stage(catalog, path, LINEAGE, 1), stage(catalog, path, LINEAGE, 2)
+
+    def lose_the_lock_to_a_successor() -> None:
+        with Connections([metastore.uri], "") as client:
+            (lock,) = client.show_locks(ShowLocksRequest(dbname=path[0], tablename=path[1])).locks
+            client.unlock(UnlockRequest(lockid=lock.lockid))
+        commit.finish(catalog, [successor])
+
+    proxy.inject(is_commit, fault, before=lose_the_lock_to_a_successor)
+    with pytest.raises(FencedError):
+        finish(proxy, [stale])
+    assert ids_of(catalog, path) == [2]
+
+
+def test_two_writers_of_one_table_each_land_every_commit(
+    catalog: Catalog, metastore: Metastore, path: tuple[str, str]
+) -> None:
+    commits = 4
+
+    def write(writer: int) -> None:
+        lineage = Lineage(f"acme/warehouse-{writer}", "orders.v1", WHOLE_RANGE.key_range)
+        with open_hive(HiveCatalog(metastore.uri), {}, dict) as own:
+            for number in range(commits):
+                commit.finish(own, [stage(own, path, lineage, 10 * writer + number)])
+
+    with ThreadPoolExecutor(2) as writers:
+        list(writers.map(write, (1, 2)))
+    assert ids_of(catalog, path) == [10, 11, 12, 13, 20, 21, 22, 23]
+    assert len(catalog.load_table(path).snapshots()) == 2 * commits
+
+
+def test_a_lock_that_a_dead_process_has_left_is_released(
+    catalog: Catalog, metastore: Metastore, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
+    with Connections([metastore.uri], "") as client:
+        client.lock(hive_lock.request(path))
+    commit.finish(catalog, [stage(catalog, path, LINEAGE, 1)])
+    assert ids_of(catalog, path) == [1]
+    assert locks_of(metastore, path) == []
+
+
+def test_a_lock_of_another_engine_is_respected_and_named(
+    catalog: Catalog, metastore: Metastore, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.2)
+    staged = stage(catalog, path, LINEAGE, 1)
+    request = hive_lock.request(path)
+    request.agentInfo, request.user, request.hostname = "Iceberg", "etl", "spark-3"
+    with Connections([metastore.uri], "") as client:
+        held = client.lock(request)
+        with pytest.raises(RetryableError, match=rf"lock {held.lockid} of etl on spark-3.*stay staged"):
+            commit.finish(catalog, [staged])
+        client.unlock(UnlockRequest(lockid=held.lockid))
+    commit.finish(catalog, [staged])
+    assert ids_of(catalog, path) == [1]
+
+
+def test_a_lock_whose_answer_is_lost_holds_up_one_commit_and_loses_none(
+    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
+    proxy.inject(lambda call: call.method == "lock", FAULTS["answer dropped"])
+    finish(proxy, [stage(catalog, path, LINEAGE, 1)])
+    assert ids_of(catalog, path) == [1]
+
+
+def test_a_metastore_that_does_not_compare_is_refused_before_anything_is_lost(
+    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str]
+) -> None:
+    proxy.altered = lambda call: (
+        replace(call, arguments=(*call.arguments[:-1], None)) if call.method == CHANGE else call
+    )
+    staged = stage(catalog, path, LINEAGE, 1)
+    with pytest.raises(UserError, match="HIVE-26882"):
+        finish(proxy, [staged])
+    with open_hive(HiveCatalog(proxy.uri), {}, dict) as old, pytest.raises(UserError, match="HIVE-26882"):
+        foreign_table(old, (path[0], "new"))
+    assert catalog.list_tables(path[0]) == [path]
+    assert ids_of(catalog, path) == []
+
+
+def test_a_metastore_that_never_answers_a_commit_is_an_error_that_keeps_the_files(
+    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
+    staged = stage(catalog, path, LINEAGE, 1)
+    proxy.choose = lambda call: FAULTS["dropped"] if is_commit(call) else GENUINE
+    with pytest.raises(CommitUnknownError, match=r"orders.*stay staged"):
+        finish(proxy, [staged])
+    proxy.choose = lambda _: GENUINE
+    finish(proxy, [staged])
+    assert ids_of(catalog, path) == [1]
+
+
+def test_what_is_no_iceberg_table_is_refused_by_name(
+    catalog: Catalog, metastore: Metastore, path: tuple[str, str]
+) -> None:
+    with Connections([metastore.uri], "") as client:
+        table = client.get_table_req(GetTableRequest(dbName=path[0], tblName=path[1])).table
+        table.tableName, table.parameters = "of_hive", {}
+        client.create_table(table)
+    with pytest.raises(UserError, match="of_hive exists, but is no Iceberg table"):
+        find(catalog, (path[0], "of_hive"))
+
+
+def test_a_second_metastore_is_asked_where_the_first_is_down(metastore: Metastore) -> None:
+    uri = f"thrift://{free_address()},{metastore.uri}"
+    with open_hive(HiveCatalog(uri), {}, dict) as catalog:
+        assert catalog.namespace_exists("default")
+
+
+def test_a_metastore_that_is_down_or_silent_is_named(proxy: MetastoreProxy) -> None:
+    proxy.choose = lambda _: FAULTS["silent"]
+    for uri in (f"thrift://{free_address()}", proxy.uri):
+        with (
+            open_hive(HiveCatalog(uri), {}, dict, IMPATIENT) as catalog,
+            pytest.raises(RetryableError, match=f"the Hive metastore at {uri} cannot be reached: .*/catalog/uri"),
+            explained(uri),
+        ):
+            catalog.namespace_exists("shop")
+
+
+def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> None:
+    path = f"shop_{uuid.uuid4().hex}", "events"
+    columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "at", TimestamptzType()))
+    foreign_table(catalog, path, columns)
+    commit.finish(catalog, [stage(catalog, path, LINEAGE, 1)])
+    assert catalog.load_table(path).schema().find_type("at") == TimestamptzType()
+    assert ids_of(catalog, path) == [1]
+
+
+def test_a_column_s_long_description_is_cut_in_hive_only(catalog: Catalog) -> None:
+    database, doc = f"shop_{uuid.uuid4().hex}", "long " * 200
+    foreign_table(catalog, (database, "notes"), Schema(NestedField(1, "id", LongType(), doc=doc)))
+    assert catalog.load_table((database, "notes")).schema().find_field("id").doc == doc
+
+
+def limits_for(fault: Fault) -> TimeLimits:
+    return IMPATIENT if fault.answer is Answer.SILENCE else TIME_LIMITS
+
+
+def locks_of(metastore: Metastore, path: tuple[str, str]) -> list[Any]:
+    with Connections([metastore.uri], "") as client:
+        standing: list[Any] = client.show_locks(ShowLocksRequest(dbname=path[0], tablename=path[1])).locks
+        return standing

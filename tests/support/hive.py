@@ -1,0 +1,60 @@
+"""Hive's own metastore, of PySpark's jars, in a JVM of its own on a free loopback port."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyspark
+import pytest
+
+from connector.spark import jvm
+from support.server_process import free_address, running
+
+IN_ONE_WORKER: Final = pytest.mark.xdist_group("hive")  # one server is enough for all tests
+JARS: Final = Path(pyspark.__file__).parent / "jars"
+# It makes all tables of its own database but these, which it leaves to Hive's schema tool. PySpark's jars have none.
+LOCK_TABLES: Final = Path(__file__).with_name("hive_locks.sql")
+JAVA_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dderby.system.durability=test")
+
+
+@dataclass(frozen=True)
+class Metastore:
+    """A running server, and the directory that it keeps databases in."""
+
+    uri: str
+    warehouse: Path
+
+
+@contextmanager
+def hive_metastore(directory: Path) -> Iterator[Metastore]:
+    warehouse, database = directory / "warehouse", directory / "database"
+    warehouse.mkdir(parents=True)
+    _make_lock_tables(directory, database)
+    settings = {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:{database}",
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+        "datanucleus.schema.autoCreateAll": "true",
+        "datanucleus.connectionPoolingType": "NONE",
+        "hive.metastore.schema.verification": "false",
+        "hive.metastore.warehouse.dir": f"file://{warehouse}",
+        "hive.async.log.enabled": "false",  # for which PySpark has no jar
+    }
+    properties = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
+    (directory / "hive-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
+    address = free_address()
+    server = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", address.rpartition(":")[2])
+    command = [str(jvm.java()), *JAVA_OPTIONS, "-cp", f"{directory}:{JARS}/*", *server]
+    with running(command, jvm.USER, f"thrift://{address}", directory / "server.log"):
+        yield Metastore(f"thrift://{address}", warehouse)
+
+
+def _make_lock_tables(directory: Path, database: Path) -> None:
+    script = directory / "locks.sql"
+    script.write_text(f"CONNECT 'jdbc:derby:{database};create=true';\n{LOCK_TABLES.read_text()}")
+    command = [str(jvm.java()), *JAVA_OPTIONS, "-cp", f"{JARS}/*", "org.apache.derby.tools.ij", str(script)]
+    with (directory / "locks.log").open("wb") as log:
+        subprocess.run(command, cwd=directory, stdout=log, stderr=log, check=True)
+    assert "ERROR" not in (directory / "locks.log").read_text()
