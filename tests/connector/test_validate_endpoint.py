@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hive_metastore.ttypes import MetaException
 
-from connector.config.catalog_schemas import LOCAL, REST, S3_TABLES
+from connector.config.catalog_schemas import HIVE, LOCAL, REST, S3_TABLES
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.validate import validate
 from protocol import request, response
 from protocol.flow import Json, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, projection
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
+from support.fault_proxy import GENUINE
+from support.metastore_proxy import metastore_proxy
 from support.odd_servers import answering
 from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
@@ -131,6 +134,37 @@ def test_what_a_rest_catalog_answers_is_explained_at_validate(s3_server: S3Serve
     with answering(status, body) as server:
         text = refused(on_s3(s3_server, bucket, "shop", rest_at(server.uri)), binding(), kind=kind)
     check_text(SNAPSHOTS, f"REST: {name}", text, {server.uri: "URI"})
+
+
+METASTORE_ANSWERS: Final[Mapping[str, tuple[str, type[ConnectorError]]]] = {
+    "broken": ("Got exception: java.sql.SQLException database is down", RetryableError),
+    "forbidden": ("Got exception: AccessControlException Permission denied: user=nobody", UserError),
+    "no client for the store": (
+        'Got exception: UnsupportedFileSystemException No FileSystem for scheme "s3"',
+        UserError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METASTORE_ANSWERS)
+def test_what_a_hive_metastore_answers_is_explained_at_validate(s3_server: S3Server, bucket: str, name: str) -> None:
+    message, kind = METASTORE_ANSWERS[name]
+
+    def complain() -> None:
+        raise MetaException(message)
+
+    with metastore_proxy("thrift://nowhere") as server:
+        server.inject(lambda _: True, GENUINE, before=complain)
+        config = on_s3(s3_server, bucket, "shop", {"catalog_type": HIVE, "uri": server.uri})
+        text = refused(config, binding(), kind=kind)
+    check_text(SNAPSHOTS, f"Hive: {name}", text, {server.uri: "URI"})
+
+
+def test_a_hive_metastore_that_is_down_is_named_at_validate(s3_server: S3Server, bucket: str) -> None:
+    host, port = free_address().split(":")
+    config = on_s3(s3_server, bucket, "shop", {"catalog_type": HIVE, "uri": f"thrift://{host}:{port}"})
+    text = refused(config, binding(), kind=RetryableError)
+    check_text(SNAPSHOTS, "Hive: nobody listens", text, {port: "PORT"})
 
 
 TOKEN_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
