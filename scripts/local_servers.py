@@ -19,6 +19,7 @@ from support.azure import ACCOUNT, azure_store, azurite
 from support.endpoint_configs import aws_keys, glue, rest
 from support.glue_server import glue_server, moto_python
 from support.google import fake_gcs_server, google_store
+from support.hive import hive_metastore
 from support.jars import jars
 from support.postgres import postgres_programs, postgres_server
 from support.rest_catalog import rest_catalog_server
@@ -26,7 +27,7 @@ from support.s3_server import versitygw, versitygw_server
 
 Json: TypeAlias = Any  # of an endpoint config: what a server is used with
 
-DEADLINE: Final = 180.0  # seconds, for all of them to start
+DEADLINE: Final = 300.0  # seconds, for all of them to start
 POLL_SECONDS: Final = 0.1
 
 
@@ -59,6 +60,12 @@ def start_glue(stack: ExitStack, directory: Path) -> Json:
     return {"catalog": glue(), "environment": {"AWS_ENDPOINT_URL_GLUE": uri}}
 
 
+def start_hive(stack: ExitStack, directory: Path) -> Json:
+    metastore = stack.enter_context(hive_metastore(directory))
+    storage = {"storage_type": "Local Files", "directory": str(metastore.warehouse)}
+    return {"catalog": {"catalog_type": "Hive Metastore", "uri": metastore.uri}, "storage": storage}
+
+
 def start_postgres(stack: ExitStack, _: Path) -> Json:
     server = stack.enter_context(postgres_server(postgres_programs()))
     return {"catalog": {"catalog_type": "SQL", "uri": server.new_database(), "password": server.password}}
@@ -70,6 +77,7 @@ SERVERS: Final[dict[str, Callable[[ExitStack, Path], Json]]] = {
     "azure": start_azure,
     "rest": start_rest,
     "glue": start_glue,
+    "hive": start_hive,
     "postgres": start_postgres,
 }
 

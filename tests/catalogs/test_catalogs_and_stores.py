@@ -10,6 +10,7 @@ import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -18,6 +19,7 @@ from fixtures.collection import NAMESPACE
 from support.azure import ACCOUNT, AzureStore
 from support.endpoint_configs import glue, on_s3, rest
 from support.google import GoogleStore
+from support.hive import IN_ONE_WORKER, Metastore
 from support.jars import REPOSITORY, jars
 from support.leftovers import Watch, exposed
 from support.postgres import Postgres, postgres_programs, postgres_server
@@ -141,17 +143,32 @@ def on_glue(request: pytest.FixtureRequest, store: Store) -> Lake:
     )
 
 
-CATALOGS: Final = {"SQL": on_postgres, "Iceberg REST Server": on_rest, "AWS Glue": on_glue}
+def on_hive(request: pytest.FixtureRequest, store: Store) -> Lake:
+    metastore: Metastore = request.getfixturevalue("metastore")
+    catalog = {"catalog_type": "Hive Metastore", "uri": metastore.uri}
+    return Lake(
+        {**store.config, "catalog": catalog},
+        lambda: HiveCatalog("hive", uri=metastore.uri, **store.reader),
+        store.secrets,
+    )
+
+
+CATALOGS: Final = {"SQL": on_postgres, "Iceberg REST Server": on_rest, "AWS Glue": on_glue, "Hive Metastore": on_hive}
 STORES: Final = {"Amazon S3": "s3", "Google Cloud Storage": "gs", "Azure": "abfss", "Local Files": "directory"}
 READ_BY_OTHERS: Final = ("Amazon S3", "Local Files")
 TRIED: Final = [
     *(("SQL", store) for store in STORES),
     *(("Iceberg REST Server", store) for store in STORES),
     ("AWS Glue", "Amazon S3"),
+    # Hive's server makes each table's directory itself, and PySpark's jars have no client of its for the other stores.
+    ("Hive Metastore", "Local Files"),
 ]
 
 
-@pytest.mark.parametrize(("catalog", "store"), TRIED)
+@pytest.mark.parametrize(
+    ("catalog", "store"),
+    [pytest.param(*pair, marks=IN_ONE_WORKER if pair[0] == "Hive Metastore" else ()) for pair in TRIED],
+)
 def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
     catalog: str,
     store: str,
