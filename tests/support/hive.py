@@ -46,7 +46,8 @@ def hive_metastore(directory: Path) -> Iterator[Metastore]:
     (directory / "hive-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
     address = free_address()
     server = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", address.rpartition(":")[2])
-    command = [str(jvm.java()), *JAVA_OPTIONS, "-cp", f"{directory}:{JARS}/*", *server]
+    options = (*JAVA_OPTIONS, f"-Dderby.stream.error.file={directory}/derby.log")
+    command = [str(jvm.java()), *options, "-cp", f"{directory}:{JARS}/*", *server]
     with running(command, jvm.USER, f"thrift://{address}", directory / "server.log"):
         yield Metastore(f"thrift://{address}", warehouse)
 
