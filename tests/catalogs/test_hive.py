@@ -110,9 +110,10 @@ def test_a_process_whose_lock_was_lost_before_its_commit_overwrites_nothing(
 
 
 def test_two_writers_of_one_table_each_land_every_commit(
-    catalog: Catalog, metastore: Metastore, path: tuple[str, str]
+    catalog: Catalog, metastore: Metastore, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commits = 4
+    monkeypatch.setattr(commit, "RETRY_FOR", 300.0)  # on a loaded machine too
+    commits = 3
 
     def write(writer: int) -> None:
         lineage = Lineage(f"acme/warehouse-{writer}", "orders.v1", WHOLE_RANGE.key_range)
@@ -122,7 +123,7 @@ def test_two_writers_of_one_table_each_land_every_commit(
 
     with ThreadPoolExecutor(2) as writers:
         list(writers.map(write, (1, 2)))
-    assert ids_of(catalog, path) == [10, 11, 12, 13, 20, 21, 22, 23]
+    assert ids_of(catalog, path) == [10, 11, 12, 20, 21, 22]
     assert len(catalog.load_table(path).snapshots()) == 2 * commits
 
 
