@@ -11,7 +11,7 @@ Json: TypeAlias = Any
 
 BEGIN: Final = "<!-- measured -->\n"
 END: Final = "<!-- end of what was measured -->\n"
-CATALOGS: Final = ("Local", "REST", "Glue")
+CATALOGS: Final = ("Local", "REST", "Glue", "Hive")
 
 
 def main(report: Path, page: Path) -> None:

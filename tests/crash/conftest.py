@@ -19,6 +19,7 @@ def servers(request: pytest.FixtureRequest) -> Servers:
         bucket=lambda: request.getfixturevalue("bucket"),
         rest_uri=lambda: request.getfixturevalue("rest_on_s3").uri,
         glue_uri=lambda: request.getfixturevalue("glue_uri"),
+        hive_uri=lambda: request.getfixturevalue("metastore").uri,
     )
 
 

@@ -13,12 +13,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.rest import RestCatalog
 
+from connector.config.catalog_schemas import HIVE
+from connector.config.settings import HiveCatalog
+from connector.config.storage_schemas import LOCAL_FILES
+from connector.iceberg.catalogs.hive import open_hive
 from crash import foreign
 from crash.faults import Faults
-from crash.wire import CatalogWire, CommittedTable, store_fault, table_on_glue, table_on_rest
+from crash.wire import CatalogWire, CommittedTable, commit_fault, store_fault, table_on_glue, table_on_rest
 from fixtures.conversation import CONFIG
 from support.endpoint_configs import glue, on_s3, rest
-from support.fault_proxy import fault_proxy
+from support.fault_proxy import GENUINE, Fault, fault_proxy
+from support.metastore_proxy import Call, is_commit, metastore_proxy
 from support.readers import local_catalog
 from support.s3_server import S3Server
 
@@ -29,6 +34,7 @@ class Kind(StrEnum):
     LOCAL = "Local"
     REST = "REST"
     GLUE = "Glue"
+    HIVE = "Hive"
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Servers:
     bucket: Callable[[], str]
     rest_uri: Callable[[], str]
     glue_uri: Callable[[], str]
+    hive_uri: Callable[[], str]
 
 
 @contextmanager
@@ -75,6 +82,30 @@ def open_lake(kind: Kind, servers: Servers, directory: Path, faults: Faults) -> 
             glue_catalog = GlueCatalog("glue", **keys, **s3.file_properties())
             with _on_s3(kind, glue_catalog, servers, servers.glue_uri(), table_on_glue, faults) as lake:
                 yield lake
+        case Kind.HIVE:
+            with _in_hive(servers.hive_uri(), directory, faults) as lake:
+                yield lake
+
+
+@contextmanager
+def _in_hive(uri: str, directory: Path, faults: Faults) -> Iterator[Lake]:
+    namespace = f"shop_{uuid.uuid4().hex[:12]}"
+    with open_hive(HiveCatalog(uri), {}, dict) as catalog, metastore_proxy(uri) as proxy:
+
+        def choose(call: Call) -> Fault:
+            if not is_commit(call):
+                return GENUINE
+            table = call.arguments[1]
+            return commit_fault(faults, table, lambda: foreign.overtake(catalog, (namespace, table)))
+
+        proxy.choose = choose
+        config = {
+            "namespace": namespace,
+            "upload_interval": "PT0S",
+            "catalog": {"catalog_type": HIVE, "uri": proxy.uri},
+            "storage": {"storage_type": LOCAL_FILES, "directory": str(directory / "tables")},
+        }
+        yield Lake(Kind.HIVE, namespace, lambda: catalog, config)
 
 
 @contextmanager

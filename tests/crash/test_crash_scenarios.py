@@ -66,7 +66,7 @@ def _marks(*, in_ci: bool) -> list[pytest.MarkDecorator]:
 
 def _matrix() -> Iterator[Any]:
     for scenario in SCENARIOS:
-        for kind in scenario.on:
+        for kind in (*scenario.on, *scenario.without_defects_on):
             marks = _marks(in_ci=scenario.name in IN_CI[kind])
             yield pytest.param(scenario, kind, id=f"{scenario.name}-{kind}", marks=marks)
 

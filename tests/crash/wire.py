@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -32,6 +33,14 @@ def table_on_glue(request: Request) -> str | None:
     return json.loads(request.body)["TableInput"]["Name"] if request.target == "AWSGlue.UpdateTable" else None
 
 
+def commit_fault(faults: Faults, table: str, overtake: Callable[[], None]) -> Fault:
+    """What becomes of a request to commit to a table."""
+    if is_refused(faults, table, uuid.uuid4().hex, overtake):
+        return Fault(0, HTTPStatus.SERVICE_UNAVAILABLE)
+    lost = lost_answer(faults)
+    return lost.fault if lost else GENUINE
+
+
 class CatalogWire:
     """Has a say in every request to a catalog's server."""
 
@@ -42,12 +51,7 @@ class CatalogWire:
 
     def fault_of(self, request: Request) -> Fault:
         table = self._committed_table(request)
-        if table is None:
-            return GENUINE
-        if is_refused(self._faults, table, uuid.uuid4().hex, lambda: self._overtake(table)):
-            return Fault(0, HTTPStatus.SERVICE_UNAVAILABLE)
-        lost = lost_answer(self._faults)
-        return lost.fault if lost else GENUINE
+        return commit_fault(self._faults, table, partial(self._overtake, table)) if table else GENUINE
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ TABLE = """\
 2026-11-21: 3 runs, 6 faults, 1,507 rows at the end, each compared as PyIceberg, DuckDB and Spark read it; 3 runs with a planted \
 defect, every one of them caught.
 
-| scenario | Local | REST | Glue | defects that were caught |
-|---|---|---|---|---|
-| one |  |  | 3 · 0 · 7 |  |
-| two | 1 · 0 · 500 | 2 · 1 · 1000 |  | `doubles` (Local), `forgets` (Local, REST) |
+| scenario | Local | REST | Glue | Hive | defects that were caught |
+|---|---|---|---|---|---|
+| one |  |  | 3 · 0 · 7 |  |  |
+| two | 1 · 0 · 500 | 2 · 1 · 1000 |  |  | `doubles` (Local), `forgets` (Local, REST) |
 """
 
 
