@@ -55,10 +55,12 @@ def _listed(image: Image, command: str) -> set[str]:
     return set(printed.split())
 
 
-def test_every_pinned_package_is_named(bill: Bill) -> None:
-    pinned = re.findall(r"^([a-z0-9-]+==\S+)", (REPOSITORY / "requirements.txt").read_text(), re.MULTILINE)
-    runs = [each for each in pinned if not each.startswith("setuptools==")]  # with which the others were built
-    assert {f"pkg:pypi/{each.replace('==', '@')}" for each in runs} <= bill.keys()
+def test_every_pinned_package_is_named_but_those_that_are_removed(bill: Bill) -> None:
+    pinned = re.findall(r"^([a-z0-9-]+)==(\S+)", (REPOSITORY / "requirements.txt").read_text(), re.MULTILINE)
+    unused = (REPOSITORY / "image" / "unused.txt").read_text()
+    removed = {name.replace("_", "-") for name in re.findall(r"^(\w+)-\*\.dist-info$", unused, re.MULTILINE)}
+    missing = {name for name, version in pinned if f"pkg:pypi/{name}@{version}" not in bill}
+    assert missing == removed & dict(pinned).keys()
 
 
 def test_every_jar_is_named_with_where_it_is_from(image: Image, bill: Bill) -> None:
