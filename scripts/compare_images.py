@@ -49,6 +49,7 @@ def of_image(image: str) -> dict[str, Entry]:
         with subprocess.Popen([*DOCKER, "export", container], stdout=subprocess.PIPE) as export:
             assert export.stdout is not None
             found = dict(entries(export.stdout))
+            export.stdout.read()  # what pads the archive: who cannot write it fails
         assert export.returncode == 0
         return found
     finally:
