@@ -11,7 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from fixtures.collection import NAMESPACE
 from support.azure import ACCOUNT, AzureStore, azure_store, azurite
-from support.entra import Certificate, Entra, entra, new_certificate
+from support.certificate import Certificate, new_certificate
+from support.entra import Entra, entra
 from support.leftovers import Watch, exposed
 from support.postgres import Postgres, postgres_programs, postgres_server
 from support.runtime import LEDGER, Runtime

@@ -35,6 +35,7 @@ from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.iceberg.files.file_access import STORE_FILE_IO
 from connector.iceberg.files.file_stores import data_file_properties
 from protocol.flow import Json
+from support.certificate import new_certificate
 from support.odd_servers import Dripping, Server, answering, dripping, silent
 from support.rest_catalog import RestCatalogServer
 from support.server_process import free_address
@@ -213,6 +214,20 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(what: Dripping) -> 
         late = f"the REST catalog at {uri} did not answer in time"
         with pytest.raises(RetryableError, match=late), explained(on_s3(catalog)):
             open_rest(catalog, {}, TimeLimits(connect=10, read=10, whole=0.3))
+        assert not has_ended.is_set()
+
+
+@pytest.mark.parametrize("what", Dripping)
+def test_an_encrypted_answer_that_comes_byte_by_byte_is_not_waited_for_either(
+    what: Dripping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = new_certificate(tmp_path)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.certificate))
+    with dripping(what, certificate) as (uri, has_ended):
+        catalog = rest(uri)
+        late = f"the REST catalog at {uri} did not answer in time"
+        with pytest.raises(RetryableError, match=late), explained(on_s3(catalog)):
+            open_rest(catalog, {}, TimeLimits(connect=10, read=10, whole=0.5))
         assert not has_ended.is_set()
 
 

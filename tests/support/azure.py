@@ -25,7 +25,7 @@ from pyiceberg.io import (
 )
 
 from connector.iceberg.files.file_access import STORE_FILE_IO
-from support.entra import Certificate
+from support.certificate import Certificate
 from support.jars import REPOSITORY, leave_out
 from support.server_process import free_address, running
 

@@ -1,65 +1,26 @@
-"""Microsoft's sign-in, as Azure's blob storage knows it: a token server over TLS that lets one application in, and a
-certificate for it and for the storage, which demands tokens only where it speaks TLS."""
+"""Microsoft's sign-in, as Azure's blob storage knows it: a token server over TLS that lets one application in."""
 
 import json
 import secrets
-import ssl
 import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
 from uuid import uuid4
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from support.certificate import Certificate
 
 Json: TypeAlias = Any
 
 POLL_SECONDS: Final = 0.01
 LIFETIME: Final = 3600  # seconds, of a token
 SCOPE: Final = "https://storage.azure.com/.default"
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Files with a certificate for this machine's loopback address, and its key."""
-
-    certificate: Path
-    key: Path
-
-
-def new_certificate(directory: Path) -> Certificate:
-    """One that signs itself: who trusts its file trusts the server."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, SHA256())
-    )
-    files = Certificate(directory / "certificate.pem", directory / "key.pem")
-    files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
-    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return files
 
 
 @dataclass
@@ -124,9 +85,7 @@ def entra(certificate: Certificate) -> Iterator[Entra]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate.certificate, certificate.key)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = certificate.served(server.socket)
         running = Entra(f"https://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
         thread.start()

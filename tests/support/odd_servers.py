@@ -10,6 +10,8 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 from types import MappingProxyType
 from typing import Final
 
+from support.certificate import Certificate
+
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -74,7 +76,7 @@ class Dripping(Enum):
 
 
 @contextmanager
-def dripping(what: Dripping) -> Iterator[tuple[str, threading.Event]]:
+def dripping(what: Dripping, certificate: Certificate | None = None) -> Iterator[tuple[str, threading.Event]]:
     """A server whose answer does not end for a minute, although something comes all the time; and whether it has ended."""
 
     class Handler(BaseRequestHandler):
@@ -90,9 +92,11 @@ def dripping(what: Dripping) -> Iterator[tuple[str, threading.Event]]:
 
     is_over, has_ended = threading.Event(), threading.Event()
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        if certificate:
+            server.socket = certificate.served(server.socket)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", has_ended
+        yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}", has_ended
         is_over.set()
         server.shutdown()
         thread.join()
