@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from compare_images import of_image
 from connector import VERSION
 from support.containers import IMAGE, Image
 
@@ -47,3 +48,7 @@ def test_commands_are_arguments(image: Image, argument: str) -> None:
     status, printed = image.run(argument)
     assert status == 0
     assert {"spec": '"configSchema"', "--help": "usage: materialize-iceberg", "--version": VERSION}[argument] in printed
+
+
+def test_every_file_of_it_can_be_compared_with_another_build_s(image: Image) -> None:
+    assert of_image(image.id)["opt/connector/bin/materialize-iceberg"].digest
