@@ -43,7 +43,12 @@ SCENARIOS: Final = (
     Scenario("crash-mid-store", moments.killed_in_mid_store, "is half-done work ever visible?"),
     Scenario("crash-before-commit", killed_at(Event.STARTED_COMMIT, 3), "does an uncommitted transaction ever show?"),
     Scenario("crash-after-commit", killed_at(Event.COMMITTED, 2), "is it applied by the successor?"),
-    Scenario("crash-while-applying", moments.killed_while_applying, "is each table's share applied once?"),
+    Scenario(
+        "crash-while-applying",
+        moments.killed_while_applying,
+        "is each table's share applied once?",
+        without_defects_on=IN_HIVE,
+    ),
     Scenario(
         "crash-between-table-and-rejected-rows",
         moments.killed_between_a_table_and_its_rejected_rows,
@@ -53,7 +58,7 @@ SCENARIOS: Final = (
     Scenario("commit-response-lost", moments.answers_lost, "once? files kept?", without_defects_on=IN_HIVE),
     Scenario("zombie-at-acknowledge", moments.frozen_before_acknowledge, "refused by the table?"),
     Scenario("zombie-at-start-commit", moments.frozen_before_start_commit, "refused or harmless?"),
-    Scenario("two-instances", moments.opened_twice, "does one win and the other stop?"),
+    Scenario("two-instances", moments.opened_twice, "does one win and the other stop?", without_defects_on=IN_HIVE),
     Scenario("foreign-writer", moments.others_write, "does it go on, exact?"),
     Scenario("snapshots-expired", moments.snapshots_expired, "does a replay still see the fence?"),
     Scenario("table-replaced", moments.table_replaced, "a clear error, nothing appended silently?"),
