@@ -66,8 +66,8 @@ def start_hive(stack: ExitStack, directory: Path) -> Json:
     return {"catalog": {"catalog_type": "Hive Metastore", "uri": metastore.uri}, "storage": storage}
 
 
-def start_postgres(stack: ExitStack, _: Path) -> Json:
-    server = stack.enter_context(postgres_server(postgres_programs()))
+def start_postgres(stack: ExitStack, directory: Path) -> Json:
+    server = stack.enter_context(postgres_server(postgres_programs(), directory))
     return {"catalog": {"catalog_type": "SQL", "uri": server.new_database(), "password": server.password}}
 
 

@@ -14,6 +14,7 @@ from support.glue_server import glue_server, moto_python
 from support.google import GoogleStore, fake_gcs_server, google_store
 from support.hive import Metastore, hive_metastore
 from support.jars import jars
+from support.postgres import Postgres, postgres_programs, postgres_server
 from support.readers import duckdb_connection, let_duckdb_read
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
 from support.s3_server import S3Server, versitygw, versitygw_server
@@ -101,6 +102,13 @@ def rest_on_s3(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) ->
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
     """A Hive metastore for all tests: each takes a database of its own."""
     with hive_metastore(tmp_path_factory.mktemp("hive")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL server for all tests: each takes a database, a catalog or tables of its own."""
+    with postgres_server(postgres_programs(), tmp_path_factory.mktemp("postgres")) as server:
         yield server
 
 

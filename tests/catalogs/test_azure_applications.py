@@ -14,7 +14,7 @@ from support.azure import ACCOUNT, AzureStore, azure_store, azurite
 from support.certificate import Certificate, new_certificate
 from support.entra import Entra, entra
 from support.leftovers import Watch, exposed
-from support.postgres import Postgres, postgres_programs, postgres_server
+from support.postgres import Postgres
 from support.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 
@@ -23,12 +23,6 @@ pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 Json: TypeAlias = Any
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "azure_errors.json"
-
-
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    with postgres_server(postgres_programs()) as running:
-        yield running
 
 
 @pytest.fixture
@@ -52,14 +46,14 @@ def store(certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
-def config(postgres: Postgres, store: AzureStore, sign_in: Entra, watch: Watch) -> Mapping[str, Json]:
+def config(catalog: Json, store: AzureStore, sign_in: Entra, watch: Watch) -> Mapping[str, Json]:
     place = {"storage_type": "Azure", "account": ACCOUNT, "container": store.new_container(), "endpoint": store.uri}
     application = {"tenant_id": sign_in.tenant, "client_id": sign_in.client, "client_secret": sign_in.secret}
     return {
         "namespace": NAMESPACE,
         "upload_interval": "PT0S",
         "advanced": {"spark": watch.spark_settings},
-        "catalog": {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password},
+        "catalog": catalog,
         "storage": {**place, **application},
     }
 
@@ -68,7 +62,8 @@ def test_a_run_signs_in_with_an_application_s_secret_which_nobody_sees(
     postgres: Postgres, store: AzureStore, sign_in: Entra, tmp_path: Path
 ) -> None:
     collection, watch = replace(LEDGER, table="of_an_application"), Watch.over(tmp_path)
-    endpoint = config(postgres, store, sign_in, watch)
+    catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
+    endpoint = config(catalog, store, sign_in, watch)
     refused = {**endpoint, "storage": {**endpoint["storage"], "client_secret": "planted-and-wrong"}}
     outcome = Runtime(watch.work, [collection], refused, watch.environment).apply_and_fail()
     check_text(SNAPSHOTS, "wrong client secret", outcome.last_log_line.partition(" error ")[2], {})
@@ -81,7 +76,7 @@ def test_a_run_signs_in_with_an_application_s_secret_which_nobody_sees(
         running = watch.seen()
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
-    with SqlCatalog("iceberg", uri=postgres.uri_with_password, **store.file_properties()) as reader:
+    with SqlCatalog("iceberg", uri=postgres.with_password(catalog["uri"]), **store.file_properties()) as reader:
         table = reader.load_table((NAMESPACE, collection.table))
         assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
     secrets = ["planted-and-wrong", sign_in.secret, *sign_in.issued]

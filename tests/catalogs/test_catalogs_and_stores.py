@@ -22,7 +22,7 @@ from support.google import GoogleStore
 from support.hive import IN_ONE_WORKER, Metastore
 from support.jars import REPOSITORY, jars
 from support.leftovers import Watch, exposed
-from support.postgres import Postgres, postgres_programs, postgres_server
+from support.postgres import Postgres
 from support.readers import duckdb_rows, polars_table
 from support.rest_catalog import (
     RestCatalogInCloud,
@@ -58,12 +58,6 @@ class Lake:
     open_catalog: Callable[[], Catalog]
     secrets: tuple[str, ...] = field(repr=False)
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with postgres_server(postgres_programs()) as running:
-        yield running
 
 
 @pytest.fixture
@@ -113,8 +107,7 @@ def directory(tmp_path: Path) -> Store:
 def on_postgres(request: pytest.FixtureRequest, store: Store) -> Lake:
     postgres: Postgres = request.getfixturevalue("postgres")
     catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
-    uri = catalog["uri"].replace("postgresql://lake@", f"postgresql+psycopg://lake:{postgres.password}@")
-    reader = {"uri": uri, **store.reader}
+    reader = {"uri": postgres.with_password(catalog["uri"]), **store.reader}
     return Lake(
         {**store.config, "catalog": catalog},
         lambda: SqlCatalog("iceberg", **reader),

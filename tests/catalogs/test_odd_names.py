@@ -1,6 +1,6 @@
 """Tables with odd names and odd columns are made, written to and read back in every kind of catalog."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -13,7 +13,7 @@ from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType
 from support.endpoint_configs import glue, on_s3, rest
-from support.postgres import Postgres, postgres_programs, postgres_server
+from support.postgres import Postgres
 from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
 
@@ -45,12 +45,6 @@ ODD_NAMES: Final = [
 ]
 # The web servers of REST catalogs refuse these, and validate says so.
 NOT_ON_REST: Final = [("100%s", "%(x)s"), ("a/b", "c\\d")]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with postgres_server(postgres_programs()) as running:
-        yield running
 
 
 def on_local(request: pytest.FixtureRequest) -> Json:

@@ -1,6 +1,6 @@
 """The documented policy is enough, and none of it is too much."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from connector.steps import Skipped
 from fixtures.collection import NAMESPACE
 from support.endpoint_configs import on_s3
 from support.policy import documented_statements
-from support.postgres import Postgres, postgres_programs, postgres_server
+from support.postgres import Postgres
 from support.runtime import LEDGER, Runtime
 from support.s3_server import Keys, S3Server
 
@@ -24,13 +24,6 @@ pytestmark = pytest.mark.catalog
 Json: TypeAlias = Any
 
 PREFIX = "lake/flow"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """Its catalog is one whose tables' metadata the connector writes itself."""
-    with postgres_server(postgres_programs()) as running:
-        yield running
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def user(s3_server: S3Server) -> Keys:
 
 @pytest.fixture
 def config(postgres: Postgres, s3_server: S3Server, bucket: str, user: Keys) -> Mapping[str, Json]:
-    catalog = {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password}
+    catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
     keys = {
         "auth_type": "AWSAccessKey",
         "awsAccessKeyId": user.access_key_id,

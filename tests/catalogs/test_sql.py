@@ -30,7 +30,7 @@ from connector.state import Lineage
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, on_s3
-from support.postgres import Postgres, postgres_programs, postgres_server
+from support.postgres import Postgres
 from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
 from support.server_process import free_address
@@ -43,12 +43,6 @@ pytestmark = pytest.mark.catalog
 Json: TypeAlias = Any
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with postgres_server(postgres_programs()) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +86,7 @@ def test_a_task_s_rows_are_read_back_by_pyiceberg_and_duckdb(
         assert not [secret for secret in (postgres.password, s3_server.root.secret_access_key) if secret in outcome.log]
     files = {"s3.endpoint": s3_server.endpoint, "s3.access-key-id": s3_server.root.access_key_id}
     files |= {"s3.secret-access-key": s3_server.root.secret_access_key, "s3.region": s3_server.region}
-    with SqlCatalog("lake", uri=postgres.uri_with_password, **files) as reader:
+    with SqlCatalog("lake", uri=postgres.with_password(postgres.uri), **files) as reader:
         table = reader.load_table((NAMESPACE, collection.table))
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1]
     by_duckdb = duckdb_on_s3.sql("SELECT id FROM iceberg_scan($1) ORDER BY id", params=[table.metadata_location])

@@ -1,6 +1,5 @@
 """A session in the image on catalogs and storage of every kind: what they need was not trimmed away."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,7 +10,7 @@ from connector.iceberg.catalogs.opening import open_catalog
 from fixtures.collection import NAMESPACE
 from support.containers import IMAGE, Image
 from support.endpoint_configs import glue, on_s3, rest
-from support.postgres import Postgres, postgres_programs, postgres_server
+from support.postgres import Postgres
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import Runtime
 from support.s3_server import S3Server
@@ -20,12 +19,6 @@ from support.tables import ids_of
 pytestmark = [*IMAGE, pytest.mark.catalog]
 
 Json: TypeAlias = Any
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with postgres_server(postgres_programs()) as running:
-        yield running
 
 
 @pytest.fixture
@@ -41,7 +34,7 @@ def on_glue(glue_uri: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def on_postgres(postgres: Postgres, s3_server: S3Server) -> Json:
-    catalog = {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password, "name": "lake"}
+    catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
     return on_s3(s3_server, s3_server.new_bucket(), NAMESPACE, catalog)
 
 

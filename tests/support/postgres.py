@@ -5,9 +5,10 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +28,24 @@ class Postgres:
 
     address: str
     password: str = field(repr=False)
+    _start: Callable[[], None] = field(repr=False)
+    _stop: Callable[[], None] = field(repr=False)
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        self._stop()
+        try:
+            yield
+        finally:
+            self._start()
 
     @property
     def uri(self) -> str:
         return f"postgresql://{USER}@{self.address}/postgres"
 
-    @property
-    def uri_with_password(self) -> str:
-        return f"postgresql+psycopg://{USER}:{self.password}@{self.address}/postgres"
+    def with_password(self, uri: str) -> str:
+        """As PyIceberg wants it."""
+        return uri.replace(f"postgresql://{USER}@", f"postgresql+psycopg://{USER}:{self.password}@")
 
     def new_database(self) -> str:
         """Its address."""
@@ -55,28 +66,34 @@ def postgres_programs() -> Path:
 
 
 @contextmanager
-def postgres_server(programs: Path) -> Iterator[Postgres]:
+def postgres_server(programs: Path, directory: Path) -> Iterator[Postgres]:
+    """Its log is in the directory."""
     address = free_address()
     host, port = address.split(":")
-    server = Postgres(address, secrets.token_hex(8))
+    password = secrets.token_hex(8)
     # It refuses to run as root, and its own user may not enter pytest's directories.
     user = "nobody" if os.geteuid() == SUPERUSER else None
-    directory = Path(tempfile.mkdtemp(prefix="postgres-"))
+    home = Path(tempfile.mkdtemp(prefix="postgres-"))
     if user:
-        shutil.chown(directory, user)
-    data, password = directory / "data", directory / "password"
-    password.write_text(server.password)
-    password.chmod(0o644)
+        shutil.chown(home, user)
+    of_user = home / "password"
+    of_user.write_text(password)
+    of_user.chmod(0o644)
+    options = f"-c listen_addresses={host} -c port={port} -c unix_socket_directories={home} -c fsync=off"
 
     def run(program: str, *arguments: str) -> None:
-        command = [str(programs / program), "-D", str(data), *arguments]
-        subprocess.run(command, user=user, cwd=directory, check=True, stdout=subprocess.DEVNULL)
+        command = [str(programs / program), "-D", str(home / "data"), *arguments]
+        with (directory / "server.log").open("ab") as log:
+            subprocess.run(command, user=user, cwd=home, check=True, stdout=log, stderr=log)
 
-    run("initdb", "--no-sync", "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={password}")
-    options = f"-c listen_addresses={host} -c port={port} -c unix_socket_directories={directory} -c fsync=off"
-    run("pg_ctl", "-w", "-l", str(directory / "server.log"), "-o", options, "start")
+    run("initdb", "--no-sync", "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={of_user}")
+    start, stop = (
+        partial(run, "pg_ctl", "-w", "-o", options, "start"),
+        partial(run, "pg_ctl", "-m", "immediate", "stop"),
+    )
+    start()
     try:
-        yield server
+        yield Postgres(address, password, start, stop)
     finally:
-        run("pg_ctl", "-m", "immediate", "stop")
-        shutil.rmtree(directory)
+        stop()
+        shutil.rmtree(home)
