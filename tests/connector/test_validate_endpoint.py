@@ -256,16 +256,30 @@ S3_TABLES_ANSWERS: Final[Mapping[str, tuple[int, str]]] = {
 }
 
 
+ON_S3_TABLES: Final = {
+    "namespace": "shop",
+    "credentials": {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"},
+    "catalog": {
+        "catalog_type": S3_TABLES,
+        "table_bucket_arn": "arn:aws:s3tables:eu-west-1:123456789012:bucket/lake",
+    },
+}
+
+
 @pytest.mark.parametrize("name", S3_TABLES_ANSWERS)
 def test_what_s3_tables_answers_is_explained_at_validate(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     status, body = S3_TABLES_ANSWERS[name]
-    arn = "arn:aws:s3tables:eu-west-1:123456789012:bucket/lake"
-    keys = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"}
-    catalog = {"catalog_type": S3_TABLES, "table_bucket_arn": arn}
     with answering(status, body) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", server.uri)
-        text = refused({"namespace": "shop", "credentials": keys, "catalog": catalog}, binding())
+        text = refused(ON_S3_TABLES, binding())
     check_text(SNAPSHOTS, f"Amazon S3 Tables: {name}", text, {server.uri: "URI"})
+
+
+def test_s3_tables_that_cannot_be_reached_is_named_at_validate(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = f"http://{free_address()}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", nobody)
+    text = refused(ON_S3_TABLES, binding(), kind=RetryableError)
+    check_text(SNAPSHOTS, "Amazon S3 Tables: nobody listens", text, {nobody: "URI"})
 
 
 ROLE: Final = {
