@@ -28,7 +28,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from connector import object_store
 from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
@@ -174,7 +174,8 @@ def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
 
 
 def _quoted(error: Exception) -> str:
-    return shorten(str(error), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    said = error.orig if isinstance(error, DBAPIError) else error  # without the statement
+    return shorten(str(said), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
 def _attempts(retry_for: float) -> Iterator[int]:

@@ -1,0 +1,119 @@
+"""A catalog that goes down in the middle of a run is named, and what was staged lands once when it is back."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from connector.config.settings import parse
+from connector.iceberg.catalogs import local
+from connector.iceberg.catalogs.opening import open_catalog, table_location
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.commit import Failed, Landed
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import glue, on_s3
+from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy
+from support.hive import IN_ONE_WORKER, Metastore
+from support.metastore_proxy import MetastoreProxy, metastore_proxy
+from support.postgres import Postgres
+from support.s3_server import S3Server
+from support.snapshots import check_text
+from support.staged_files import stage
+from support.tables import ID_ONLY, ids_of
+
+pytestmark = pytest.mark.catalog
+
+Json: TypeAlias = Any
+Config: TypeAlias = Mapping[str, Json]
+Down: TypeAlias = AbstractContextManager[None]
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+NO_ANSWER: Final = Fault(0, Answer.NONE)
+# How long it took, and the servers' addresses.
+VARYING: Final = {r"for \d+ s": "for N s", r"port \d+": "port N", r"127\.0\.0\.1:\d+": "ADDRESS"}
+
+
+@contextmanager
+def on_sql(request: pytest.FixtureRequest, directory: Path) -> Iterator[tuple[Config, Down]]:
+    postgres: Postgres = request.getfixturevalue("postgres")
+    catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
+    yield {"catalog": catalog, **in_files(directory)}, postgres.down()
+
+
+@contextmanager
+def on_glue(request: pytest.FixtureRequest, _: Path) -> Iterator[tuple[Config, Down]]:
+    s3: S3Server = request.getfixturevalue("s3_server")
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    with fault_proxy(request.getfixturevalue("glue_uri")) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", proxy.uri)
+        yield on_s3(s3, s3.new_bucket(), "unused", glue()), without_answers(proxy)
+
+
+@contextmanager
+def on_hive(request: pytest.FixtureRequest, directory: Path) -> Iterator[tuple[Config, Down]]:
+    metastore: Metastore = request.getfixturevalue("metastore")
+    with metastore_proxy(metastore.uri) as proxy:
+        yield (
+            {"catalog": {"catalog_type": "Hive Metastore", "uri": proxy.uri}, **in_files(directory)},
+            (without_answers(proxy)),
+        )
+
+
+@contextmanager
+def on_local(request: pytest.FixtureRequest, directory: Path) -> Iterator[tuple[Config, Down]]:
+    request.getfixturevalue("monkeypatch").setattr(local, "BUSY_SECONDS", 0)
+    yield {"catalog": {"catalog_type": "Local", "warehouse": str(directory)}}, locked(directory)
+
+
+def in_files(directory: Path) -> Config:
+    return {"storage": {"storage_type": "Local Files", "directory": str(directory)}}
+
+
+@contextmanager
+def without_answers(proxy: FaultProxy | MetastoreProxy) -> Iterator[None]:
+    proxy.choose = lambda _: NO_ANSWER
+    yield
+    proxy.choose = lambda _: GENUINE
+
+
+@contextmanager
+def locked(warehouse: Path) -> Iterator[None]:
+    """By a process that writes, and does not end."""
+    with closing(sqlite3.connect(warehouse / "catalog.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+CATALOGS: Final = {"SQL": on_sql, "Glue": on_glue, "Hive": on_hive, "Local": on_local}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=IN_ONE_WORKER if name == "Hive" else ()) for name in CATALOGS]
+)
+def test_a_catalog_that_goes_down_is_named_and_takes_what_was_staged_when_it_is_back(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    path = (f"shop_{tmp_path.name.lower()}", "orders")
+    with CATALOGS[name](request, tmp_path) as (config, down):
+        endpoint = parse({**config, "namespace": path[0]}, [])[0]
+        with open_catalog(endpoint) as catalog:
+            catalog.create_namespace(path[0])
+            catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
+            staged = stage(catalog, path, LINEAGE, 1, 2)
+            with down:
+                commit.attempt(catalog, [staged], once=[staged.chain_id])  # on connections that are still open
+                [outcome] = commit.attempt(catalog, [staged], once=[staged.chain_id])
+                assert isinstance(outcome, Failed)
+            [landed] = commit.attempt(catalog, [staged])
+            assert isinstance(landed, Landed)
+            assert ids_of(catalog, path) == [1, 2]
+    text = str(outcome.error).replace(path[0], "shop")
+    for varying, placeholder in VARYING.items():
+        text = re.sub(varying, placeholder, text)
+    check_text(SNAPSHOTS, f"{name} goes down", text, {})
