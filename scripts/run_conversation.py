@@ -7,22 +7,23 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Final
 
 from show_tables import show_tables
 
-ANSWER_WIDTH = 116
+ANSWER_WIDTH: Final = 116
+CONFIGURED: Final = {"validate", "apply", "open"}  # the requests that have a config
 
 
 def main() -> int:
     arguments = _arguments()
     warehouse: Path = (
-        arguments.warehouse or _fresh_directory(Path("warehouse"), arguments.conversation.stem)
+        arguments.warehouse or _fresh_directory(Path("warehouse"), Path(arguments.conversation.name).stem)
     ).resolve()
     print(f"warehouse: {warehouse}", file=sys.stderr)
-    with arguments.conversation.open("rb") as conversation:
+    with arguments.conversation as conversation:
         status = run(conversation, warehouse)
     if status:
         print(f"The connector ended with status {status}: its last line above says why.", file=sys.stderr)
@@ -35,34 +36,43 @@ def main() -> int:
 
 
 def run(conversation: Iterable[bytes], warehouse: Path) -> int:
-    connector = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "connector"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={"LOG_FORMAT": "text", **os.environ},
-    )
-    assert connector.stdin is not None
-    assert connector.stdout is not None
-    # Both pipes at once: the connector stops reading while nobody takes its answers.
-    feeder = threading.Thread(target=_feed, args=(conversation, connector.stdin, warehouse), daemon=True)
-    feeder.start()
-    for answer in connector.stdout:
-        text = answer.decode().rstrip()
-        print(text if len(text) <= ANSWER_WIDTH else f"{text[:ANSWER_WIDTH]}…", file=sys.stderr)
-    return connector.wait()
+    ) as connector:
+        assert connector.stdin is not None
+        assert connector.stdout is not None
+        # Both pipes at once: the connector stops reading while nobody takes its answers.
+        feeder = threading.Thread(target=_feed, args=(conversation, connector.stdin, warehouse))
+        feeder.start()
+        for answer in connector.stdout:
+            text = answer.decode().rstrip()
+            print(text if len(text) <= ANSWER_WIDTH else f"{text[:ANSWER_WIDTH]}…", file=sys.stderr)
+        feeder.join()
+    return connector.returncode
 
 
 def with_warehouse(line: bytes, warehouse: Path) -> bytes:
-    """The same request, with the embedded catalog in this directory."""
+    """The same request, with the embedded catalog in this directory; every other line as it is, for the connector to judge."""
     if line.startswith(b'{"store"'):
         return line
-    request = json.loads(line)
-    for body in request.values():
-        for task in (body, body.get("materialization") or {}, body.get("lastMaterialization") or {}):
-            catalog = (task.get("config") or {}).get("catalog") or {}
-            if catalog.get("catalog_type") == "Local":
-                catalog["warehouse"] = str(warehouse)
-    return json.dumps(request).encode() + b"\n"
+    try:
+        request = json.loads(line)
+        catalogs = [catalog for kind in CONFIGURED & request.keys() for catalog in _embedded_catalogs(request[kind])]
+    except (ValueError, AttributeError):
+        return line
+    for catalog in catalogs:
+        catalog["warehouse"] = str(warehouse)
+    return json.dumps(request).encode() + b"\n" if catalogs else line
+
+
+def _embedded_catalogs(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for task in (request, request.get("materialization") or {}, request.get("lastMaterialization") or {}):
+        catalog = (task.get("config") or {}).get("catalog") or {}
+        if catalog.get("catalog_type") == "Local":
+            yield catalog
 
 
 def _feed(conversation: Iterable[bytes], stdin: IO[bytes], warehouse: Path) -> None:
@@ -79,7 +89,7 @@ def _fresh_directory(parent: Path, name: str) -> Path:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/run", description=__doc__)
-    parser.add_argument("conversation", type=Path, metavar="FILE.jsonl", help="requests, one JSON object per line")
+    parser.add_argument("conversation", type=_readable, metavar="FILE.jsonl", help="requests, one JSON object per line")
     parser.add_argument(
         "--warehouse",
         type=Path,
@@ -87,6 +97,13 @@ def _arguments() -> argparse.Namespace:
         help="where the embedded catalog keeps its tables; one that exists is added to (default: a fresh one)",
     )
     return parser.parse_args()
+
+
+def _readable(name: str) -> IO[bytes]:
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{name} cannot be read: {error.strerror}") from None
 
 
 if __name__ == "__main__":

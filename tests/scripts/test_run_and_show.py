@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from fixtures.conversation import CONFIG, line
-from run_conversation import with_warehouse
+from run_conversation import main, with_warehouse
 from show_tables import aligned, show_tables
 from support.readers import local_catalog
 
@@ -34,10 +34,36 @@ def test_every_request_with_the_embedded_catalog_gets_the_warehouse(kind: str, b
         line("acknowledge", {}),
         line("store", {"key": [1], "values": [{"catalog": {"catalog_type": "Local", "warehouse": "mine"}}]}),
         line("validate", {"config": {"catalog": {"catalog_type": "AWS Glue", "warehouse": "mine"}}}),
+        b'{ "store": {"values": [1.10]}}\n',
+        b'{"open": oops\n',
+        b"[1]\n",
+        b'{"open":[]}\n',
+        b"\n",
     ],
 )
-def test_every_other_request_stays_as_it_is(other: bytes) -> None:
-    assert json.loads(with_warehouse(other, Path("/elsewhere"))) == json.loads(other)
+def test_every_other_line_stays_as_it_is(other: bytes) -> None:
+    assert with_warehouse(other, Path("/elsewhere")) == other
+
+
+def test_a_conversation_that_the_connector_refuses_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.jsonl").write_bytes(b'{"open": oops\n')
+    monkeypatch.setattr("sys.argv", ["scripts/run", "bad.jsonl"])
+    assert main() == 1
+    assert "line 1: not a JSON object" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "why"), [("missing.jsonl", "No such file or directory"), (".", "Is a directory")])
+def test_a_conversation_that_cannot_be_read_is_one_error(
+    name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["scripts/run", name])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err.endswith(f"{name} cannot be read: {why}\n")
 
 
 def test_a_table_is_shown_with_its_schema_its_snapshots_and_its_rows(
