@@ -18,7 +18,7 @@ from connector.config.settings import (
 )
 from connector.errors import ConnectorError
 from connector.iceberg.catalogs.opening import warehouse_of
-from connector.iceberg.catalogs.rest import address
+from connector.iceberg.catalogs.rest_errors import address
 from connector.iceberg.checks import (
     Namespace,
     OpenedEndpoint,

@@ -16,8 +16,9 @@ from pyiceberg.types import LongType, NestedField, TimestamptzType
 from connector.config.settings import HiveCatalog
 from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.catalogs import hive_lock
-from connector.iceberg.catalogs.hive import explained, open_hive
+from connector.iceberg.catalogs.hive import open_hive
 from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits
+from connector.iceberg.catalogs.metastore_errors import explained
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import find
 from connector.state import Lineage, StagedCommit

@@ -1,8 +1,7 @@
 """Hive's metastore as a catalog: where a table's metadata is, changed under a lock and only from what it was."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, cast
 
@@ -30,7 +29,7 @@ from pyiceberg.typedef import Identifier
 from connector import object_store
 from connector.config import settings
 from connector.config.catalog_properties import HIVE_PROPERTIES, HIVE_USER
-from connector.errors import RetryableError, UserError
+from connector.errors import UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.iceberg.catalogs.hive_lock import AGENT, locked
 from connector.iceberg.catalogs.metadata_io import metadata_io
@@ -39,9 +38,9 @@ from connector.iceberg.catalogs.metastore import (
     Connections,
     MetastoreError,
     MetastoreRefusalError,
-    MetastoreUnreachableError,
     TimeLimits,
 )
+from connector.iceberg.catalogs.metastore_errors import first_line
 from connector.iceberg.files.file_access import FileKeys, file_properties
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
@@ -183,7 +182,7 @@ def _alter(client: Any, table: HiveTable, expected: str) -> None:
         if "doesn't exist" in str(error):
             raise NoSuchTableError(f"there is no table {name}") from error
         raise UserError(
-            f"table {name}: the Hive metastore refuses the change: {_first_line(str(error))}. Where that is about the types of "
+            f"table {name}: the Hive metastore refuses the change: {first_line(str(error))}. Where that is about the types of "
             "columns, set hive.metastore.disallow.incompatible.col.type.changes to false there."
         ) from error
     except MetastoreError as error:
@@ -201,44 +200,3 @@ def open_hive(
     own = {name: value for name, value in catalog.properties if name in HIVE_PROPERTIES}
     connections = Connections(catalog.uri.split(","), own.get(HIVE_USER, ""), limits)
     return _HiveCatalog(connections, keys, {**file_properties, **own, "uri": catalog.uri})
-
-
-@contextmanager
-def explained(uri: str) -> Iterator[None]:
-    """Turn a metastore that cannot be reached or that refuses us into an error that says what to do."""
-    place = f"the Hive metastore at {uri}"
-    try:
-        yield
-    except MetastoreUnreachableError as error:
-        raise RetryableError(
-            f"{place} cannot be reached: {error}. Check that it is up, that the network allows it, and /catalog/uri; it must "
-            "speak Thrift without Kerberos and TLS."
-        ) from error
-    except MetastoreRefusalError as error:
-        raise UserError(f"{place} refuses this: {_first_line(str(error))}. Check the names in the config.") from error
-    except MetastoreError as error:
-        kind, sentence = next(
-            (kind, sentence) for words, kind, sentence in EXPLANATIONS if any(each in str(error) for each in words)
-        )
-        raise kind(f"{place} {sentence.format(answer=_first_line(str(error)))}") from error
-
-
-# By what the metastore says. The first entry that has words of it explains it.
-EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[UserError] | type[RetryableError], str], ...]] = (
-    (
-        ("No FileSystem for scheme", "ClassNotFoundException"),
-        UserError,
-        "cannot reach the store of the tables' files ({answer}). Give it the store's client and sign-in, as Hive's own tables "
-        "there need them.",
-    ),
-    (
-        ("Permission denied", "AccessControlException", "AccessDenied"),
-        UserError,
-        "may not do this itself ({answer}). Give it, or the user of /catalog/properties/ugi, the permission.",
-    ),
-    (("",), RetryableError, "is not able to answer now: {answer}."),
-)
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it gives no reason"])[0].rstrip(".")

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 
-from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION, is_signed
+from connector.config.catalog_properties import is_signed
 from connector.config.settings import (
     EndpointConfig,
     GlueCatalog,
@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 _ONE_AT_A_TIME: Final = threading.Lock()
 
 READABLE_CHARACTERS: Final = 64
-S3_TABLES_SERVICE: Final = "s3tables"
-DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
 
 
 def open_catalog(config: EndpointConfig) -> Catalog:
@@ -49,27 +47,19 @@ def open_catalog(config: EndpointConfig) -> Catalog:
 
                 return open_local(warehouse_of(catalog), addresses)
             case RestCatalog() as catalog if is_signed(dict(catalog.properties)):
-                from connector.iceberg.catalogs.aws_signature import AwsSignature
-                from connector.iceberg.catalogs.rest import open_signed
+                from connector.iceberg.catalogs.signed_rest import open_signed
 
                 assert aws, "the config's check demands them"
-                given = dict(catalog.properties)
-                region = given.get(SIGNING_REGION) or config.region
-                sign_in = AwsSignature(aws, region, given.get(SIGNING_NAME) or DEFAULT_SERVICE)
-                # PyIceberg would sign once more, with keys of its own finding.
-                others = {name: value for name, value in given.items() if name != SIGNED}
-                return open_signed(catalog.uri, catalog.warehouse, sign_in, {**addresses, **others}, keys)
+                return open_signed(catalog, config.region, aws, addresses, keys)
             case RestCatalog() as catalog:
                 from connector.iceberg.catalogs.rest import open_rest
 
                 return open_rest(catalog, addresses, keys=keys)
             case S3TablesCatalog() as catalog:
-                from connector.iceberg.catalogs.aws_signature import AwsSignature
-                from connector.iceberg.catalogs.rest import open_signed
+                from connector.iceberg.catalogs.signed_rest import open_s3_tables
 
                 assert aws, "the config's check demands them"
-                sign_in = AwsSignature(aws, catalog.region, S3_TABLES_SERVICE)
-                return open_signed(catalog.uri, catalog.arn, sign_in, addresses, keys)
+                return open_s3_tables(catalog, aws, addresses, keys)
             case SqlCatalog() as catalog:
                 from connector.iceberg.catalogs.sql import open_sql
 
@@ -93,21 +83,21 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
 
             return local.explained(warehouse_of(catalog))
         case RestCatalog() as catalog:
-            from connector.iceberg.catalogs import rest
+            from connector.iceberg.catalogs import rest_errors
 
-            return rest.explained(catalog.uri, rest.secrets_of(catalog))
+            return rest_errors.explained(catalog.uri, rest_errors.secrets_of(catalog))
         case S3TablesCatalog() as catalog:
-            from connector.iceberg.catalogs import rest
+            from connector.iceberg.catalogs import rest_errors
 
-            return rest.explained(catalog.uri, (), rest.S3_TABLES_WORDS)
+            return rest_errors.explained(catalog.uri, (), rest_errors.S3_TABLES_WORDS)
         case SqlCatalog() as catalog:
             from connector.iceberg.catalogs import sql
 
             return sql.explained(catalog.uri)
         case HiveCatalog() as catalog:
-            from connector.iceberg.catalogs import hive
+            from connector.iceberg.catalogs import metastore_errors
 
-            return hive.explained(catalog.uri)
+            return metastore_errors.explained(catalog.uri)
         case GlueCatalog():
             from connector.iceberg.catalogs import glue
 

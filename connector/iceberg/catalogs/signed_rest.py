@@ -1,0 +1,35 @@
+"""REST catalogs of Amazon's, to which every request is signed."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyiceberg.catalog.rest import RestCatalog
+
+from connector.config import settings
+from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
+from connector.iceberg.catalogs.aws_signature import AwsSignature
+from connector.iceberg.catalogs.rest import RestTables
+from connector.iceberg.catalogs.time_limits import TIME_LIMITS
+from connector.iceberg.files.aws_keys import AwsKeys
+from connector.iceberg.files.file_access import FileKeys
+
+DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
+S3_TABLES: Final = "s3tables"
+
+
+def open_signed(
+    catalog: settings.RestCatalog, region: str, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
+) -> RestCatalog:
+    given = dict(catalog.properties)
+    sign_in = AwsSignature(aws, given.get(SIGNING_REGION) or region, given.get(SIGNING_NAME) or DEFAULT_SERVICE)
+    # PyIceberg would sign once more, with keys of its own finding.
+    others = {name: value for name, value in given.items() if name != SIGNED}
+    addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
+    return RestTables(sign_in, keys, TIME_LIMITS, {**file_properties, **others, **addresses})
+
+
+def open_s3_tables(
+    catalog: settings.S3TablesCatalog, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
+) -> RestCatalog:
+    sign_in = AwsSignature(aws, catalog.region, S3_TABLES)
+    return RestTables(sign_in, keys, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn})
