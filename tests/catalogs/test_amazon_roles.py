@@ -3,22 +3,29 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from pyiceberg.types import LongType
 
 from connector.config.settings import parse
 from connector.errors import InvalidConfigError, UserError
+from connector.evolution.changes import changes
+from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.iceberg.catalogs.opening import explained, open_catalog
+from connector.iceberg.tables import evolve
 from fixtures.collection import NAMESPACE
-from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, s3_tables, sts
+from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, in_table_buckets, s3_tables, sts
+from support.fault_proxy import FaultProxy, fault_proxy
 from support.key_vendor import KeyVendor, key_vendor
 from support.leftovers import Watch, exposed
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.s3_server import Keys, S3Server
 from support.snapshots import check_text
+from support.tables import alterer
 
 pytestmark = pytest.mark.catalog
 
@@ -44,7 +51,7 @@ def role(vendor: KeyVendor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
 
 @pytest.fixture
 def tables(rest_on_s3: RestCatalogOnS3, vendor: KeyVendor, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Tables]:
-    with s3_tables(rest_on_s3.uri, vendor.secret_of) as running:
+    with s3_tables(rest_on_s3.uri, vendor.secret_of, rest_on_s3.s3.new_bucket("--table-s3")) as running:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", running.uri)
         yield running
 
@@ -67,14 +74,27 @@ def config(role: Sts, **credentials: Json) -> Mapping[str, Json]:
     }
 
 
+@pytest.fixture
+def files(s3_server: S3Server) -> Iterator[FaultProxy]:
+    """The S3 server as one that has nothing but table buckets."""
+    with fault_proxy(s3_server.endpoint) as running:
+        running.choose = in_table_buckets
+        yield running
+
+
 @pytest.mark.spark
 def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
-    tables: S3Tables, role: Sts, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
+    tables: S3Tables,
+    role: Sts,
+    vendor: KeyVendor,
+    files: FaultProxy,
+    rest_on_s3: RestCatalogOnS3,
+    tmp_path: Path,
 ) -> None:
     collection = replace(LEDGER, table="on_s3_tables")
     watch = Watch.over(tmp_path)
-    advanced = {"spark": watch.spark_settings}
-    runtime = Runtime(watch.work, [collection], {**config(role), "advanced": advanced}, watch.environment)
+    endpoint = {**config(role), "s3_endpoint": files.uri, "advanced": {"spark": watch.spark_settings}}
+    runtime = Runtime(watch.work, [collection], endpoint, watch.environment)
     runtime.apply()
     stored: list[int] = []
     with runtime.open() as session:
@@ -89,9 +109,24 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
     assert set(role.sessions) == {"lake"}
     secrets = [keys.secret_access_key for keys in (role.user, *vendor.vended)]
     assert exposed([*running, *watch.left(), ("state", json.dumps(runtime.log).encode())], secrets) == []
+    assert files.seen
+    assert files.fired == [], "it has listed or deleted objects"
     with rest_on_s3.client() as catalog:
         rows = catalog.load_table((NAMESPACE, collection.table)).scan().to_arrow()
     assert sorted(rows["id"].to_pylist()) == stored
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_backfill_replaces_a_table_on_s3_tables(role: Sts) -> None:
+    path = (NAMESPACE, "replaced_on_s3_tables")
+    columns = (NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True),)
+    uuids = []
+    with open_catalog(parse(config(role), [])[0]) as catalog:
+        for backfill in range(2):
+            target = Target(path, Owner("acmeCo/task", f"replaced.v{backfill}"), columns, {}, replaces=backfill > 0)
+            evolve(catalog, path, None, partial(changes, target=target), alterer().alter)
+            uuids.append(catalog.load_table(path).metadata.table_uuid)
+    assert uuids[0] != uuids[1]
 
 
 @pytest.mark.usefixtures("tables")

@@ -1,10 +1,12 @@
 """Stand-ins for two of Amazon's services that verify every signature: S3 Tables' REST catalog, in front of a REST
 catalog server, and the STS that lets a role be assumed."""
 
+import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +18,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from support.catalog_gateway import Json, Sent, refusal, serving
+from support.fault_proxy import GENUINE, Fault, Request
 from support.key_vendor import EXPIRES_AT_MS, KeyVendor
 from support.s3_server import Keys
 from support.server_process import free_address
@@ -55,13 +58,14 @@ def is_signed(sent: Sent, service: str, secret_of: SecretOf) -> bool:
 
 @dataclass
 class S3Tables:
-    """Places tables itself, as S3 Tables does: who says where is refused."""
+    """Places tables itself, as S3 Tables does, in a bucket of its own, and drops none without its files."""
 
     uri: str
     secret_of: SecretOf
+    bucket: str
     signed: int = 0
 
-    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | str:
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
         if not is_signed(sent, "s3tables", self.secret_of):
             return HTTPStatus.FORBIDDEN, refusal(HTTPStatus.FORBIDDEN, "The request signature does not match.")
         self.signed += 1
@@ -71,20 +75,36 @@ class S3Tables:
             if dict(parse_qsl(url.query)) != {"warehouse": TABLE_BUCKET}:
                 return HTTPStatus.NOT_FOUND, refusal(HTTPStatus.NOT_FOUND, "no such table bucket")
             return HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": prefix}}
-        if sent.method == "POST" and url.path.endswith("/tables") and b'"location":"' in sent.body:
+        if sent.method == "DELETE" and "/tables/" in url.path and url.query.lower() != "purgerequested=true":
+            return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "tables can only be dropped with purge")
+        path = sent.path.replace(f"/iceberg/v1/{prefix}/", "/v1/", 1)
+        if sent.method != "POST" or not url.path.endswith("/tables"):
+            return replace(sent, path=path)
+        asked = json.loads(sent.body)
+        if asked.get("location"):
             return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "a location cannot be chosen")
-        return sent.path.replace(f"/iceberg/v1/{prefix}/", "/v1/", 1)
+        placed = {**asked, "location": f"s3://{self.bucket}/{uuid.uuid4()}"}
+        return replace(sent, path=path, body=json.dumps(placed).encode())
 
     def amended(self, _: Sent, answer: Json) -> Json:
         return answer
 
 
 @contextmanager
-def s3_tables(upstream: str, secret_of: SecretOf) -> Iterator[S3Tables]:
+def s3_tables(upstream: str, secret_of: SecretOf, bucket: str) -> Iterator[S3Tables]:
     address = free_address()
-    gateway = S3Tables(f"http://{address}", secret_of)
+    gateway = S3Tables(f"http://{address}", secret_of, bucket)
     with serving(gateway, address, upstream):
         yield gateway
+
+
+def in_table_buckets(request: Request) -> Fault:
+    """What S3 Tables does with a request for an object: it lists none, and lets nobody delete one."""
+    url = urlsplit(request.path)
+    asked = parse_qs(url.query, keep_blank_values=True)
+    lists = request.method == "GET" and not url.path.strip("/").partition("/")[2]
+    deletes = "delete" in asked or (request.method == "DELETE" and "uploadId" not in asked)
+    return Fault(0, HTTPStatus.METHOD_NOT_ALLOWED) if lists or deletes else GENUINE
 
 
 @dataclass

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection
@@ -39,9 +39,9 @@ class Sent:
 
 
 class Gateway(Protocol):
-    """What stands before a server: it answers itself, or says under which path the server is to be asked."""
+    """What stands before a server: it answers itself, or says what the server is to be asked."""
 
-    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | str: ...
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent: ...
 
     def amended(self, sent: Sent, answer: Json) -> Json:
         """The server's answer as the client is to see it."""
@@ -75,7 +75,7 @@ class CatalogGateway:
     def revoke_tokens(self) -> None:
         self._tokens.clear()
 
-    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | str:
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
         if sent.path == TOKEN_PATH:
             return self._issue({name: values[0] for name, values in parse_qs(sent.body.decode()).items()})
         token = sent.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -84,7 +84,7 @@ class CatalogGateway:
             return HTTPStatus.UNAUTHORIZED, refusal(HTTPStatus.UNAUTHORIZED, "the token has expired")
         if sent.path.startswith("/v1/config"):
             return HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": PREFIX}}
-        return sent.path.replace(f"/v1/{PREFIX}/", "/v1/", 1)
+        return replace(sent, path=sent.path.replace(f"/v1/{PREFIX}/", "/v1/", 1))
 
     def amended(self, sent: Sent, answer: Json) -> Json:
         is_asked = sent.headers.get("X-Iceberg-Access-Delegation") == "vended-credentials"
@@ -144,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         sent = Sent(self.command, self.path, dict(self.headers.items()), body)
         answer = self._gateway.answer(sent)
-        self._answer(*(self._forward(sent, answer) if isinstance(answer, str) else answer))
+        self._answer(*(self._forward(answer) if isinstance(answer, Sent) else answer))
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -158,10 +158,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def _forward(self, sent: Sent, path: str) -> tuple[HTTPStatus, Json]:
+    def _forward(self, sent: Sent) -> tuple[HTTPStatus, Json]:
         headers = {name: value for name, value in sent.headers.items() if name.lower() not in OF_THE_CONNECTION}
         with closing(HTTPConnection(self._upstream)) as connection:
-            connection.request(sent.method, path, sent.body, headers)
+            connection.request(sent.method, sent.path, sent.body, headers)
             response = connection.getresponse()
             text = response.read()
         answer: Json = json.loads(text) if text else None

@@ -38,8 +38,8 @@ class S3Server:
     root: Keys
     region: str = "us-east-1"
 
-    def new_bucket(self) -> str:
-        name = f"bucket-{secrets.token_hex(4)}"
+    def new_bucket(self, ending: str = "") -> str:
+        name = f"bucket-{secrets.token_hex(4)}{ending}"
         with self.client() as client:
             client.create_bucket(Bucket=name)
         return name

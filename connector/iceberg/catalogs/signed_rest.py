@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.typedef import Identifier
 
 from connector.config import settings
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
@@ -17,19 +18,28 @@ DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
 S3_TABLES: Final = "s3tables"
 
 
+class _TableBucket(RestTables):
+    """Amazon S3 Tables, which drops no table without its files."""
+
+    def drop_table(self, identifier: str | Identifier, purge_requested: bool = True) -> None:
+        super().drop_table(identifier, purge_requested)
+
+
 def open_signed(
     catalog: settings.RestCatalog, region: str, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
 ) -> RestCatalog:
     given = dict(catalog.properties)
-    sign_in = AwsSignature(aws, given.get(SIGNING_REGION) or region, given.get(SIGNING_NAME) or DEFAULT_SERVICE)
+    service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
+    kind = _TableBucket if service == S3_TABLES else RestTables
+    sign_in = AwsSignature(aws, given.get(SIGNING_REGION) or region, service)
     # PyIceberg would sign once more, with keys of its own finding.
     others = {name: value for name, value in given.items() if name != SIGNED}
     addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
-    return RestTables(sign_in, keys, TIME_LIMITS, {**file_properties, **others, **addresses})
+    return kind(sign_in, keys, TIME_LIMITS, {**file_properties, **others, **addresses})
 
 
 def open_s3_tables(
     catalog: settings.S3TablesCatalog, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
 ) -> RestCatalog:
     sign_in = AwsSignature(aws, catalog.region, S3_TABLES)
-    return RestTables(sign_in, keys, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn})
+    return _TableBucket(sign_in, keys, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn})

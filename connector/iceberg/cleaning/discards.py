@@ -11,6 +11,7 @@ from connector.evolution.table_change import Path
 from connector.file_lists import files_of
 from connector.iceberg.metadata.references import file_name, unreferenced
 from connector.iceberg.metadata.stored_files import delete_all
+from connector.iceberg.metadata.table_buckets import is_in_table_bucket
 from connector.iceberg.tables import load_table
 from connector.state import StagedCommit
 
@@ -32,6 +33,8 @@ def discarding(catalog: Catalog, path: Path, dropped: Sequence[StagedCommit]) ->
 
 
 def _never_added(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
+    if is_in_table_bucket(table.location()):
+        return []
     here = [commit for commit in dropped if commit.table_uuid == str(table.metadata.table_uuid)]
     try:
         locations = {

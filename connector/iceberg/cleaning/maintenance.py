@@ -19,6 +19,7 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.stored_files import delete_all
+from connector.iceberg.metadata.table_buckets import is_in_table_bucket
 from connector.state import Chain, StagedCommit
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class Maintenance:
     def look_after(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
         """Do what earlier sessions have left undone. `staged` is all that the session's state named."""
         for table in tables:
+            if is_in_table_bucket(table.location):
+                continue
             path = table.binding.path
             self._tasks.put(
                 _Task(

@@ -10,6 +10,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from connector.iceberg.metadata import old_metadata
 from connector.iceberg.metadata.retention import due
+from connector.iceberg.metadata.table_buckets import is_in_table_bucket
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ class Upkeep:
     @classmethod
     def after(cls, table: Table, committed: TableMetadata) -> "Upkeep | None":
         """Of a commit to a table that was loaded like this and has become that; None if nothing is left to do."""
+        if is_in_table_bucket(table.location()):
+            return None
         try:
             dropped = old_metadata.dropped(table.metadata, committed) if old_metadata.are_ours(table) else ()
             expires = bool(due(committed, time.time_ns() // 1_000_000))
