@@ -5,8 +5,20 @@ import sys
 
 
 def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
-    program = "import sys; import connector.opening; import connector.config.check; print(*sys.modules)"
+    modules = imported("connector.opening", "connector.config.check")
+    assert "connector.spark.session" in modules
+    assert not {"pyiceberg", "pyarrow", "pyspark", "sqlalchemy"}.intersection(modules)
+
+
+def test_a_catalog_that_is_no_database_does_without_the_client_of_databases() -> None:
+    catalogs = "connector.iceberg.catalogs"
+    modules = imported("connector.transactions", f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
+    assert "connector.iceberg.commits.commit" in modules
+    assert "sqlalchemy" not in modules
+
+
+def imported(*modules: str) -> set[str]:
+    """Everything that a process has loaded once it has imported these."""
+    program = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    imported = printed.split()
-    assert "connector.spark.session" in imported
-    assert not {"pyiceberg", "pyarrow", "pyspark", "sqlalchemy"}.intersection(imported)
+    return set(printed.split())

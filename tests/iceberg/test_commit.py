@@ -17,6 +17,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
+from sqlalchemy.exc import OperationalError
 
 from connector.errors import CommitUnknownError, FencedError, UserError
 from connector.iceberg.commits import commit, fence
@@ -199,6 +200,7 @@ def test_a_retried_commit_files_its_rows_under_its_own_sequence_number(catalog: 
         ServiceUnavailableError("503"),
         ConnectionError("reset by peer"),
         TimeoutError("no answer"),
+        OperationalError("UPDATE iceberg_tables", {}, Exception("the database has gone away")),
         CommitFailedException("a conflict with our own commit, sent twice"),
     ],
 )

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
 
 from connector.evolution.table_change import Path
-from connector.iceberg.commits.commit import REFUSED, UNKNOWN
+from connector.iceberg.commits.outcomes import REFUSED, unknown
 from connector.iceberg.metadata import old_metadata
 from connector.iceberg.metadata.retention import due
 from connector.iceberg.metadata.stored_files import delete_all
@@ -57,7 +57,7 @@ def _may_have_removed(catalog: Catalog, table: Table, ids: Sequence[int]) -> boo
     )
     try:
         catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))
-    except UNKNOWN as error:
+    except unknown() as error:
         log.info("table %s: no answer to the expiry: %s: %s", ".".join(table.name()), type(error).__name__, error)
     except REFUSED:
         return False

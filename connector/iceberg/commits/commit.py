@@ -13,30 +13,20 @@ from itertools import groupby
 from textwrap import shorten
 from typing import Final
 
-from botocore.exceptions import BotoCoreError, ClientError
-from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    BadRequestError,
-    CommitFailedException,
-    ForbiddenError,
-    NoSuchTableError,
-    RESTError,
-    UnauthorizedError,
-)
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from connector import object_store
 from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.late_files import LateFiles
+from connector.iceberg.commits.outcomes import REFUSED, answer, is_hopeless, unknown, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.upkeep import Upkeep
-from connector.iceberg.files.aws_errors import is_refusal
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
 from connector.parallel import side_by_side
 from connector.state import Chain, StagedCommit
@@ -48,12 +38,6 @@ RETRY_FOR: Final = 30.0  # seconds after the first attempt: an acknowledgement w
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
 LONGEST_PAUSE: Final = 10.0
 QUOTED_CHARACTERS: Final = 300  # of an answer, which may be a gateway's whole page
-
-# ValueError: the metadata moved under PyIceberg's own checks. A table that is gone is told by the next look.
-REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
-# ValidationError, a ValueError too: the answer was no catalog's, but a gateway's, or was cut short.
-UNKNOWN: Final = (RESTError, OSError, SQLAlchemyError, BotoCoreError, ClientError, ValidationError)
-HOPELESS: Final = (BadRequestError, ForbiddenError, UnauthorizedError)
 
 
 @dataclass(frozen=True)
@@ -143,8 +127,8 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: fl
             fitting = late.converted(table, rest)
             committed = _commit(catalog, table, fitting, snapshots, fence.advanced(table.properties, chain[-1]))
             return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))
-        except (*REFUSED, *UNKNOWN, RetryableError) as error:
-            if _is_hopeless(error):
+        except worth_another_look() as error:
+            if is_hopeless(error):
                 raise UserError(
                     f"table {name}: the catalog refuses the commit: {_quoted(error)}. Its files stay staged in the task's "
                     "state: give the connector the permission, or correct the config."
@@ -155,14 +139,10 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: fl
     raise _gave_up(name, last, time.monotonic() - began)
 
 
-def _is_hopeless(error: Exception) -> bool:
-    return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, HOPELESS)
-
-
 def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
     if isinstance(last, RetryableError):
         return last
-    if isinstance(last, REFUSED) and not isinstance(last, UNKNOWN):
+    if isinstance(last, REFUSED) and not isinstance(last, unknown()):
         return RetryableError(
             f"table {name}: other writers were faster for {seconds:.0f} s ({_quoted(last)}). Its files stay staged in the "
             "task's state; reduce the other writers' commits."
@@ -174,8 +154,7 @@ def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
 
 
 def _quoted(error: Exception) -> str:
-    said = error.orig if isinstance(error, DBAPIError) else error  # without the statement
-    return shorten(str(said), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    return shorten(str(answer(error)), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
 def _attempts(retry_for: float) -> Iterator[int]:

@@ -17,8 +17,9 @@ from connector import object_store
 from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.file_lists import files_of
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.commit import REFUSED, UNKNOWN, land
+from connector.iceberg.commits.commit import land
 from connector.iceberg.commits.lineages import RESET_PREFIX
+from connector.iceberg.commits.outcomes import REFUSED, unknown
 from connector.iceberg.commits.snapshot import SnapshotWriter, lineage_summary
 from connector.iceberg.metadata.references import file_name, unreferenced
 from connector.state import StagedCommit
@@ -125,7 +126,7 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
         raise RetryableError(
             f"table {'.'.join(table.name())} was changed in that moment ({error}): nothing was reset. Look again."
         ) from error
-    except UNKNOWN as error:
+    except unknown() as error:
         raise CommitUnknownError(
             f"table {'.'.join(table.name())}: the catalog's answer got lost ({type(error).__name__}: {error}). "
             "`fence show` says whether the fence was reset."
