@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
 from botocore.auth import SigV4Auth
@@ -19,8 +19,8 @@ from botocore.credentials import Credentials
 
 from support.catalog_gateway import Json, Sent, refusal, serving
 from support.fault_proxy import GENUINE, Fault, Request
-from support.key_vendor import EXPIRES_AT_MS, KeyVendor
-from support.s3_server import Keys
+from support.key_vendor import EXPIRES_AT_MS
+from support.s3_server import Keys, S3Server
 from support.server_process import free_address
 
 REGION: Final = "us-east-1"
@@ -107,13 +107,22 @@ def in_table_buckets(request: Request) -> Fault:
     return Fault(0, HTTPStatus.METHOD_NOT_ALLOWED) if lists or deletes else GENUINE
 
 
+class Vendor(Protocol):
+    """Has keys for an S3 server that do not live for long."""
+
+    @property
+    def s3(self) -> S3Server: ...
+
+    def vend(self) -> Mapping[str, str]: ...
+
+
 @dataclass
 class Sts:
     """Lets the role be assumed by one user who knows the external id, for as long as the vendor's keys live."""
 
     uri: str
     user: Keys
-    vendor: KeyVendor
+    vendor: Vendor
     sessions: list[str] = field(default_factory=list)  # their names
 
     def answer(self, sent: Sent) -> tuple[HTTPStatus, str]:
@@ -137,13 +146,13 @@ def _assumed(keys: Mapping[str, str]) -> str:
         "<AssumeRoleResponse><AssumeRoleResult><Credentials>"
         f"<AccessKeyId>{keys['s3.access-key-id']}</AccessKeyId>"
         f"<SecretAccessKey>{keys['s3.secret-access-key']}</SecretAccessKey>"
-        f"<SessionToken></SessionToken><Expiration>{ends}</Expiration>"  # the S3 server takes none
+        f"<SessionToken>{keys.get('s3.session-token', '')}</SessionToken><Expiration>{ends}</Expiration>"
         "</Credentials></AssumeRoleResult></AssumeRoleResponse>"
     )
 
 
 @contextmanager
-def sts(user: Keys, vendor: KeyVendor) -> Iterator[Sts]:
+def sts(user: Keys, vendor: Vendor) -> Iterator[Sts]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
