@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Final, TypeAlias
 
-from pyiceberg.types import NestedField, StringType
+from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from connector.config.schema_evolution import SchemaEvolution
 from connector.evolution.altered_schema import altered
@@ -27,9 +27,11 @@ from connector.evolution.table_change import (
     matching_columns,
 )
 from connector.evolution.type_changes import TypeChange, holds, type_change
-from connector.evolution.type_mapping import COLUMN_SETTING, MAX_NAME
+from connector.evolution.type_mapping import COLUMN_SETTING, DECIMAL_SETTING, MAX_NAME
 
 _TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
+
+_NUMERIC: Final = (LongType, DoubleType, DecimalType)
 
 ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
     SchemaEvolution.STRICT: (),
@@ -104,7 +106,8 @@ class Evolution:
                 yield ConvertColumn(self.path, column.name, column.field_type, new)
                 return
             case TypeChange.CONVERT | TypeChange.SET_ASIDE:
-                kept_as = _free_name(column.name, f"_before_{wanted.type}", taken)
+                new_type = "decimal" if isinstance(wanted.type, DecimalType) else wanted.type
+                kept_as = _free_name(column.name, f"_before_{new_type}", taken)
                 yield SetAsideColumn(self.path, column.name, column.field_type, kept_as, new)
                 return
         if column.required and not wanted.required:
@@ -155,6 +158,8 @@ class Evolution:
             remedies.append("deselect the field")
         if column.field_type == StringType():
             remedies.append('keep its values as text with {"castToString": true} in its field config')
+        if isinstance(column.field_type, DecimalType) and isinstance(wanted.type, _NUMERIC):
+            remedies.append(f"have it written as it is with {_decimal_config(column.field_type)} in its field config")
         return (
             f"Field {wanted.field!r} has a column of type {column.field_type}, but its schema now needs {wanted.type}"
             f"{obstacle}: {', or '.join(remedies)}."
@@ -193,6 +198,11 @@ def _exchanged(wanted: NewColumn) -> str:
         f"Field {wanted.field!r} is to have the column {wanted.name!r}, which is another field's that is to have another "
         "one too: columns cannot exchange their names at once. Publish with a name in between first."
     )
+
+
+def _decimal_config(column_type: DecimalType) -> str:
+    precision, scale = column_type.root
+    return f'{{"{DECIMAL_SETTING}": {{"precision": {precision}, "scale": {scale}}}}}'
 
 
 def _free_name(name: str, suffix: str, taken: set[str]) -> str:

@@ -42,6 +42,12 @@ TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChan
     (FloatType, LongType): TypeChange.CONVERT,
     (DoubleType, LongType): TypeChange.CONVERT,
     (DecimalType, LongType): TypeChange.CONVERT,
+    (DecimalType, DoubleType): TypeChange.CONVERT,
+    (IntegerType, DecimalType): TypeChange.CONVERT,
+    (LongType, DecimalType): TypeChange.CONVERT,
+    (FloatType, DecimalType): TypeChange.CONVERT,
+    (DoubleType, DecimalType): TypeChange.CONVERT,
+    (DecimalType, DecimalType): TypeChange.CONVERT,  # to another scale
     # The text that would have been written if the column had been one of strings from the beginning.
     (BooleanType, StringType): TypeChange.CONVERT,
     (IntegerType, StringType): TypeChange.CONVERT,
@@ -60,6 +66,7 @@ TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChan
     (StringType, BooleanType): TypeChange.CONVERT,
     (StringType, LongType): TypeChange.CONVERT,
     (StringType, DoubleType): TypeChange.CONVERT,
+    (StringType, DecimalType): TypeChange.CONVERT,
     (StringType, DateType): TypeChange.CONVERT,
     (StringType, TimestamptzType): TypeChange.CONVERT,
     (StringType, BinaryType): TypeChange.CONVERT,
@@ -70,6 +77,9 @@ def type_change(column: IcebergType, needed: PrimitiveType) -> TypeChange:
     """How a column can come to have the type that its field needs."""
     if column == needed:
         return TypeChange.NONE
+    if isinstance(column, DecimalType) and isinstance(needed, DecimalType) and column.scale == needed.scale:
+        # A column of more digits holds all that is needed, and Iceberg never takes digits back.
+        return TypeChange.WIDEN if column.precision < needed.precision else TypeChange.NONE
     return TYPE_CHANGES.get((type(column), type(needed)), TypeChange.SET_ASIDE)
 
 

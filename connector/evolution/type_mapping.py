@@ -6,6 +6,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     LongType,
     PrimitiveType,
@@ -19,6 +20,8 @@ MAX_NAME: Final = 255  # characters of a column's name
 
 STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
 COLUMN_SETTING: Final = "column"
+DECIMAL_SETTING: Final = "decimal"
+MAX_PRECISION: Final = 38
 
 # String format → the types that a location may have to be a numeric string, and its column.
 NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
@@ -47,8 +50,10 @@ def column_type(projection: Projection, field_config: Json, is_key: bool) -> Pri
     """The type of the projection's column; None if it cannot be materialized."""
     inference = projection.inference
     types = types_besides_null(inference)
-    if _is_cast_to_string(field_config):
+    if is_cast_to_string(field_config):
         return StringType()
+    if types and (decimal := decimal_type(field_config)):
+        return decimal
     if not is_key and is_numeric_string(inference):
         return NUMERIC_STRINGS[inference.string.format][1]
     if not types:
@@ -68,6 +73,15 @@ def column_name(field: str, field_config: Json) -> str:
     """The name of a field's column: its own, unless its field config has another. "" is no name."""
     name = field_config.get(COLUMN_SETTING) if isinstance(field_config, dict) else None
     return field if name is None else name if isinstance(name, str) else ""
+
+
+def decimal_type(field_config: Json) -> DecimalType | None:
+    """What a field config wants with {"decimal": {"precision": …, "scale": …}}, if it is a type."""
+    match field_config.get(DECIMAL_SETTING) if isinstance(field_config, dict) else None:
+        case {"precision": int(precision), "scale": int(scale), **others} if not others:
+            is_type = bool not in (type(precision), type(scale)) and 0 <= scale <= precision and precision >= 1
+            return DecimalType(precision, scale) if is_type and precision <= MAX_PRECISION else None
+    return None
 
 
 def is_required(projection: Projection) -> bool:
@@ -92,7 +106,7 @@ def is_numeric_string(inference: Inference) -> bool:
     return bool(types) and types <= allowed
 
 
-def _is_cast_to_string(field_config: Json) -> bool:
+def is_cast_to_string(field_config: Json) -> bool:
     return isinstance(field_config, dict) and any(field_config.get(setting) is True for setting in STRING_SETTINGS)
 
 

@@ -18,7 +18,7 @@ from connector.iceberg.files.file_access import FileAccess, access_to
 from connector.iceberg.tables import load_table, unpartitioned_spec
 from connector.invalid_values import OnInvalid, Policy
 from connector.parallel import side_by_side
-from connector.rows.schema import ARROW_TYPES
+from connector.rows.schema import is_written
 from connector.state import Lineage
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 
@@ -130,7 +130,7 @@ def _column(table: str, field: str, name: str, found: NestedField | None) -> Col
             f"table {table} has no column {name!r} for the field {field!r}: it was dropped or renamed after the task was "
             "published. Publish the task again to add it, or deselect the field."
         )
-    if not isinstance(found.field_type, PrimitiveType) or found.field_type not in ARROW_TYPES:
+    if not isinstance(found.field_type, PrimitiveType) or not is_written(found.field_type):
         raise UserError(
             f"table {table}, column {found.name!r}: columns of type {found.field_type} cannot be written. "
             'Deselect the field, or give it another column with {"column": "…"} in its field config.'

@@ -28,10 +28,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from connector.rows.schema import arrow_type_of
 from connector.rows.texts import Texts, UnfitError
-from connector.rows.values import RULES
+from connector.rows.values import rule
 
-Conversion: TypeAlias = Callable[[pa.Array], pa.Array]
+Conversion: TypeAlias = Callable[[pa.Array, PrimitiveType], pa.Array]
+_Texts: TypeAlias = Callable[[pa.Array], pa.StringArray]
 
 
 class NoEquivalentError(Exception):
@@ -41,17 +43,21 @@ class NoEquivalentError(Exception):
 def converted(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
     """Every value's equivalent; nulls stay null."""
     try:
-        return CONVERSIONS[type(old), type(new)](array)
+        return CONVERSIONS[type(old), type(new)](array, new)
     except (KeyError, pa.ArrowInvalid, UnfitError) as error:
         raise NoEquivalentError from error
 
 
-def _exactly(arrow_type: pa.DataType) -> Conversion:
+def _exactly(array: pa.Array, new: PrimitiveType) -> pa.Array:
     """Arrow's own cast refuses what loses a digit."""
-    return lambda array: array.cast(arrow_type)
+    return array.cast(arrow_type_of(new))
 
 
-def _double_texts(array: pa.Array) -> pa.Array:
+def _plain_texts(array: pa.Array) -> pa.StringArray:
+    return array.cast(pa.string())
+
+
+def _double_texts(array: pa.Array) -> pa.StringArray:
     """As documents have them: the shortest digits that mean the number."""
     doubles = array.cast(pa.float64())
     numbers = doubles.fill_null(0).to_numpy()
@@ -62,25 +68,25 @@ def _double_texts(array: pa.Array) -> pa.Array:
     return pc.if_else(doubles.is_valid(), values, pa.scalar(None, pa.string()))
 
 
-def _instant_texts(array: pa.Array) -> pa.Array:
+def _instant_texts(array: pa.Array) -> pa.StringArray:
     return pc.binary_join_element_wise(_local_time_texts(array.cast(pa.timestamp("us"))), "Z", "")
 
 
-def _local_time_texts(array: pa.Array) -> pa.Array:
+def _local_time_texts(array: pa.Array) -> pa.StringArray:
     return pc.replace_substring(_without_zeros(array.cast(pa.string())), " ", "T", max_replacements=1)
 
 
-def _time_texts(array: pa.Array) -> pa.Array:
+def _time_texts(array: pa.Array) -> pa.StringArray:
     return _without_zeros(array.cast(pa.string()))
 
 
-def _without_zeros(texts: pa.Array) -> pa.Array:
+def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
     """Of a fraction of a second, which Arrow writes with all six digits."""
     return pc.replace_substring_regex(texts, r"\.?0+$", "")
 
 
-def _each(text: Callable[[object], str]) -> Conversion:
-    def texts(array: pa.Array) -> pa.Array:
+def _each(text: Callable[[object], str]) -> _Texts:
+    def texts(array: pa.Array) -> pa.StringArray:
         return pa.array((None if value is None else text(value) for value in array.to_pylist()), pa.string())
 
     return texts
@@ -91,11 +97,22 @@ def _base64(value: object) -> str:
     return base64.b64encode(value).decode()
 
 
-def _by_rule(needed: PrimitiveType, *, of_strings: bool = True) -> Conversion:
+def _uuid_text(value: object) -> str:
+    return str(value if isinstance(value, UUID) else UUID(bytes=value))  # type: ignore[arg-type]  # Arrow's bytes
+
+
+_decimal_texts: Final = _each(lambda value: f"{value:f}")
+
+
+def _text(texts: _Texts) -> Conversion:
+    return lambda array, _: texts(array)
+
+
+def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
     """As if the text came in a document: a string, or the JSON text of something else. What would be clamped is unfit."""
 
-    def read(array: pa.Array) -> pa.Array:
-        values, clamped = RULES[needed](Texts(array, np.full(len(array), of_strings)))
+    def read(array: pa.Array, new: PrimitiveType) -> pa.Array:
+        values, clamped = rule(new)(Texts(texts(array), np.full(len(array), of_strings)))
         if len(clamped):
             raise UnfitError(clamped, "would be clamped")
         return values
@@ -103,34 +120,46 @@ def _by_rule(needed: PrimitiveType, *, of_strings: bool = True) -> Conversion:
     return read
 
 
-def _uuid_text(value: object) -> str:
-    return str(value if isinstance(value, UUID) else UUID(bytes=value))  # type: ignore[arg-type]  # Arrow's bytes
+def _doubles_of_decimals(array: pa.Array, new: PrimitiveType) -> pa.Array:
+    """Those whose shortest digits are the decimal's."""
+    doubles = _as_if_sent(_decimal_texts)(array, new)
+    back = _as_if_sent(_double_texts)(doubles, DecimalType(array.type.precision, array.type.scale))
+    if not back.equals(array):
+        raise NoEquivalentError
+    return doubles
 
 
-_TO_TEXT: Final = _exactly(pa.string())
+_SENT: Final = _as_if_sent(_plain_texts)
 CONVERSIONS: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], Conversion]] = {
-    (IntegerType, DoubleType): _exactly(pa.float64()),
-    (LongType, DoubleType): _exactly(pa.float64()),
-    (FloatType, LongType): _exactly(pa.int64()),
-    (DoubleType, LongType): _exactly(pa.int64()),
-    (DecimalType, LongType): _exactly(pa.int64()),
-    (BooleanType, StringType): _TO_TEXT,
-    (IntegerType, StringType): _TO_TEXT,
-    (LongType, StringType): _TO_TEXT,
-    (FloatType, StringType): _double_texts,
-    (DoubleType, StringType): _double_texts,
-    (DecimalType, StringType): _each(lambda value: f"{value:f}"),
-    (DateType, StringType): _TO_TEXT,
-    (TimeType, StringType): _time_texts,
-    (TimestampType, StringType): _local_time_texts,
-    (TimestamptzType, StringType): _instant_texts,
-    (UUIDType, StringType): _each(_uuid_text),
-    (FixedType, StringType): _each(_base64),
-    (BinaryType, StringType): _each(_base64),
-    (StringType, BooleanType): _by_rule(BooleanType(), of_strings=False),
-    (StringType, LongType): _by_rule(LongType()),
-    (StringType, DoubleType): _by_rule(DoubleType()),
-    (StringType, DateType): _by_rule(DateType()),
-    (StringType, TimestamptzType): _by_rule(TimestamptzType()),
-    (StringType, BinaryType): _by_rule(BinaryType()),
+    (IntegerType, DoubleType): _exactly,
+    (LongType, DoubleType): _exactly,
+    (FloatType, LongType): _exactly,
+    (DoubleType, LongType): _exactly,
+    (DecimalType, LongType): _exactly,
+    (DecimalType, DoubleType): _doubles_of_decimals,
+    (IntegerType, DecimalType): _SENT,
+    (LongType, DecimalType): _SENT,
+    (FloatType, DecimalType): _as_if_sent(_double_texts),
+    (DoubleType, DecimalType): _as_if_sent(_double_texts),
+    (DecimalType, DecimalType): _as_if_sent(_decimal_texts),
+    (BooleanType, StringType): _text(_plain_texts),
+    (IntegerType, StringType): _text(_plain_texts),
+    (LongType, StringType): _text(_plain_texts),
+    (FloatType, StringType): _text(_double_texts),
+    (DoubleType, StringType): _text(_double_texts),
+    (DecimalType, StringType): _text(_decimal_texts),
+    (DateType, StringType): _text(_plain_texts),
+    (TimeType, StringType): _text(_time_texts),
+    (TimestampType, StringType): _text(_local_time_texts),
+    (TimestamptzType, StringType): _text(_instant_texts),
+    (UUIDType, StringType): _text(_each(_uuid_text)),
+    (FixedType, StringType): _text(_each(_base64)),
+    (BinaryType, StringType): _text(_each(_base64)),
+    (StringType, BooleanType): _as_if_sent(_plain_texts, of_strings=False),
+    (StringType, LongType): _SENT,
+    (StringType, DoubleType): _SENT,
+    (StringType, DecimalType): _SENT,
+    (StringType, DateType): _SENT,
+    (StringType, TimestamptzType): _SENT,
+    (StringType, BinaryType): _SENT,
 }

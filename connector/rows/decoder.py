@@ -14,7 +14,7 @@ from connector.rows.halves import Half
 from connector.rows.invalid_cells import InvalidCells
 from connector.rows.lines import Lines, LooseRow, Row, binding_of, loose_row, rows_decoder
 from connector.rows.packed import PackedTupleError
-from connector.rows.plain import CELL_TYPES, PlainCells, is_usual
+from connector.rows.plain import PlainCells, is_usual, usual_cell_type
 from connector.rows.rejected_rows import RejectedRow
 from connector.rows.schema import arrow_schema
 from protocol.errors import ProtocolError
@@ -65,7 +65,7 @@ class RowDecoder:
         self.schema = arrow_schema(binding)
         self._keys = Half("key", binding.keys)
         self._values = Half("values", binding.values)
-        self._learn([CELL_TYPES[column.type] for column in binding.keys + binding.values])
+        self._learn([usual_cell_type(column.type) for column in binding.keys + binding.values])
         self._is_new = True
 
     def decode(self, lines: Lines) -> Decoded:

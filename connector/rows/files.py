@@ -125,6 +125,7 @@ class _OpenFile:
             compression_level=options.level,
             use_dictionary=_worth_a_dictionary(first_rows),
             metadata_collector=self._metadata,
+            store_decimal_as_integer=True,  # where they have 18 digits at most, as Iceberg demands
             store_schema=False,
         )
 

@@ -11,7 +11,7 @@ from pyiceberg.types import BooleanType, DoubleType, LongType, PrimitiveType
 
 from connector.rows.packed import DOUBLE, FALSE, LARGEST, NULL, TRUE, ZERO, Elements
 from connector.rows.texts import NO_ROWS, Positions
-from connector.rows.values import RULES
+from connector.rows.values import rule
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -30,7 +30,7 @@ class PackedCells:
     def array(self) -> tuple[pa.Array, Positions]:
         own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _never))
         array = read(self.elements) if self.elements.present <= own_codes else None
-        return RULES[self.column_type](self.elements.texts()) if array is None else (array, NO_ROWS)
+        return rule(self.column_type)(self.elements.texts()) if array is None else (array, NO_ROWS)
 
     def without(self, rows: Positions) -> "PackedCells":
         return replace(self, elements=self.elements.without(rows))

@@ -14,11 +14,12 @@ _SO_FEW_THAT_PYTHON_IS_FASTER: Final = 16
 
 @dataclass(frozen=True)
 class Parser:
-    """`by_value` reads all that Arrow reads, with the same result, and more; it raises ValueError for what is unfit."""
+    """`by_value` reads all that `at_once` reads, with the same result, and more; it raises ValueError for what is unfit."""
 
     arrow_type: pa.DataType
     by_value: Callable[[str], object]
     reason: str
+    at_once: Callable[[pa.StringArray], pa.Array] | None = None  # else Arrow's cast; ArrowInvalid where it cannot
 
     def parse(self, texts: pa.StringArray) -> pa.Array:
         unfit: list[int] = []
@@ -30,7 +31,7 @@ class Parser:
     def _parts(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[pa.Array]:
         """Halves and halves again around what Arrow cannot read."""
         try:
-            yield texts.cast(self.arrow_type)
+            yield self.at_once(texts) if self.at_once else texts.cast(self.arrow_type)
         except pa.ArrowInvalid:
             if len(texts) <= _SO_FEW_THAT_PYTHON_IS_FASTER:
                 yield pa.array(self._values(texts, first_row, unfit), self.arrow_type)

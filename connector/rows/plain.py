@@ -20,12 +20,13 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.rows.schema import ARROW_TYPES
+from connector.rows.schema import arrow_type_of
 from connector.rows.texts import NO_ROWS, Positions, Texts, UnfitError, of_json
-from connector.rows.values import RULES
+from connector.rows.values import rule
 
-# What msgspec makes of the usual kind of value in a column. Where values are of other kinds: Raw, and they go as text.
-CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
+# What msgspec makes of the usual kind of value in a column. Where values are of other kinds, and in columns of other
+# types, where its number would not be exact: Raw, and they go as text.
+_CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
     BooleanType(): bool | None,
     LongType(): int | None,
     IntegerType(): int | None,
@@ -38,6 +39,10 @@ CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
 _FROM_STRINGS: Final = frozenset({DateType(), TimestamptzType()})
 
 
+def usual_cell_type(column_type: PrimitiveType) -> Any:
+    return _CELL_TYPES.get(column_type, msgspec.Raw)
+
+
 @dataclass(frozen=True)
 class PlainCells:
     """A column's values as JSON (`cell_type` Raw), or as msgspec has read them."""
@@ -48,11 +53,11 @@ class PlainCells:
 
     def array(self) -> tuple[pa.Array, Positions]:
         if self.cell_type is msgspec.Raw:
-            return RULES[self.column_type](of_json(self.values))
+            return rule(self.column_type)(of_json(self.values))
         if self.column_type in _FROM_STRINGS:
             strings = pa.array(self.values, pa.string())
-            return RULES[self.column_type](Texts(strings, np.ones(len(self.values), np.bool_)))
-        return pa.array(self.values, ARROW_TYPES[self.column_type]), NO_ROWS
+            return rule(self.column_type)(Texts(strings, np.ones(len(self.values), np.bool_)))
+        return pa.array(self.values, arrow_type_of(self.column_type)), NO_ROWS
 
     def without(self, rows: Positions) -> "PlainCells":
         values = list(self.values)

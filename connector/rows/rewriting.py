@@ -13,14 +13,14 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import make_compatible_name
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.types import DecimalType, FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
+from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
 from connector.binding import Column
 from connector.errors import UserError
 from connector.object_store import using
 from connector.rows.conversions import NoEquivalentError, converted
 from connector.rows.files import DataFileWriter, FileOptions
-from connector.rows.schema import ARROW_TYPES
+from connector.rows.schema import arrow_type_of, is_written
 from connector.state import DataFile
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
@@ -29,7 +29,7 @@ _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 _NO_ID: Final = -1
 FIELD_ID: Final = b"PARQUET:field_id"
 
-# Beside ARROW_TYPES: columns of other engines' tables, whose files may hold them as an older or a narrower type.
+# Of columns of other engines' tables, whose files may hold them as an older or a narrower type.
 _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
     FloatType(): pa.float32(),
     TimeType(): pa.time64("us"),
@@ -159,9 +159,9 @@ def _field(column: TargetColumn, file_type: pa.DataType) -> pa.Field:
 
 def _arrow_type(type_: IcebergType) -> pa.DataType | None:
     """None: there is but one, the file's own."""
-    if isinstance(type_, DecimalType):
-        return pa.decimal128(type_.precision, type_.scale)
-    return {**ARROW_TYPES, **_OTHER_ARROW_TYPES}.get(type_) if isinstance(type_, PrimitiveType) else None
+    if not isinstance(type_, PrimitiveType):
+        return None
+    return arrow_type_of(type_) if is_written(type_) else _OTHER_ARROW_TYPES.get(type_)
 
 
 def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> pa.Array:

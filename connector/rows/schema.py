@@ -8,7 +8,9 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
+    IcebergType,
     IntegerType,
     LongType,
     PrimitiveType,
@@ -17,8 +19,9 @@ from pyiceberg.types import (
 )
 
 from connector.binding import Binding
+from connector.rows.decimals import arrow_decimal
 
-ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
+_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
     BooleanType(): pa.bool_(),
     LongType(): pa.int64(),
     IntegerType(): pa.int32(),  # of a table that we did not make, and may not widen
@@ -30,12 +33,21 @@ ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
 }
 
 
+def is_written(column_type: IcebergType) -> bool:
+    """Whether values can be written to columns of this type."""
+    return isinstance(column_type, DecimalType) or column_type in _ARROW_TYPES
+
+
+def arrow_type_of(column_type: PrimitiveType) -> pa.DataType:
+    return arrow_decimal(column_type) if isinstance(column_type, DecimalType) else _ARROW_TYPES[column_type]
+
+
 def arrow_schema(binding: Binding) -> pa.Schema:
     """Names are for people only and may collide: readers go by field id, we by position."""
     return pa.schema(
         pa.field(
             make_compatible_name(column.name),
-            ARROW_TYPES[column.type],
+            arrow_type_of(column.type),
             nullable=not column.required,
             metadata={"PARQUET:field_id": str(column.id)},
         )

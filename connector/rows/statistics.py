@@ -9,6 +9,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -17,6 +18,7 @@ from pyiceberg.types import (
     StringType,
     TimestamptzType,
 )
+from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from connector.binding import Column
 from connector.state import ColumnStatistics
@@ -69,6 +71,9 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
     # Parquet leaves out the extremes of a row group when they are long: those of the others say nothing of the file.
     if not of_values or not all(chunk.has_min_max for chunk in of_values):
         return None, None
+    if isinstance(column_type, DecimalType):
+        numbers = [_unscaled(extreme) for chunk in of_values for extreme in (chunk.min_raw, chunk.max_raw)]
+        return _decimal_bound(column_type, min(numbers)), _decimal_bound(column_type, max(numbers))
     lowest = min(chunk.min_raw for chunk in of_values)
     highest = max(chunk.max_raw for chunk in of_values)
     if column_type == StringType():
@@ -79,6 +84,14 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
     if column_type not in _COMPARABLE:
         return None, None
     return to_bytes(column_type, lowest), to_bytes(column_type, highest)
+
+
+def _unscaled(extreme: int | bytes) -> int:
+    return extreme if isinstance(extreme, int) else int.from_bytes(extreme, "big", signed=True)
+
+
+def _decimal_bound(column_type: DecimalType, unscaled: int) -> bytes:
+    return to_bytes(column_type, unscaled_to_decimal(unscaled, column_type.scale))
 
 
 def upper_bound_of_text(text: str) -> str | None:

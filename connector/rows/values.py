@@ -1,6 +1,5 @@
 """The value rules: what a text becomes in a column of each type."""
 
-import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias
@@ -13,6 +12,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
@@ -21,6 +21,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.rows.decimals import NUMBER, decimals
 from connector.rows.parsing import Parser
 from connector.rows.temporal import dates, instants
 from connector.rows.texts import NO_ROWS, Positions, Texts, UnfitError, validity
@@ -28,7 +29,6 @@ from connector.rows.texts import NO_ROWS, Positions, Texts, UnfitError, validity
 # The column, and which of its values were clamped.
 Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, Positions]]
 
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _decode_base64 = msgspec.json.Decoder(list[bytes]).decode
 
@@ -50,7 +50,7 @@ def _ints(texts: Texts) -> tuple[pa.Array, Positions]:
 
 
 def _long(text: str) -> int:
-    if not _NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text):
         raise ValueError(text)
     try:
         number = Decimal(text)
@@ -73,7 +73,7 @@ def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
 
 
 def _double(text: str) -> float:
-    if text not in _NOT_FINITE and not _NUMBER.fullmatch(text):
+    if text not in _NOT_FINITE and not NUMBER.fullmatch(text):
         raise ValueError(text)
     return float(text)
 
@@ -123,7 +123,7 @@ _NOT_BASE64: Final = "is not base64 (standard alphabet, padded)"
 _LONGS: Final = Parser(pa.int64(), _long, "is not an integer of 64 bits")
 _DOUBLES: Final = Parser(pa.float64(), _double, "is not a number in the range of a double")
 
-RULES: Final[dict[PrimitiveType, Rule]] = {
+_RULES: Final[dict[PrimitiveType, Rule]] = {
     BooleanType(): _booleans,
     LongType(): _longs,
     IntegerType(): _ints,
@@ -133,3 +133,7 @@ RULES: Final[dict[PrimitiveType, Rule]] = {
     DateType(): dates,
     TimestamptzType(): instants,
 }
+
+
+def rule(column_type: PrimitiveType) -> Rule:
+    return decimals(column_type) if isinstance(column_type, DecimalType) else _RULES[column_type]

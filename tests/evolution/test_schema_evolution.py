@@ -49,10 +49,10 @@ PATH = ("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 STRICT, ADD_COLUMNS, FULL = SchemaEvolution
 LONG = LongType()
-NEEDED = [*COLUMN_TYPES.values(), StringType()]
+NEEDED = [*COLUMN_TYPES.values(), StringType(), DecimalType(9, 0), DecimalType(20, 2)]
 EXISTING = (
     *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DecimalType(9, 0), DateType(), TimeType()),
-    *(TimestampType(), TimestamptzType(), UUIDType(), FixedType(4), BinaryType(), StringType()),
+    *(TimestampType(), TimestamptzType(), UUIDType(), FixedType(4), BinaryType(), StringType(), DecimalType(8, 2)),
 )
 
 
@@ -96,7 +96,11 @@ def test_every_pair_of_types_is_decided_and_only_widening_is_done_in_place(
 ) -> None:
     change = type_change(existing, needed)
     assert (change is TypeChange.NONE) == (existing == needed)
-    widened = {(IntegerType(), LongType()), (FloatType(), DoubleType())}
+    widened = {
+        (IntegerType(), LongType()),
+        (FloatType(), DoubleType()),
+        (DecimalType(8, 2), DecimalType(20, 2)),
+    }
     assert (change is TypeChange.WIDEN) == ((existing, needed) in widened)
     if needed == StringType():
         assert change in (TypeChange.NONE, TypeChange.CONVERT)
@@ -113,6 +117,15 @@ def test_an_int_column_holds_integers_where_it_may_not_be_widened() -> None:
     columns = (column(1, "qty", IntegerType()),)
     assert planned(columns, wanted("qty"), mode=STRICT) == []
     assert planned(columns, wanted("qty"), mode=FULL) == [WidenColumn(PATH, "qty", IntegerType(), LONG)]
+
+
+def test_decimals_get_more_digits_in_place_and_another_scale_by_being_written_again() -> None:
+    def change(precision: int, scale: int) -> TypeChange:
+        return type_change(DecimalType(9, 2), DecimalType(precision, scale))
+
+    assert change(10, 2) is TypeChange.WIDEN
+    assert change(8, 2) is TypeChange.NONE
+    assert {change(11, 4), change(9, 1), change(38, 0)} == {TypeChange.CONVERT}
 
 
 CASES = {
@@ -165,6 +178,23 @@ def test_a_column_whose_values_have_no_equivalents_is_set_aside_for_the_rows_tha
     assert change.description == (
         "alter table shop.orders: keep column 'qty' date as 'qty_before_long', and add column 'qty' long"
     )
+
+
+def test_a_column_that_is_set_aside_for_decimals_has_a_plain_name() -> None:
+    [change] = planned((column(1, "at", DateType()),), wanted("at", DecimalType(20, 4)))
+    assert isinstance(change, SetAsideColumn)
+    assert change.kept_as == "at_before_decimal"
+
+
+def test_somebody_elses_decimals_are_written_as_they_are_where_the_field_asks_for_it() -> None:
+    columns, other = (column(1, "qty", DecimalType(20, 4)),), Owner("acme/other", "shop%2Forders.v0")
+    assert planned(columns, wanted("qty", DecimalType(12, 4), former=""), owner=other) == []
+    for needed in (LONG, DoubleType(), DecimalType(12, 2)):
+        with pytest.raises(UserError, match=r'{"decimal": {"precision": 20, "scale": 4}} in its field config'):
+            planned(columns, wanted("qty", needed, former=""), owner=other)
+    with pytest.raises(UserError) as error:
+        planned(columns, wanted("qty", StringType(), former=""), owner=other)
+    assert "precision" not in str(error.value)
 
 
 def test_the_name_of_a_column_that_is_set_aside_is_free_and_not_too_long() -> None:

@@ -5,6 +5,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     LongType,
     PrimitiveType,
@@ -97,6 +98,15 @@ def test_fractional_numbers_are_numeric_strings_only_beside_the_format_number() 
 def test_a_field_config_keeps_anything_as_text(setting: str, types: tuple[str, ...]) -> None:
     string = StringInference("date-time")
     assert type_of(*types, string=string, field_config={setting: True}) == StringType()
+
+
+@pytest.mark.parametrize("types", [("integer",), ("number", "null"), ("integer", "number", "string")])
+def test_a_field_config_makes_numbers_decimals(types: tuple[str, ...]) -> None:
+    for precision, scale in ((1, 0), (1, 1), (20, 4), (38, 0), (38, 38)):
+        config = {"decimal": {"precision": precision, "scale": scale}}
+        assert type_of(*types, string=StringInference("number"), field_config=config) == DecimalType(precision, scale)
+    assert type_of(*types, string=StringInference("number"), field_config={"decimal": None}) != DecimalType(20, 4)
+    assert type_of("null", field_config={"decimal": {"precision": 20, "scale": 4}}) is None
 
 
 @pytest.mark.parametrize(

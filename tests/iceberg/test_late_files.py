@@ -19,7 +19,7 @@ from connector.iceberg.commits.commit import finish
 from connector.iceberg.commits.fence import Tenure, new_value
 from connector.iceberg.commits.file_names import file_prefix
 from connector.rows.files import DataFileWriter, FileOptions
-from connector.rows.schema import ARROW_TYPES
+from connector.rows.schema import arrow_type_of
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
@@ -51,7 +51,7 @@ def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> S
         if isinstance(each.field_type, PrimitiveType)
     ]
     schema = pa.schema(
-        pa.field(each.name, ARROW_TYPES[each.type], not each.required, {"PARQUET:field_id": str(each.id)})
+        pa.field(each.name, arrow_type_of(each.type), not each.required, {"PARQUET:field_id": str(each.id)})
         for each in columns
     )
     writer = DataFileWriter(

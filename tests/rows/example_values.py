@@ -4,6 +4,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
@@ -36,6 +37,20 @@ UNFIT: list[tuple[PrimitiveType, str]] = [
     (DoubleType(), '"inf"'),
     (DoubleType(), '"nan"'),
     (DoubleType(), "false"),
+    *(
+        (DecimalType(9, 2), json)
+        for json in (
+            *("10000000", "-10000000.00", "9999999.995", "0.001", "1e7", "1e-3", "1E+999999999", "1e-999999999"),
+            *('"1e99999999999999999999"', '"0x10"', '"1_0"', '" 1"', '""', '"."', '"NaN"', '"Infinity"', "true", "[1]"),
+            "340282366920938463463374607431768211457",  # 2¹²⁸ + 1, which 128 bits have as 1
+        )
+    ),
+    (DecimalType(38, 0), "170141183460469231731687303715884105728"),
+    (DecimalType(38, 0), "100000000000000000000000000000000000000"),
+    (DecimalType(38, 0), "0.1"),
+    (DecimalType(38, 0), "1e-39"),
+    (DecimalType(38, 38), "4.0"),
+    (DecimalType(38, 30), "680564733.841876926926749214863536422912"),  # with thirty places 2¹²⁸ + a little
     (BinaryType(), '"aGVsbG8"'),
     (BinaryType(), '"aGVs bG8="'),
     (BinaryType(), '"YQ==\\",\\"YQ=="'),
@@ -55,6 +70,11 @@ USUAL: dict[PrimitiveType, str] = {
     LongType(): "7",
     IntegerType(): "7",
     DoubleType(): "7.5",
+    DecimalType(9, 2): "7.50",
+    DecimalType(18, 18): "0.7",
+    DecimalType(38, 0): "7",
+    DecimalType(38, 30): "7.5",
+    DecimalType(38, 38): "0.7",
     StringType(): '"seven"',
     BinaryType(): '"Nw=="',
     DateType(): '"2007-07-07"',

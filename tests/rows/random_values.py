@@ -1,6 +1,7 @@
 """Strategies for values that fit their columns."""
 
 import base64
+from decimal import Context, Decimal
 from typing import Any
 
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     LongType,
     PrimitiveType,
@@ -30,6 +32,19 @@ dates = st.builds("{}-{:02}-{:02}".format, years, st.integers(1, 12), st.integer
 clocks = st.builds("{:02}:{:02}:{:02}".format, st.integers(0, 23), st.integers(0, 59), st.integers(0, 60))
 date_times = st.builds("{}{}{}{}{}".format, dates, st.sampled_from("Tt"), clocks, fractions, offsets)
 
+
+def decimals(precision: int, scale: int) -> st.SearchStrategy[Any]:
+    """As strings; some of them as numbers, too."""
+    most = 10**precision - 1
+    unscaled = st.integers(-most, most) | st.sampled_from([0, 1, -1, most, -most])
+    texts = st.builds(
+        lambda number, exponent: f"{Decimal(number).scaleb(-scale, Context(prec=precision)):f}{exponent}",
+        unscaled,
+        st.sampled_from(["", "", "e0"]),
+    )
+    return texts | st.integers(-(10 ** min(precision - scale, 18)) + 1, 10 ** min(precision - scale, 18) - 1)
+
+
 VALUES: dict[PrimitiveType, st.SearchStrategy[Any]] = {
     BooleanType(): st.booleans(),
     LongType(): longs | longs.map(str) | st.integers(-(2**53), 2**53).map(float),
@@ -38,6 +53,8 @@ VALUES: dict[PrimitiveType, st.SearchStrategy[Any]] = {
     | st.integers().map(str)
     | finite.map(repr)
     | st.sampled_from(["-Infinity"]),
+    DecimalType(9, 2): decimals(9, 2) | st.integers(-9999, 9999).map(lambda hundredths: hundredths / 100),
+    DecimalType(38, 19): decimals(38, 19),
     StringType(): json_values,
     BinaryType(): st.binary().map(lambda content: base64.b64encode(content).decode()),
     DateType(): dates,

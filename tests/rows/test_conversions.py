@@ -32,13 +32,11 @@ from pyiceberg.types import (
 
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange
 from connector.rows.conversions import CONVERSIONS, NoEquivalentError, converted
-from connector.rows.schema import ARROW_TYPES
+from connector.rows.schema import arrow_type_of
 from rows.store_lines import binding, column, decode, json_line, packed
 
 OTHER_ARROW_TYPES = {
     FloatType(): pa.float32(),
-    DecimalType(20, 3): pa.decimal128(20, 3),
-    DecimalType(9, 9): pa.decimal128(9, 9),
     TimeType(): pa.time64("us"),
     TimestampType(): pa.timestamp("us"),
     UUIDType(): pa.binary(16),
@@ -53,6 +51,15 @@ CONVERTED: list[tuple[PrimitiveType, PrimitiveType, Any, Any]] = [
     (FloatType(), LongType(), 16777216.0, 16777216),
     (DoubleType(), LongType(), 1e18, 10**18),
     (DecimalType(20, 3), LongType(), Decimal("7.000"), 7),
+    (DecimalType(20, 3), DoubleType(), Decimal("-7.100"), -7.1),
+    (DecimalType(38, 0), DoubleType(), Decimal(10**37), 1e37),
+    (IntegerType(), DecimalType(12, 2), -(2**31), Decimal("-2147483648.00")),
+    (LongType(), DecimalType(38, 19), 2**63 - 1, Decimal(2**63 - 1)),
+    (FloatType(), DecimalType(9, 4), 0.5, Decimal("0.5")),
+    (DoubleType(), DecimalType(9, 2), 0.1, Decimal("0.1")),
+    (DoubleType(), DecimalType(38, 0), 1e37, Decimal(10**37)),
+    (DecimalType(20, 3), DecimalType(38, 30), Decimal("-12345678.900"), Decimal("-12345678.9")),
+    (DecimalType(20, 3), DecimalType(3, 1), Decimal("99.900"), Decimal("99.9")),
     (BooleanType(), StringType(), True, "true"),
     (BooleanType(), StringType(), False, "false"),
     (IntegerType(), StringType(), -7, "-7"),
@@ -78,6 +85,7 @@ CONVERTED: list[tuple[PrimitiveType, PrimitiveType, Any, Any]] = [
     (StringType(), BooleanType(), "true", True),
     (StringType(), LongType(), "1.0", 1),
     (StringType(), DoubleType(), "-Infinity", -math.inf),
+    (StringType(), DecimalType(20, 3), "1e-3", Decimal("0.001")),
     (StringType(), DateType(), "2024-02-29", dt.date(2024, 2, 29)),
     (StringType(), TimestamptzType(), "2024-01-02t01:00:00+01:00", dt.datetime(2024, 1, 2, tzinfo=UTC)),
     (StringType(), BinaryType(), "aGVsbG8=", b"hello"),
@@ -91,6 +99,16 @@ WITHOUT_EQUIVALENT: list[tuple[PrimitiveType, PrimitiveType, Any]] = [
     (FloatType(), LongType(), 0.5),
     (DecimalType(20, 3), LongType(), Decimal("7.001")),
     (DecimalType(20, 3), LongType(), Decimal("-99999999999999999.999")),
+    (DecimalType(20, 3), DoubleType(), Decimal("12345678901234567.890")),
+    (LongType(), DecimalType(20, 2), 10**18),
+    (DoubleType(), DecimalType(20, 1), 0.25),
+    (DoubleType(), DecimalType(20, 1), math.nan),
+    (DoubleType(), DecimalType(20, 1), math.inf),
+    (FloatType(), DecimalType(9, 4), 0.1),
+    (DecimalType(20, 3), DecimalType(20, 2), Decimal("7.001")),
+    (DecimalType(20, 3), DecimalType(38, 30), Decimal("123456789.000")),
+    (DecimalType(20, 3), DecimalType(3, 1), Decimal("100.000")),
+    (StringType(), DecimalType(20, 3), "1.0001"),
     (StringType(), BooleanType(), "yes"),
     (StringType(), LongType(), "abc"),
     (StringType(), LongType(), "1.5"),
@@ -104,8 +122,8 @@ WITHOUT_EQUIVALENT: list[tuple[PrimitiveType, PrimitiveType, Any]] = [
 
 
 def array(values: list[Any], of: IcebergType) -> pa.Array:
-    arrow_type = {**ARROW_TYPES, **OTHER_ARROW_TYPES}[of]  # type: ignore[index]  # only primitive types are asked for
-    return pa.array(values, arrow_type)
+    assert isinstance(of, PrimitiveType)
+    return pa.array(values, OTHER_ARROW_TYPES.get(of) or arrow_type_of(of))
 
 
 @pytest.mark.parametrize(("old", "new", "value", "expected"), CONVERTED, ids=str)
@@ -113,9 +131,9 @@ def test_a_value_becomes_its_equivalent_and_null_stays_null(
     old: PrimitiveType, new: PrimitiveType, value: Any, expected: Any
 ) -> None:
     result = converted(array([None, value, None, value], old), old, new)
-    assert result.type == ARROW_TYPES[new]
+    assert result.type == arrow_type_of(new)
     assert str(result) == str(array([None, expected, None, expected], new))
-    assert converted(array([], old), old, new) == pa.array([], ARROW_TYPES[new])
+    assert converted(array([], old), old, new) == pa.array([], arrow_type_of(new))
     assert converted(array([None], old), old, new).null_count == 1
 
 

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     LongType,
     PrimitiveType,
@@ -166,6 +168,11 @@ BOUNDS: list[tuple[PrimitiveType, list[str], Any, Any]] = [
     (DoubleType(), ["-5.5", '"Infinity"'], -5.5, float("inf")),
     (DoubleType(), ["1.5", '"NaN"'], None, None),
     (DoubleType(), ['"NaN"'], None, None),
+    (DecimalType(9, 2), ["-1.5", "null", "300"], Decimal("-1.50"), Decimal("300.00")),
+    (DecimalType(18, 0), ["-129", "-128"], Decimal(-129), Decimal(-128)),
+    (DecimalType(20, 4), ["-1", "2e15", "0.5"], Decimal("-1.0000"), Decimal("2000000000000000.0000")),
+    (DecimalType(38, 38), ["-0.1", "-0.2"], Decimal("-0.2"), Decimal("-0.1")),
+    (DecimalType(38, 0), ["null"], None, None),
     (StringType(), ['"b"', '"a"', '"é"'], "a", "é"),
     (StringType(), ['"aaaaaaaaaaaaaaaaX"'], "a" * 16, "a" * 15 + "b"),
     (StringType(), ["null", "null"], None, None),
@@ -200,6 +207,17 @@ def test_bounds_are_the_extremes_in_icebergs_own_form(
     assert bounds(file, type_) == (in_iceberg(lower), in_iceberg(upper))
     assert (file.columns[1].values, file.columns[1].nulls) == (len(values), values.count("null"))
     assert file.columns[1].size > 0
+
+
+def test_decimals_have_the_form_that_iceberg_demands_for_their_digits(new_writer: NewWriter) -> None:
+    of = binding(DecimalType(9, 2), DecimalType(18, 2), DecimalType(19, 2), DecimalType(38, 2))
+    writer = new_writer(of)
+    writer.write(batch(of, plain(1, "-1.5", "-1.5", "-1.5", "-1.5")))
+    (file,) = writer.finish()
+
+    columns = [metadata(file).schema.column(place) for place in (1, 2, 3, 4)]
+    assert [column.physical_type for column in columns] == ["INT32", "INT64", *["FIXED_LEN_BYTE_ARRAY"] * 2]
+    assert [column.length for column in columns[2:]] == [9, 16]
 
 
 def test_a_column_with_values_too_long_for_parquets_statistics_has_no_bounds(new_writer: NewWriter) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ from support.expected_rows import Row
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ODD_TEXTS = (
     *("", " 1", "1e3", "0x1F", "1_000", "1e400", "inf", "nan", "NaN", "true", "a", "YQ==", "2023-02-29", "2023-02-28"),
+    *("0.001", "9999999.995", "1e30", "1e-39", "9" * 39, str(2**128 + 1)),
     *("20230228", "2024-01-02T03:04:05", "2024-01-02T24:00:00Z", "2024-01-02T03:04:61Z"),
 )
 odd_values = st.none() | json_values | st.sampled_from([2**63, -(2**63) - 1, 1.5, 2.0, 1e300, True, [1], *ODD_TEXTS])
@@ -107,6 +109,8 @@ def as_text(value: Any) -> str | None:
             return value.hex()
         case datetime():
             return str((value - EPOCH) // timedelta(microseconds=1))
+        case Decimal():
+            return f"{value:f}"
         case date():
             return value.isoformat()
         case _:

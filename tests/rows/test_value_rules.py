@@ -1,6 +1,7 @@
 """The value rules of docs: what lands in a column, and what may not."""
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -9,6 +10,7 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
@@ -44,6 +46,22 @@ LANDS_AS: list[tuple[PrimitiveType, str, Any]] = [
     (DoubleType(), '"1.5"', 1.5),
     (DoubleType(), '"Infinity"', float("inf")),
     (DoubleType(), '"-Infinity"', float("-inf")),
+    (DecimalType(9, 2), "9999999.99", Decimal("9999999.99")),
+    (DecimalType(9, 2), "-9999999.990", Decimal("-9999999.99")),
+    (DecimalType(9, 2), "-0.0", Decimal("0.00")),
+    (DecimalType(9, 2), "1e3", Decimal("1000.00")),
+    (DecimalType(9, 2), "12.5e-1", Decimal("1.25")),
+    (DecimalType(9, 2), "0e-400", Decimal("0.00")),
+    (DecimalType(9, 2), f"0.1{'0' * 60}", Decimal("0.10")),
+    (DecimalType(9, 2), '"+001.5"', Decimal("1.50")),
+    (DecimalType(9, 2), '".5"', Decimal("0.50")),
+    (DecimalType(9, 2), f'"{"0" * 60}5."', Decimal("5.00")),
+    (DecimalType(18, 18), "1e-18", Decimal("1e-18")),
+    (DecimalType(38, 0), "9" * 38, Decimal("9" * 38)),
+    (DecimalType(38, 0), "1e37", Decimal(10**37)),
+    (DecimalType(38, 0), "-" + "9" * 38 + ".000", Decimal("-" + "9" * 38)),
+    (DecimalType(38, 38), "-0." + "9" * 38, Decimal("-0." + "9" * 38)),
+    (DecimalType(38, 30), "12345678.123456789", Decimal("12345678.123456789")),
     (StringType(), '"it\\u00e9 \\"is\\" \\u0000"', 'ité "is" \0'),
     (StringType(), '""', ""),
     (StringType(), '"null"', "null"),
@@ -105,6 +123,13 @@ def test_a_packed_integer_that_came_as_a_double_lands_as_the_integer() -> None:
     assert column(decode(binding(LongType()), lines)) == [1000, 1, -5]
 
 
+def test_packed_numbers_of_any_kind_are_decimals_as_they_are_written() -> None:
+    values = [7, -7, 0, 2**64 - 1, -(2**64) + 1, 2**65, 0.1, -2.5, -0.0, 1e17, "12.34", "-1e3"]
+    lines = [packed(number, value) for number, value in enumerate(values)]
+
+    assert column(decode(binding(DecimalType(38, 4)), lines)) == [Decimal(str(value)) for value in values]
+
+
 def test_nan_lands_as_nan() -> None:
     for line in (plain(1, "NaN"), packed(1, "NaN")):
         (value,) = column(decode(binding(DoubleType()), [line]))
@@ -147,6 +172,12 @@ def test_a_value_that_fits_in_no_way_is_an_error_that_says_all_about_it(type_: P
         (LongType(), 1.5),
         (LongType(), {"x": 1}),
         (DoubleType(), True),
+        (DecimalType(9, 2), 2**128 + 1),
+        (DecimalType(9, 2), -(2**128) - 1),
+        (DecimalType(9, 2), 0.001),
+        (DecimalType(9, 2), 1e20),
+        (DecimalType(38, 0), 1.5),
+        (DecimalType(9, 2), False),
         (BooleanType(), "true"),
         (BinaryType(), "a"),
         (BinaryType(), [1234]),

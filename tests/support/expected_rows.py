@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Any
@@ -62,7 +62,9 @@ def expected_tables(lines: Iterable[bytes]) -> dict[Path, ExpectedTable]:
 
 def canonical(type_: str, text: str) -> str | None:
     """A value's JSON text, as a column of this type holds it."""
-    return None if text == "null" else CANONICAL[type_](text)
+    if text == "null":
+        return None
+    return _decimal(text, scale_of(type_)) if type_.startswith("decimal") else CANONICAL[type_](text)
 
 
 def _column_types(binding: Json) -> dict[str, str]:
@@ -82,6 +84,8 @@ def column_type(projection: Json, is_key: bool, config: Json) -> str:
     string_format = string.get("format", "")
     if config and (config.get("ignoreStringFormat") or config.get("castToString")):
         return "string"
+    if config and config.get("decimal"):
+        return f"decimal({config['decimal']['precision']}, {config['decimal']['scale']})"
     if not is_key and types <= {"integer", "string"} and INTEGER_FORMAT.fullmatch(string_format):
         return "long"
     if not is_key and types <= {"integer", "number", "string"} and string_format == "number":
@@ -94,6 +98,7 @@ def column_type(projection: Json, is_key: bool, config: Json) -> str:
     return {"boolean": "boolean", "integer": "long", "number": "double"}.get(only, "string")
 
 
+WIDE: Final = Context(prec=200)
 INTEGER_FORMAT: Final = re.compile(r"integer|[us]?int(32|64)")
 STRING_FORMATS: Final = {"date": "date", "date-time": "timestamptz"}
 
@@ -115,6 +120,18 @@ def _long(text: str) -> str:
 
 def _double(text: str) -> str:
     return repr(float(text.strip('"')))
+
+
+def scale_of(type_: str) -> int:
+    return int(type_.removesuffix(")").rpartition(", ")[2])
+
+
+def _decimal(text: str, scale: int) -> str:
+    """As many digits behind the point as the scale has."""
+    unscaled = int(Decimal(text.strip('"')).scaleb(scale, WIDE))
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    sign = "-" if unscaled < 0 else ""
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
 
 
 def _string(text: str) -> str:

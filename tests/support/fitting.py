@@ -22,6 +22,8 @@ NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 def fits(type_: str, text: str) -> bool:
     """Whether a column of this type can hold the value with this JSON text; null is for others to judge."""
+    if type_.startswith("decimal"):
+        return text == "null" or _decimal(text, *map(int, type_[8:-1].split(", ")))
     return text == "null" or FITS[type_](text)
 
 
@@ -38,6 +40,17 @@ def _number_in(text: str) -> str | None:
 def _long(text: str) -> bool:
     number = _number_in(text)
     return number is not None and -(2**63) <= Decimal(number) < 2**63 and Decimal(number) % 1 == 0
+
+
+def _decimal(text: str, precision: int, scale: int) -> bool:
+    number = _number_in(text)
+    if number is None:
+        return False
+    _, digits, exponent = Decimal(number).as_tuple()
+    assert isinstance(exponent, int)
+    significant = "".join(map(str, digits)).lstrip("0")
+    fraction = -(exponent + len(significant) - len(significant.rstrip("0")))
+    return not significant or (fraction <= scale and len(significant) + exponent <= precision - scale)
 
 
 def _double(text: str) -> bool:
