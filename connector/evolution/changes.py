@@ -5,6 +5,7 @@ from typing import Final, get_args
 
 from connector.errors import UserError
 from connector.evolution.columns import Evolution
+from connector.evolution.decimal_setting import problem_of
 from connector.evolution.table_change import (
     OWNER_PROPERTY,
     Alteration,
@@ -89,6 +90,8 @@ def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Materia
 def _column(projection: Projection, collection: Collection, selection: FieldSelection, former: str) -> NewColumn:
     key = is_key(projection, collection, selection.keys)
     field_config = selection.field_config.get(projection.field)
+    if problem := problem_of(projection, field_config, key):
+        raise UserError(f"collection {collection.name}: {problem}")
     column = column_type(projection, field_config, key)
     if column is None:
         raise UserError(

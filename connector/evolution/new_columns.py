@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.type_mapping import MAX_NAME, is_numeric_string, types_besides_null
+from connector.evolution.type_mapping import MAX_NAME, decimal_type, is_numeric_string, types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
 Reason: TypeAlias = str | Callable[[Candidate, Projection], str]
@@ -64,6 +64,11 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda _, projection: projection.field.startswith("_meta/"),
         ConstraintType.FIELD_OPTIONAL,
         "Metadata of the capture: seldom needed in a table.",
+    ),
+    (
+        lambda candidate, projection: decimal_type(candidate.field_config.get(projection.field)) is not None,
+        ConstraintType.LOCATION_RECOMMENDED,
+        "Its field config asks for a column of decimals, which keeps every digit.",
     ),
     (
         lambda _, projection: is_numeric_string(projection.inference),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from connector.evolution.candidate import Candidate
+from connector.evolution.decimal_setting import problem_of
 from connector.evolution.new_columns import new_column
 from connector.evolution.type_mapping import MAX_NAME, is_required
 from protocol.flow import ConstraintType
@@ -25,7 +26,17 @@ def problems(candidate: Candidate) -> list[str]:
         for ptr in required
         if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
     ]
-    return nullable_keys + nameless + _clashes(candidate, required) + _problems_of_table(candidate, required)
+    settings = [
+        problem_of(projection, candidate.field_config.get(projection.field), candidate.is_key(projection))
+        for projection in projections
+    ]
+    return (
+        nullable_keys
+        + nameless
+        + [*filter(None, settings)]
+        + _clashes(candidate, required)
+        + _problems_of_table(candidate, required)
+    )
 
 
 def _clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:

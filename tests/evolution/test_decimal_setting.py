@@ -1,0 +1,98 @@
+"""A field config that asks for decimals: what it may say, for which fields, and what is told where it may not."""
+
+from pathlib import Path
+
+import pytest
+
+from connector.errors import UserError
+from connector.evolution.candidate import Candidate
+from connector.evolution.changes import columns
+from connector.evolution.constraints import constraints
+from connector.evolution.problems import problems
+from protocol.flow import ConstraintType, FieldSelection, Json, Projection, StringInference
+from support.bindings import DOCUMENT, ID, collection, projection
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
+NUMBER, INTEGER = StringInference("number"), StringInference("integer")
+DECIMAL = {"decimal": {"precision": 20, "scale": 4}}
+
+
+def candidate(field: Projection, field_config: Json) -> Candidate:
+    return Candidate(collection(ID, DOCUMENT, field), {field.field: field_config}, delta_updates=True)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        projection("amount", "integer"),
+        projection("amount", "number", "null"),
+        projection("amount", "string", string=NUMBER),
+        projection("amount", "integer", "number", "string", string=INTEGER),
+        projection("amount", "integer", ptr="/id"),
+    ],
+)
+def test_integers_numbers_and_numeric_strings_can_be_decimals(field: Projection) -> None:
+    assert problems(candidate(field, DECIMAL)) == []
+    assert str(
+        columns(collection(ID, field), FieldSelection(values=("amount",), field_config={"amount": DECIMAL}))[0]
+    ) in (
+        "'amount' decimal(20, 4)",
+        "'amount' decimal(20, 4) not null",
+    )
+
+
+def test_that_a_field_is_a_column_of_decimals_is_the_reason_for_it() -> None:
+    field = projection("amount", "integer", "number", "string", string=INTEGER)
+    *_, constraint = constraints(candidate(field, DECIMAL))
+    assert constraint.constraint.type is ConstraintType.LOCATION_RECOMMENDED
+    assert constraint.constraint.reason == "Its field config asks for a column of decimals, which keeps every digit."
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *(True, 20, "20,4", [], {}, {"precision": 20}, {"scale": 0}, {"precision": 20, "scale": 4, "rounding": "up"}),
+        *({"precision": 0, "scale": 0}, {"precision": 39, "scale": 0}, {"precision": 4, "scale": 5}),
+        *({"precision": 4, "scale": -1}, {"precision": 4.0, "scale": 2}, {"precision": True, "scale": False}),
+        *({"precision": "4", "scale": "2"}, {"precision": 4, "scale": None}),
+    ],
+    ids=str,
+)
+def test_what_is_no_precision_and_scale_is_an_error_that_says_what_they_are(setting: Json) -> None:
+    [problem] = problems(candidate(projection("amount", "number"), {"decimal": setting}))
+    check_text(SNAPSHOTS / "decimal_setting.json", "no precision and scale", problem, {})
+
+
+REFUSED = {
+    "beside castToString": (projection("amount", "number"), DECIMAL | {"castToString": True}),
+    "beside ignoreStringFormat": (
+        projection("amount", "string", string=NUMBER),
+        DECIMAL | {"ignoreStringFormat": True},
+    ),
+    "of other values": (projection("amount", "number", "boolean"), DECIMAL),
+    "of objects": (projection("amount", "object"), DECIMAL),
+    "of any strings": (projection("amount", "string"), DECIMAL),
+    "of dates": (projection("amount", "string", string=StringInference("date")), DECIMAL),
+    "of a key of strings": (projection("amount", "string", ptr="/id", string=INTEGER), DECIMAL),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_why_a_field_cannot_be_a_column_of_decimals(name: str) -> None:
+    field, config = REFUSED[name]
+    [problem] = problems(candidate(field, config))
+    check_text(SNAPSHOTS / "decimal_setting.json", name, problem, {})
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_apply_refuses_what_validate_refuses(name: str) -> None:
+    field, config = REFUSED[name]
+    selection = FieldSelection(values=("amount",), field_config={"amount": config})
+    with pytest.raises(UserError, match=r"'amount'.*decimal"):
+        columns(collection(ID, field), selection)
+
+
+@pytest.mark.parametrize("config", [{"decimal": None}, {"castToString": True, "decimal": None}, None, []])
+def test_a_setting_that_is_null_is_as_good_as_none(config: Json) -> None:
+    assert problems(candidate(projection("amount", "string"), config)) == []
