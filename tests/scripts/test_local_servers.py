@@ -1,37 +1,90 @@
 """scripts/servers keeps the tests' servers running for a person, until it is told to end them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
+from support.glue_server import moto_python
 from support.jars import REPOSITORY
+from support.processes import marked, new_mark, wait_until
 from support.s3_server import versitygw
 
+pytestmark = pytest.mark.catalog
 
-def servers(directory: Path, *arguments: str) -> str:
-    command = [sys.executable, "scripts/local_servers.py", "--directory", str(directory), *arguments]
-    environment = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests"}
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True, timeout=60
-    )
-    return done.stdout
+Json: TypeAlias = Any
 
 
-@pytest.mark.catalog
-def test_servers_are_started_once_and_run_until_they_are_ended(tmp_path: Path) -> None:
+class Servers:
+    """The script, with a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._mark = new_mark()
+
+    def __call__(self, *arguments: str) -> str:
+        command = [sys.executable, "scripts/local_servers.py", "--directory", str(self.directory), *arguments]
+        environment = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests", **self._mark}
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True, timeout=240
+        )
+        return done.stdout
+
+    def pids(self, words: str = "") -> list[int]:
+        """Of all that it has started and that runs, if it has these words in its command line."""
+        return [pid for pid, command in marked(self._mark).items() if words in command]
+
+    def config(self, name: str) -> Json:
+        return json.loads((self.directory / name / "config.json").read_text())
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    running = Servers(tmp_path / "servers")
+    yield running
+    running("down")
+    assert running.pids() == []
+
+
+def test_servers_are_started_once_and_run_until_they_are_ended(servers: Servers) -> None:
     versitygw()
-    directory = tmp_path / "servers"
-    try:
-        started = servers(directory, "up", "s3")
-        assert servers(directory, "up", "s3") == servers(directory, "status") == started
-        record = directory / "servers.json"
-        endpoint = json.loads(record.read_text())["servers"]["s3"]["s3_endpoint"]
-        assert f"s3        {endpoint}\n" in started
-        assert record.stat().st_mode & 0o077 == 0, "it has keys"
-    finally:
-        assert servers(directory, "down") == "No servers are running.\n"
-    assert "No servers are running" in servers(directory, "status")
-    assert (directory / "s3" / "server.log").exists()
+    started = servers("up", "s3")
+    assert f"s3        {servers.config('s3')['s3_endpoint']}\n" in started
+    assert servers("up", "s3") == servers("status") == started
+    assert (servers.directory / "s3" / "config.json").stat().st_mode & 0o077 == 0, "it has keys"
+    assert servers("down") == servers("down") == "No servers are running.\n"
+    assert "No servers are running" in servers("status")
+    assert (servers.directory / "s3" / "server.log").exists()
+
+
+def test_another_server_joins_those_that_run_and_one_that_has_died_begins_anew(servers: Servers) -> None:
+    versitygw()
+    moto_python()
+    servers("up", "s3")
+    s3 = servers.config("s3")
+    assert len(servers("up", "s3", "glue").splitlines()) == 3
+    assert servers.config("s3") == s3
+    glue = servers.config("glue")
+    [server] = servers.pids("versitygw --port")
+    os.kill(server, signal.SIGKILL)
+    assert wait_until(lambda: server not in servers.pids())
+    assert f"{s3['s3_endpoint']} has died" in servers("status")
+    assert "has died" not in servers("up", "s3", "glue")
+    assert servers.config("s3")["pid"] != s3["pid"]
+    assert servers.config("glue") == glue
+    assert s3["pid"] not in servers.pids()
+
+
+@pytest.mark.slow  # half a minute for what other tests start one by one
+def test_all_of_them_run_side_by_side(servers: Servers) -> None:
+    started = servers("up")
+    assert servers("up") == servers("status") == started
+    names = [line.split()[0] for line in started.splitlines()[:-1]]
+    assert names == ["s3", "google", "azure", "rest", "glue", "hive", "postgres"]
+    assert "has died" not in started
