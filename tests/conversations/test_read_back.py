@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,8 @@ def test_a_filter_for_the_least_or_greatest_value_of_a_file_finds_its_rows(
         ("all_types", "all_types", "integer"),
         ("all_types", "all_types", "date_time"),
         ("all_types", "all_types", "string"),
+        ("all_types", "all_types", "decimal"),
+        ("all_types", "all_types", "decimal_string"),
     ],
 )
 def test_pyiceberg_finds_them_too(
@@ -218,6 +221,7 @@ def python_values(table: ExpectedTable, column: str, transactions: Iterable[int]
 
 
 PYTHON_VALUE: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys((f"decimal({digits})" for digits in ("9, 2", "18, 4", "38, 12", "20, 0")), Decimal),
     "boolean": lambda text: text == "true",
     "long": int,
     "double": float,

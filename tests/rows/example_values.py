@@ -49,6 +49,7 @@ UNFIT: list[tuple[PrimitiveType, str]] = [
     (DecimalType(38, 0), "100000000000000000000000000000000000000"),
     (DecimalType(38, 0), "0.1"),
     (DecimalType(38, 0), "1e-39"),
+    (DecimalType(38, 0), "1e-77"),
     (DecimalType(38, 38), "4.0"),
     (DecimalType(38, 30), "680564733.841876926926749214863536422912"),  # with thirty places 2¹²⁸ + a little
     (BinaryType(), '"aGVsbG8"'),

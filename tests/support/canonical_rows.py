@@ -75,6 +75,8 @@ def _spark_query(table: Table) -> str:
 
 
 def _arrow_texts(column: pa.ChunkedArray, type_: str) -> list[str | None]:
+    if type_.startswith("decimal"):
+        return [None if value is None else f"{value:f}" for value in column.to_pylist()]
     match type_:
         case "binary":
             return [None if value is None else value.hex() for value in column.to_pylist()]
