@@ -68,6 +68,7 @@ OTHERS: Final[Mapping[str, st.SearchStrategy[str]]] = {
 NAMES: Final = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30) | st.sampled_from(
     ["select", "a.b", "$ %s '\"`", "\\", "{}", "_meta/op", "\U0001f600", "n" * 255]
 )
+NUMBERS: Final = (("integer",), ("number",), ("string",), ("integer", "number", "string"))
 KINDS: Final = [*OTHERS, "string"]
 # Most formats matter only where a string is all that there may be.
 TYPES: Final = st.sampled_from([[kind] for kind in (*KINDS, *(["string"] * len(STRINGS)))]) | st.lists(
@@ -77,6 +78,24 @@ CONFIGS: Final = st.sampled_from([None, None, None, None, {"castToString": True}
 STRING_SETTINGS: Final = st.sampled_from(
     [{"contentEncoding": "base64"}, *({"format": kind} if kind else {} for kind in STRINGS if kind != "base64")]
 )
+
+
+@st.composite
+def decimal_fields(draw: st.DrawFn, name: str, ptr: str) -> Field:
+    """Whose values have no more digits than their column."""
+    types = (*draw(st.sampled_from(NUMBERS)), *(("null",) if draw(st.booleans()) else ()))
+    precision = draw(st.integers(1, 38))
+    config = {"decimal": {"precision": precision, "scale": draw(st.integers(0, precision))}}
+    return Field(name, ptr, types, draw(st.sampled_from(["MUST", "MAY"])), string={"format": "number"}, config=config)
+
+
+def decimals(types: Sequence[str], precision: int, scale: int) -> st.SearchStrategy[str]:
+    """JSON texts: as numbers only those that Flow's doubles tell apart."""
+    most = 10**precision - 1
+    strings = st.integers(-most, most).map(lambda unscaled: f'"{unscaled}e-{scale}"')
+    small = 10 ** min(precision - scale, 15) - 1
+    integers = st.integers(-small, small).map(str)
+    return strings if set(types) <= {"string", "null"} else strings | integers if "string" in types else integers
 
 
 def texts(types: Sequence[str], string: Mapping[str, Json]) -> st.SearchStrategy[str]:
@@ -121,10 +140,18 @@ def collections(draw: st.DrawFn) -> Drawn:
     distinct = st.lists(NAMES, min_size=4, max_size=8, unique_by=str.lower)
     names = draw(distinct.filter(lambda names: DOCUMENT.name not in map(str.lower, names)))
     key = Field(names[0], "/key", (draw(st.sampled_from(["integer", "string", "boolean"])),), "MUST", is_key=True)
-    values = [draw(fields(name, f"/value{number}")) for number, name in enumerate(names[1:])]
+    values = [
+        draw(st.one_of(fields(name, ptr), fields(name, ptr), fields(name, ptr), decimal_fields(name, ptr)))
+        for name, ptr in ((name, f"/value{number}") for number, name in enumerate(names[1:]))
+    ]
     all_fields = (key, *values)
     documents = draw(st.lists(st.tuples(*map(_values, all_fields)), min_size=1, max_size=4))
     return Drawn(all_fields, documents, draw(st.booleans()))
+
+
+def _texts(field: Field) -> st.SearchStrategy[str]:
+    decimal = (field.config or {}).get("decimal")
+    return decimals(field.types, **decimal) if decimal else texts(field.types, field.string)
 
 
 def _values(field: Field) -> st.SearchStrategy[str]:
@@ -134,8 +161,4 @@ def _values(field: Field) -> st.SearchStrategy[str]:
     others = "null" if field.default is None else encode(field.default).decode()
     may_be_missing = field.exists != "MUST"
     alternatives = [*(["null"] if "null" in field.types else []), *([others] if may_be_missing else [])]
-    return (
-        texts(field.types, field.string) | st.sampled_from(alternatives)
-        if alternatives
-        else texts(field.types, field.string)
-    )
+    return _texts(field) | st.sampled_from(alternatives) if alternatives else _texts(field)

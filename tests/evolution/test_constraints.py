@@ -9,6 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     IcebergType,
     IntegerType,
@@ -163,7 +164,24 @@ def columns_of(bound: Collection, type_: IcebergType) -> Evolution:
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"), projection("qty", "integer"))
 OF_DELTA_UPDATES = (column(1, "id", LongType(), required=True), column(2, "flow_document", required=True))
 
+AMOUNTS = collection(ID, *(projection(name, "integer", "null") for name in "abcdefgh"))
+DECIMALS = {each.field: {"decimal": {"precision": 12, "scale": 2}} for each in AMOUNTS.projections[1:7]}
+DECIMAL_COLUMNS = (
+    column(1, "id", DecimalType(9, 0), required=True),
+    column(2, "a", DecimalType(9, 2), required=True),
+    column(3, "b", DecimalType(12, 2)),
+    column(4, "c", DecimalType(38, 2)),
+    column(5, "d", DecimalType(12, 3)),
+    column(6, "e", LongType()),
+    column(7, "f", DateType()),
+    column(8, "g", DecimalType(12, 2)),
+)
+
 SCENARIOS = {
+    "decimals, no table": Candidate(AMOUNTS, DECIMALS, True),
+    "decimals, existing table": Candidate(AMOUNTS, DECIMALS, True, table(*DECIMAL_COLUMNS)),
+    "decimals, existing table, strict": Candidate(AMOUNTS, DECIMALS, True, table(*DECIMAL_COLUMNS, mode=STRICT)),
+    "decimals, somebody else's table": Candidate(AMOUNTS, DECIMALS, True, table(*DECIMAL_COLUMNS, owner="acme/other")),
     "strings of every format, no table": Candidate(STRINGS, {}, True),
     "strings of every format, columns of strings": Candidate(STRINGS, {}, True, columns_of(STRINGS, STRING)),
     "strings of every format, columns of longs": Candidate(STRINGS, {}, True, columns_of(STRINGS, LongType())),
