@@ -99,9 +99,9 @@ def rest_on_s3(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
+def metastore(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
     """A Hive metastore for all tests: each takes a database of its own."""
-    with hive_metastore(tmp_path_factory.mktemp("hive")) as server:
+    with hive_metastore(tmp_path_factory.mktemp("hive"), s3_server) as server:
         yield server
 
 

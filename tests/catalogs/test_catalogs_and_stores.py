@@ -153,7 +153,8 @@ TRIED: Final = [
     *(("SQL", store) for store in STORES),
     *(("Iceberg REST Server", store) for store in STORES),
     ("AWS Glue", "Amazon S3"),
-    # Hive's server makes each table's directory itself, and PySpark's jars have no client of its for the other stores.
+    # Hive's server makes each table's directory itself, with clients of its own for the stores.
+    ("Hive Metastore", "Amazon S3"),
     ("Hive Metastore", "Local Files"),
 ]
 

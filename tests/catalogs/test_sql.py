@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import duckdb
 import psycopg
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 
@@ -31,7 +29,6 @@ from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, on_s3
 from support.postgres import Postgres
-from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
 from support.server_process import free_address
 from support.snapshots import check_text
@@ -65,32 +62,6 @@ def endpoint(config: Mapping[str, Json]) -> EndpointConfig:
 def catalog(endpoint: EndpointConfig) -> Iterator[Catalog]:
     with open_catalog(endpoint) as opened:
         yield opened
-
-
-@pytest.mark.spark
-def test_a_task_s_rows_are_read_back_by_pyiceberg_and_duckdb(
-    config: Mapping[str, Json],
-    postgres: Postgres,
-    s3_server: S3Server,
-    tmp_path: Path,
-    duckdb_on_s3: duckdb.DuckDBPyConnection,
-) -> None:
-    collection = replace(LEDGER, table=f"of_sql_{uuid.uuid4().hex}")
-    runtime = Runtime(tmp_path, [collection], config)
-    runtime.apply()
-    for number in range(2):
-        with runtime.open() as session:
-            session.transaction({"id": number, "note": "in a database"})
-            outcome = session.finish()
-        assert outcome.status == 0, outcome.log
-        assert not [secret for secret in (postgres.password, s3_server.root.secret_access_key) if secret in outcome.log]
-    files = {"s3.endpoint": s3_server.endpoint, "s3.access-key-id": s3_server.root.access_key_id}
-    files |= {"s3.secret-access-key": s3_server.root.secret_access_key, "s3.region": s3_server.region}
-    with SqlCatalog("lake", uri=postgres.with_password(postgres.uri), **files) as reader:
-        table = reader.load_table((NAMESPACE, collection.table))
-    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1]
-    by_duckdb = duckdb_on_s3.sql("SELECT id FROM iceberg_scan($1) ORDER BY id", params=[table.metadata_location])
-    assert by_duckdb.fetchall() == [(0,), (1,)]
 
 
 def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, endpoint: EndpointConfig) -> None:

@@ -1,7 +1,7 @@
 """Hive's own metastore, of PySpark's jars, in a JVM of its own on a free loopback port."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,8 @@ import pyspark
 import pytest
 
 from connector.spark import jvm
+from support.jars import jars
+from support.s3_server import S3Server
 from support.server_process import free_address, running
 
 IN_ONE_WORKER: Final = pytest.mark.xdist_group("hive")  # one server is enough for all tests
@@ -29,7 +31,8 @@ class Metastore:
 
 
 @contextmanager
-def hive_metastore(directory: Path) -> Iterator[Metastore]:
+def hive_metastore(directory: Path, s3: S3Server | None = None) -> Iterator[Metastore]:
+    """With an S3 server, it makes tables' directories there too."""
     warehouse, database = directory / "warehouse", directory / "database"
     warehouse.mkdir(parents=True)
     _make_lock_tables(directory, database)
@@ -41,15 +44,28 @@ def hive_metastore(directory: Path) -> Iterator[Metastore]:
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": f"file://{warehouse}",
         "hive.async.log.enabled": "false",  # for which PySpark has no jar
+        **(_access_to(s3) if s3 else {}),
     }
+    classes = [str(directory), f"{JARS}/*", *([f"{jars('hive-on-s3')}/*"] if s3 else [])]
     properties = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
     (directory / "hive-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
     address = free_address()
     server = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", address.rpartition(":")[2])
     options = (*JAVA_OPTIONS, f"-Dderby.stream.error.file={directory}/derby.log")
-    command = [str(jvm.java()), *options, "-cp", f"{directory}:{JARS}/*", *server]
+    command = [str(jvm.java()), *options, "-cp", ":".join(classes), *server]
     with running(command, jvm.USER, f"thrift://{address}", directory / "server.log"):
         yield Metastore(f"thrift://{address}", warehouse)
+
+
+def _access_to(s3: S3Server) -> Mapping[str, str]:
+    return {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.endpoint": s3.endpoint,
+        "fs.s3a.endpoint.region": s3.region,
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": s3.root.access_key_id,
+        "fs.s3a.secret.key": s3.root.secret_access_key,
+    }
 
 
 def _make_lock_tables(directory: Path, database: Path) -> None:
