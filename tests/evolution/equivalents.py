@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from support.expected_rows import FIRST_INSTANT, LAST_INSTANT, canonical
+from support.expected_rows import FIRST_INSTANT, LAST_INSTANT, canonical, scale_of
 from support.fitting import fits
 
 _EXACT_INTEGERS: Final = 2**53
@@ -15,12 +15,44 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def has_equivalents(old: str, new: str) -> bool:
     """Whether any value of one type has one of the other; if not the column is set aside."""
-    return (old, new) in EQUIVALENTS
+    return (_family(old), _family(new)) in EQUIVALENTS
 
 
 def equivalent(old: str, new: str, text: str | None) -> str | None:
     """A value's equivalent; null for null. ValueError where it has none."""
-    return None if text is None else EQUIVALENTS[old, new](text)
+    if text is None:
+        return None
+    value = EQUIVALENTS[_family(old), _family(new)](text)
+    return _of_text(new)(value) if _family(new) == "decimal" else value
+
+
+def holds(column: str, needed: str) -> bool:
+    """Whether a column is left as it is."""
+    return column == needed or (_of_one_scale(column, needed) and _precision(column) >= _precision(needed))
+
+
+def is_widened(column: str, needed: str) -> bool:
+    """Whether it is changed in place."""
+    return _of_one_scale(column, needed) and _precision(column) < _precision(needed)
+
+
+def _of_one_scale(one: str, other: str) -> bool:
+    return _family(one) == _family(other) == "decimal" and scale_of(one) == scale_of(other)
+
+
+def _precision(type_: str) -> int:
+    return int(type_.removeprefix("decimal(").partition(",")[0])
+
+
+def _family(type_: str) -> str:
+    return type_.partition("(")[0]
+
+
+def _double_of_decimal(text: str) -> str:
+    """The digits of a double are those that tell it from any other."""
+    if Decimal(repr(float(text))) != Decimal(text):
+        raise ValueError(text)
+    return repr(float(text))
 
 
 def _double_of_long(text: str) -> str:
@@ -70,6 +102,10 @@ def _quoted(text: str) -> str:
 EQUIVALENTS: Final[Mapping[tuple[str, str], Callable[[str], str]]] = {
     ("long", "double"): _double_of_long,
     ("double", "long"): _long_of_double,
+    ("decimal", "long"): _long_of_double,
+    ("decimal", "double"): _double_of_decimal,
+    ("decimal", "string"): str,
+    **{(old, "decimal"): str for old in ("long", "double", "decimal", "string")},
     ("boolean", "string"): str,
     ("long", "string"): str,
     ("double", "string"): _text_of_double,

@@ -27,9 +27,25 @@ def _number(random: Random) -> str:
     return _mostly(random, random.choice(["7.0", "-3.0", str(random.randrange(99))]), "0.5", "1e+300")
 
 
+def _decimal(scale: int) -> Callable[[Random], str]:
+    """Numbers and numeric strings that have no more digits than the columns of decimals here."""
+
+    def text(random: Random) -> str:
+        number = _mostly(random, random.choice(["7.0", "-3", "0.25"]), "1234567890123456789.5", f"0.{'1' * scale}")
+        return random.choice([number, f'"{number}"'])
+
+    return text
+
+
 def _mostly(random: Random, usual: str, *others: str) -> str:
     return random.choice(others) if random.random() < 0.1 else usual
 
+
+# By the type of the column that the field's config asks for.
+DECIMALS: Final[Mapping[str, Mapping[str, int]]] = {
+    f"decimal({precision}, {scale})": {"precision": precision, "scale": scale}
+    for precision, scale in ((21, 2), (30, 2), (38, 2), (30, 4))
+}
 
 # The JSON text of a value of each kind.
 VALUES: Final[Mapping[str, Callable[[Random], str]]] = {
@@ -40,6 +56,7 @@ VALUES: Final[Mapping[str, Callable[[Random], str]]] = {
     "date-time": _instant,
     "base64": lambda random: random.choice(['""', '"AA=="', '"/+8="']),
     "object": lambda random: f'{{"n": {random.randrange(9)}}}',
+    **{kind: _decimal(config["scale"]) for kind, config in DECIMALS.items()},
 }
 KINDS: Final[Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]]] = {
     "integer": (("integer",), {}),
@@ -52,6 +69,7 @@ KINDS: Final[Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]]] = {
     "string": (("string",), {}),
     "numeric string": (("integer", "string"), {"format": "integer"}),
     "mixed": (("boolean", "integer", "string"), {}),
+    **dict.fromkeys(DECIMALS, (("integer", "number", "string"), {"format": "number"})),
 }
 
 
@@ -71,7 +89,13 @@ class Property:
     def field(self) -> Field:
         types, string = KINDS[self.kind]
         types += ("null",) if self.is_nullable else ()
-        return Field(self.name, f"/{self.name}", types, self.exists, self.is_key, string, config=self.config)
+        return Field(self.name, f"/{self.name}", types, self.exists, self.is_key, string, config=self._config)
+
+    @property
+    def _config(self) -> Mapping[str, Json] | None:
+        if self.kind not in DECIMALS or (self.config and "castToString" in self.config):
+            return self.config
+        return {**(self.config or {}), "decimal": DECIMALS[self.kind]}
 
     @property
     def wanted(self) -> Wanted:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import TypeAlias
 
-from evolution.equivalents import equivalent, has_equivalents
+from evolution.equivalents import equivalent, has_equivalents, holds, is_widened
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TableModel:
             return Verdict(mode == "strict", wanted.is_key)
         is_convertible = column.type == wanted.type or has_equivalents(column.type, wanted.type)
         is_altered = (
-            column.type != wanted.type
+            not holds(column.type, wanted.type)
             or column.name.lower() != wanted.name.lower()
             or (column.required and not wanted.required)
         )
@@ -117,7 +117,8 @@ class TableModel:
     def _fitted(self, wanted: Wanted, column: Column | None, selected: Sequence[Wanted]) -> Column:
         if column is None:
             return self._added(Column(wanted.name, wanted.type, False))
-        if column.type == wanted.type:
+        if holds(column.type, wanted.type) or is_widened(column.type, wanted.type):
+            column.type = column.type if holds(column.type, wanted.type) else wanted.type
             column.required &= wanted.required
             return column
         new = Column(column.name, wanted.type, False)
@@ -128,7 +129,7 @@ class TableModel:
             return new
         taken = {name.lower() for name in (*(each.name for each in self.columns), *(each.name for each in selected))}
         suffixes = chain([""], (f"_{number}" for number in count(2)))
-        names = (f"{column.name}_before_{wanted.type}{suffix}" for suffix in suffixes)
+        names = (f"{column.name}_before_{wanted.type.partition('(')[0]}{suffix}" for suffix in suffixes)
         column.name, column.required = next(name for name in names if name.lower() not in taken), False
         return self._added(new)
 
