@@ -20,6 +20,7 @@ from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
 from connector.binding import Binding, Column
 from connector.blocks import Block, Run
 from connector.errors import BrokenTaskError, ConnectorError, UserError
+from connector.iceberg.files.file_access import file_properties
 from connector.invalid_values import OnInvalid, Tally, Treatment
 from connector.renewal import Lease
 from connector.spark.claim_server import ClaimServer
@@ -32,7 +33,7 @@ from connector.state import DataFile
 from protocol.errors import ProtocolError
 from protocol.request import Store
 from rows.store_lines import binding, plain
-from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
+from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.processes import wait_until
 from support.s3_server import S3Server
 
@@ -228,11 +229,26 @@ def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_se
 
     with fault_proxy(s3_server.endpoint) as proxy:
         proxy.choose = fault_of
-        files = {**s3_server.file_properties(), S3_ENDPOINT: proxy.uri}
-        on_disk = layout(tmp_path, binding(LongType(), index=0))
-        in_a_bucket = f"s3://{s3_server.new_bucket()}/table"
-        failing = Job(tmp_path, replace(on_disk, location=in_a_bucket, access=Lease.until(tuple(files.items()), None)))
+        failing = Job(tmp_path, in_a_bucket(layout(tmp_path, binding(LongType(), index=0)), s3_server, proxy))
         failing.add(plain(1, 1, binding=0))
         with pytest.raises(UserError, match="the object store forbids this"):
             failing.run()
     assert was_told == [True]
+
+
+def test_a_small_file_is_one_request_over_a_connection_that_stays_open(tmp_path: Path, s3_server: S3Server) -> None:
+    with fault_proxy(s3_server.endpoint) as proxy:
+        of_table = in_a_bucket(layout(tmp_path, binding(LongType(), index=0)), s3_server, proxy)
+        for transaction in ("first", "second"):
+            (tmp_path / transaction).mkdir()
+            job = Job(tmp_path / transaction, replace(of_table))
+            job.add(plain(1, 1, binding=0))
+            job.run()
+    assert [request.method for request in proxy.seen] == ["PUT", "PUT"]
+    assert len(proxy.clients) == 1
+
+
+def in_a_bucket(on_disk: TableLayout, s3: S3Server, proxy: FaultProxy) -> TableLayout:
+    """The same table's, with its files in a new bucket behind the proxy."""
+    files = file_properties(s3.file_properties(), {S3_ENDPOINT: proxy.uri})
+    return replace(on_disk, location=f"s3://{s3.new_bucket()}/table", access=Lease.until(tuple(files.items()), None))

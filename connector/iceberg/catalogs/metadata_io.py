@@ -1,14 +1,11 @@
-"""How the files of tables' metadata are reached: over connections that stay open, a small file written in one request.
+"""How the files of tables' metadata are reached: over connections that stay open.
 
-PyIceberg makes its FileIO anew whenever a table is loaded, and connections with it; and to write a file of a few kilobytes
-it has an upload begun, its one part sent, and the upload completed.
+PyIceberg makes its FileIO anew whenever a table is loaded, and connections with it.
 """
 
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
-
-from pyarrow.fs import FileSystem, S3FileSystem
 
 from connector.iceberg.files.file_io import StoreFileIO
 
@@ -22,11 +19,4 @@ def metadata_io(properties: Mapping[str, str]) -> StoreFileIO:
 
 @lru_cache(FILE_IOS)
 def _opened(properties: tuple[tuple[str, str], ...]) -> StoreFileIO:
-    return _MetadataIO(dict(properties))
-
-
-class _MetadataIO(StoreFileIO):
-    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
-        # By what it is pickled as: PyIceberg has no setting for this option.
-        _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
-        return S3FileSystem(**{**options, "allow_delayed_open": True})
+    return StoreFileIO(dict(properties))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pyarrow.fs import FileSystem, GcsFileSystem
+from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
 from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
@@ -15,8 +15,9 @@ RETRY_SECONDS: Final = 30
 
 
 class StoreFileIO(PyArrowFileIO):
-    """PyIceberg's, but for Google's store, which it would ask again for 15 minutes, and that with what this machine can
-    sign in with; and for Azure's, where it takes the account's host for a part of the container's name."""
+    """PyIceberg's, but for Amazon's store, where it has an upload begun, its one part sent and the upload completed for a
+    file that is small enough for one request; for Google's, which it would ask again for 15 minutes, and that with what
+    this machine can sign in with; and for Azure's, where it takes the account's host for a part of the container's name."""
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -24,6 +25,11 @@ class StoreFileIO(PyArrowFileIO):
         if scheme not in AZURE_SCHEMES:
             return scheme, netloc, path
         return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
+
+    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        # By what it is pickled as: PyIceberg has no setting for this option.
+        _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
+        return S3FileSystem(**{**options, "allow_delayed_open": True})
 
     def _initialize_azure_fs(self) -> FileSystem:
         if token := self.properties.get(ADLS_SAS_TOKEN):
