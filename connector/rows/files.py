@@ -13,12 +13,15 @@ from pyiceberg.io import FileIO
 from connector.binding import Column
 from connector.errors import ConnectorError
 from connector.object_store import using
+from connector.rows.row_group import RowGroup
 from connector.rows.statistics import column_statistics, split_offsets
 from connector.state import DataFile
 
-# A row group is held in memory until it is written, beside its encoded pages. Larger ones compress no better.
+# A row group is held in memory until it is written. Larger ones compress no better.
 ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
 _SAMPLE: Final = 10_000  # rows
+_FEW: Final = 1_000
+_NEARLY_ALL: Final = 950
 _CODECS: Final = {"uncompressed": "none"}  # Iceberg's names of codecs, where Parquet's writer has another
 
 
@@ -54,18 +57,17 @@ class DataFileWriter:
         row_group_size: int = ROW_GROUP_SIZE,
     ) -> None:
         self._io, self._new_location = io, new_location
-        self._row_group_size = row_group_size
         self._columns, self._schema, self._options = columns, schema, options
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_size = 0
+        self._row_group = RowGroup(row_group_size)
         self._open_file: _OpenFile | None = None
         self._files: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._pending.append(batch)
-        self._pending_size += batch.nbytes
-        if self._pending_size >= self._row_group_size:
-            self._write_row_group()
+        if self._row_group.add(batch):
+            return
+        self._write_row_group(self._row_group.take())
+        if not self._row_group.add(batch):
+            self._write_row_group([batch])  # too large to be copied anywhere
 
     def finish(self) -> list[DataFile]:
         """Every file, each of them complete and durable."""
@@ -74,7 +76,7 @@ class DataFileWriter:
 
     def close_file(self) -> None:
         """Make durable what was written so far: further rows go to another file."""
-        self._write_row_group()
+        self._write_row_group(self._row_group.take())
         self._end_file()
 
     def abort(self) -> None:
@@ -89,9 +91,8 @@ class DataFileWriter:
             with suppress(OSError):
                 self._io.delete(location)
 
-    def _write_row_group(self) -> None:
-        rows = pa.Table.from_batches(self._pending, self._schema)
-        self._pending, self._pending_size = [], 0
+    def _write_row_group(self, batches: Sequence[pa.RecordBatch]) -> None:
+        rows = pa.Table.from_batches(batches, self._schema)
         if not rows.num_rows:
             return
         if not self._open_file:
@@ -157,13 +158,20 @@ class _OpenFile:
 
 
 def _worth_a_dictionary(rows: pa.Table) -> list[str]:
-    """The columns of which every value occurs twice or more on average."""
     sample = rows.slice(0, _SAMPLE)
     return [
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
-        if not _never_worth_a_dictionary(column.type) and 2 * pc.count_distinct(column).as_py() <= len(column)
+        if not _never_worth_a_dictionary(column.type) and _repeats(column)
     ]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether every value occurs twice or more on average."""
+    # Counting takes memory for each of the values. Where nearly all of a few differ, half of many do.
+    if pc.count_distinct(column.slice(0, _FEW)).as_py() > _NEARLY_ALL:
+        return False
+    return bool(2 * pc.count_distinct(column).as_py() <= len(column))
 
 
 def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:

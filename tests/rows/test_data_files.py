@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from pyiceberg.types import (
 
 from connector.binding import Binding
 from connector.rows.decoder import RowDecoder
-from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.files import ROW_GROUP_SIZE, DataFileWriter, FileOptions
 from connector.rows.statistics import upper_bound_of_bytes, upper_bound_of_text
 from connector.state import DataFile
 from rows.store_lines import binding, json_line, numbered, plain
@@ -95,28 +96,42 @@ def test_without_rows_there_is_no_file(new_writer: NewWriter, tmp_path: Path) ->
 def test_a_file_that_has_reached_the_target_size_is_followed_by_another(new_writer: NewWriter) -> None:
     of = binding(StringType())
     writer = new_writer(of, **{"write.target-file-size-bytes": "1000"})
-    rows = batch(of, *(plain(n, f"{n:010}" * 100) for n in range(30_000)))
+    rows = batch(of, *(plain(n, f"{n:010}" * 100) for n in range(15_000)))
     for _ in range(4):
         writer.write(rows)
     files = writer.finish()
 
-    assert [file.rows for file in files] == [60_000, 60_000]
+    assert [file.rows for file in files] == [30_000, 30_000]
     assert all(file.size > 1000 for file in files)
 
 
 def test_rows_are_written_in_groups_as_they_come(new_writer: NewWriter, tmp_path: Path) -> None:
     of = binding(StringType())
     writer = new_writer(of)
-    rows = batch(of, *(plain(n, f"{n:010}" * 100) for n in range(30_000)))
+    random = Random(1)
+    rows = batch(of, *(plain(n, random.randbytes(500).hex()) for n in range(15_000)))
     for _ in range(5):
         writer.write(rows)
     begun = sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
     (file,) = writer.finish()
 
     assert begun > file.size / 2
-    assert [metadata(file).row_group(group).num_rows for group in range(3)] == [60_000, 60_000, 30_000]
+    assert [metadata(file).row_group(group).num_rows for group in range(3)] == [30_000, 30_000, 15_000]
     assert len(file.splits) == 3
-    assert file.columns[1].values == 150_000
+    assert file.columns[1].values == 75_000
+
+
+def test_rows_that_are_larger_than_a_row_group_are_one_of_their_own(new_writer: NewWriter) -> None:
+    of = binding(StringType())
+    few = batch(of, plain(1, "a"), plain(2, "b"))
+    large = batch(of, *(plain(n, "x" * (ROW_GROUP_SIZE // 4)) for n in range(3, 8)))
+    writer = new_writer(of)
+    for rows in (few, large, few):
+        writer.write(rows)
+    (file,) = writer.finish()
+
+    assert [metadata(file).row_group(group).num_rows for group in range(3)] == [2, 5, 2]
+    assert read(file)["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7, 1, 2]
 
 
 @pytest.mark.parametrize(("codec", "written"), [("zstd", "ZSTD"), ("gzip", "GZIP"), ("uncompressed", "UNCOMPRESSED")])
