@@ -83,12 +83,17 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles
         for content in _batches(stream):
             lines = Lines(content, _numbers_from(claim.block, row))
             row += lines.count
-            decoded = decoder(claim.layout.binding).decode(lines)
-            tally.add_all(decoded.treated)
-            _return_strays(claims, decoded.strays)
-            files.write(decoded)
+            tally.add_all(_write_lines(claims, claim, files, lines))
+            del content, lines  # before others are read: nothing of a batch is to lie among the next one's
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
+
+
+def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, lines: Lines) -> Tally:
+    decoded = decoder(claim.layout.binding).decode(lines)
+    _return_strays(claims, decoded.strays)
+    files.write(decoded)
+    return decoded.treated
 
 
 def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
@@ -97,14 +102,23 @@ def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
 
 def _batches(block: Any) -> Iterator[bytes]:
     """A block's whole lines, about DECODING_BATCH bytes at a time."""
-    rest = b""
-    while read := block.read(DECODING_BATCH):
-        lines = rest + read
-        end = lines.rfind(b"\n") + 1
-        rest = lines[end:]
+    buffer = bytearray(DECODING_BATCH)
+    held = 0
+    while read := _read_into(block, buffer, held):
+        held += read
+        end = buffer.rfind(b"\n", 0, held) + 1
         if end:
-            yield lines[:end]
-    assert not rest, "a block holds whole lines"
+            yield bytes(memoryview(buffer)[:end])
+            buffer[: held - end] = buffer[end:held]
+            held -= end
+        elif held == len(buffer):
+            buffer += bytes(DECODING_BATCH)  # for a longer line
+    assert not held, "a block holds whole lines"
+
+
+def _read_into(block: Any, buffer: bytearray, held: int) -> int:
+    with memoryview(buffer) as view:
+        return int(block.readinto(view[held:]))
 
 
 def _return_strays(claims: "Connection[Any, Any]", strays: Sequence[Stray]) -> None:
