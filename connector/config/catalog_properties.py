@@ -29,6 +29,7 @@ FILE_PROPERTIES: Final[Mapping[str, str]] = {
     "s3.proxy-uri": "The proxy through which the object store is reached.",
     "s3.request-timeout": "Seconds to wait for an answer of the object store.",
 }
+MAY_HOLD_A_PASSWORD: Final = ("s3.proxy-uri",)
 GLUE_PROPERTIES: Final[Mapping[str, str]] = {
     "glue.skip-archive": "Whether Glue keeps no older versions of a table; true unless it is set.",
 }
@@ -37,6 +38,31 @@ HIVE_PROPERTIES: Final[Mapping[str, str]] = {
     "hive.hive2-compatible": "Whether Hive itself sees timestamps with a zone as plain ones; true unless it is set, for Hive 2 has no others.",
     HIVE_USER: "The user that the metastore is to act as, and their groups: user:group.",
 }
+
+_SIGN_IN: Final = "/credentials"
+_STORE: Final = "/storage"
+# What else PyIceberg reads, and the setting that means it.
+SETTINGS: Final[Mapping[str, str]] = {
+    **{name: f"/catalog/{name}" for name in ("uri", "warehouse", "credential", "token", "scope")},
+    "glue.id": "/catalog/glue_id",
+    **dict.fromkeys(("s3.region", "glue.region", "client.region"), "/region"),
+    "s3.endpoint": "/s3_endpoint",
+    **{
+        f"{of}.{name}": _SIGN_IN
+        for of in ("s3", "glue", "client")
+        for name in ("access-key-id", "secret-access-key", "session-token", "profile-name")
+    },
+    **{f"{of}.{name}": _SIGN_IN for of in ("s3", "client") for name in ("role-arn", "role-session-name")},
+    **{f"adls.{name}": _STORE for name in ("account-name", "account-key", "sas-token")},
+    **{f"adls.{name}": _STORE for name in ("tenant-id", "client-id", "client-secret")},
+    **{f"gcs.{name}": _STORE for name in ("oauth2.token", "service.host")},
+    **dict.fromkeys(("hdfs.host", "hdfs.port"), _STORE),
+}
+
+
+def settings_instead(known: Mapping[str, Json]) -> Mapping[str, str]:
+    """Of names beside the known ones, where those are a catalog's properties."""
+    return SETTINGS if known.keys() >= FILE_PROPERTIES.keys() else {}
 
 
 def is_signed(properties: Mapping[str, str]) -> bool:
@@ -56,6 +82,7 @@ def schema(order: int, *tables: Mapping[str, str], headers: bool = False) -> Jso
         "advanced": True,
         "properties": {
             name: {"type": "string", "title": name, "description": description, "order": place}
+            | ({"secret": True} if name in MAY_HOLD_A_PASSWORD else {})
             for place, (name, description) in enumerate(known.items())
         },
         **patterns,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from connector.config.catalog_properties import settings_instead
 from connector.config.patterns import PATTERN_DEMANDS
 from protocol.flow import Json
 
@@ -75,12 +76,16 @@ def _additional_properties(validator: Any, allowed: Json, instance: Json, schema
 
 
 def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
+    settings = settings_instead(known)
+    if name in settings:
+        return f"is not set here, but by {settings[name]}"
+    unknown = "is not a property that PyIceberg reads here" if settings else "is not a known property"
     lowered = {candidate.lower(): candidate for candidate in known}
     match get_close_matches(name.lower(), lowered, n=1, cutoff=0.5):
         case [nearest]:
-            return f"is not a known property; did you mean {lowered[nearest]}?"
+            return f"{unknown}; did you mean {lowered[nearest]}?"
         case _:
-            return f"is not a known property; the known ones are {', '.join(known)}"
+            return f"{unknown}; the known ones are {', '.join(known)}"
 
 
 def _one_of(validator: Any, branches: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:

@@ -88,6 +88,7 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/catalog/password",
                 "/catalog/token",
                 "/storage/account_key",
+                "/catalog/properties/s3.proxy-uri",
                 "/storage/client_secret",
                 "/storage/sas_token",
                 "/storage/service_account_json",
