@@ -1,12 +1,13 @@
-"""Other engines read a table whose columns were converted, renamed and set aside, as it is and as it was."""
+"""Other engines read a table whose columns were converted, widened, renamed and set aside, as it is and as it was."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
 from connector.evolution.table_change import NewColumn
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
@@ -18,10 +19,17 @@ from support.tables import local_catalog
 AT = "2024-01-02T03:04:05Z"
 ROWS = [(1, 10, 0.5, AT), (2, 20, None, None), (3, None, -1.5, AT), (4, 40, 2.0, AT)]
 EXPECTED = [(1, "10", "0.5"), (3, None, "-1.5"), (4, "40", "2.0"), (2, "22", "2")]
+DECIMALS = [
+    (1, "-1.25", "1.10", "1000.0000"),
+    (3, "-3.25", "3.10", "3000.0000"),
+    (4, "-4.25", "4.10", "4000.0000"),
+    (2, "9999999999999999.99", "-" + "9" * 36 + ".99", "0.0001"),
+]
 
 
 def row(number: int, qty: Any, price: Any, at: Any) -> dict[str, Any]:
-    return {"id": number, "qty": qty, "price": price, "at": at, "day": number}
+    decimals = {"fee": Decimal(f"-{number}.25"), "tax": Decimal(f"{number}.10"), "total": 1000 * number}
+    return {"id": number, "qty": qty, "price": price, "at": at, "day": number, **decimals}
 
 
 @pytest.fixture
@@ -29,7 +37,9 @@ def catalog(tmp_path: Path) -> Catalog:
     """A table of two files, with a row of each deleted by another engine before its columns were altered."""
     catalog = local_catalog(tmp_path)
     price, at = NestedField(3, "price", DoubleType()), NestedField(4, "at", StringType())
-    table_of(catalog, ID, NestedField(2, "qty", LongType()), price, at, NestedField(5, "day", LongType()))
+    fee, tax = (NestedField(number, name, DecimalType(9, 2)) for number, name in ((6, "fee"), (7, "tax")))
+    day, total = (NestedField(number, name, LongType()) for number, name in ((5, "day"), (8, "total")))
+    table_of(catalog, ID, NestedField(2, "qty", LongType()), price, at, day, fee, tax, total)
     append(catalog, *(row(*values) for values in ROWS[:2]))
     append(catalog, *(row(*values) for values in [*ROWS[2:], (5, 50, 5.0, AT)]))
     files = [task.file.file_path for task in catalog.load_table(PATH).scan(row_filter="id = 5").plan_files()]
@@ -42,8 +52,13 @@ def catalog(tmp_path: Path) -> Catalog:
         NewColumn("price", "cost", StringType(), False, "", False, former="price"),
         wanted("at", TimestamptzType()),
         wanted("day", DateType()),
+        wanted("fee", DecimalType(18, 2)),
+        wanted("total", DecimalType(20, 4)),
     )
-    append(catalog, {"id": 2, "qty": "22", "cost": "2", "at": None, "day_before_date": None, "day": None})
+    # Its files have 64 and 32 bits for these.
+    fit(catalog, wanted("id", LongType()), wanted("fee", DecimalType(20, 2)), wanted("tax", DecimalType(38, 2)))
+    decimals = dict(zip(("fee", "tax", "total"), map(Decimal, DECIMALS[-1][1:]), strict=True))
+    append(catalog, {"id": 2, "qty": "22", "cost": "2", "at": None, "day_before_date": None, "day": None, **decimals})
     return catalog
 
 
@@ -51,27 +66,35 @@ def test_duckdb_reads_a_converted_table(catalog: Catalog, duckdb_reader: duckdb.
     rows = duckdb_rows(duckdb_reader, catalog.load_table(PATH).metadata_location, "id")
     assert sorted((row["id"], row["qty"], row["cost"]) for row in rows) == sorted(EXPECTED, key=lambda each: each[0])
     assert [row["day_before_date"] for row in rows] == [1, None, 3, 4]
+    assert sorted((row["id"], *(str(row[name]) for name in ("fee", "tax", "total"))) for row in rows) == sorted(
+        DECIMALS
+    )
 
 
 @pytest.mark.spark
 def test_java_reads_a_converted_table(catalog: Catalog, tmp_path: Path, spark_reader_jars: Path) -> None:
     _, second, *_ = catalog.load_table(PATH).snapshots()
-    rows, pruned, before, columns = spark_rows(
+    rows, decimals, pruned, before, columns = spark_rows(
         spark_reader_jars,
         tmp_path,
         "SELECT id, qty, cost FROM local.shop.orders ORDER BY coalesce(day_before_date, 9)",
-        f"SELECT id FROM local.shop.orders WHERE at = TIMESTAMP '{AT}' AND cost = '-1.5'",
+        "SELECT id, string(fee), string(tax), string(total) FROM local.shop.orders ORDER BY coalesce(day_before_date, 9)",
+        f"SELECT id FROM local.shop.orders WHERE at = TIMESTAMP '{AT}' AND cost = '-1.5' AND fee = -3.25 AND total = 3000",
         f"SELECT id, qty, price FROM local.shop.orders VERSION AS OF {second.snapshot_id} ORDER BY id",
         "DESCRIBE local.shop.orders",
     )
     assert [(row["id"], row["qty"], row["cost"]) for row in rows] == EXPECTED
+    assert [tuple(row.values()) for row in decimals] == DECIMALS
     assert [row["id"] for row in pruned] == [3]
     assert [(row["id"], row["qty"], row["price"]) for row in before] == [*(each[:3] for each in ROWS), (5, 50, 5.0)]
-    assert [(row["col_name"], row["data_type"]) for row in columns][:6] == [
+    assert [(row["col_name"], row["data_type"]) for row in columns][:9] == [
         ("id", "bigint"),
         ("qty", "string"),
         ("cost", "string"),
         ("at", "timestamp"),
         ("day_before_date", "bigint"),
+        ("fee", "decimal(20,2)"),
+        ("tax", "decimal(38,2)"),
+        ("total", "decimal(20,4)"),
         ("day", "date"),
     ]
