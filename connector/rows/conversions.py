@@ -6,7 +6,6 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import (
@@ -28,6 +27,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from connector.rows.number_texts import double_texts
 from connector.rows.schema import arrow_type_of
 from connector.rows.texts import Texts, UnfitError
 from connector.rows.values import rule
@@ -58,14 +58,7 @@ def _plain_texts(array: pa.Array) -> pa.StringArray:
 
 
 def _double_texts(array: pa.Array) -> pa.StringArray:
-    """As documents have them: the shortest digits that mean the number."""
-    doubles = array.cast(pa.float64())
-    numbers = doubles.fill_null(0).to_numpy()
-    texts = orjson.dumps(np.where(np.isfinite(numbers), numbers, 0.0), option=orjson.OPT_SERIALIZE_NUMPY)
-    finite = pa.array(texts[1:-1].decode().split(",") if len(array) else [], pa.string())
-    named = np.select([np.isnan(numbers), numbers > 0], ["NaN", "Infinity"], "-Infinity")
-    values = pc.if_else(pa.array(np.isfinite(numbers)), finite, pa.array(named, pa.string()))
-    return pc.if_else(doubles.is_valid(), values, pa.scalar(None, pa.string()))
+    return double_texts(array.cast(pa.float64()))
 
 
 def _instant_texts(array: pa.Array) -> pa.StringArray:

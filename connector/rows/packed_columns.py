@@ -7,15 +7,18 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.types import BooleanType, DoubleType, LongType, PrimitiveType
 
+from connector.rows.number_texts import double_texts
 from connector.rows.packed import DOUBLE, FALSE, LARGEST, NULL, TRUE, ZERO, Elements
-from connector.rows.texts import NO_ROWS, Positions
+from connector.rows.texts import NO_ROWS, Positions, Texts
 from connector.rows.values import rule
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 _INTEGERS: Final = frozenset(range(ZERO - LARGEST, ZERO + LARGEST + 1))
+_NUMBERS: Final = _INTEGERS | {NULL, DOUBLE}
 _ALL_ONES: Final = np.uint64(2**64 - 1)
 _SIGN: Final = np.uint64(2**63)
 
@@ -30,10 +33,27 @@ class PackedCells:
     def array(self) -> tuple[pa.Array, Positions]:
         own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _never))
         array = read(self.elements) if self.elements.present <= own_codes else None
-        return rule(self.column_type)(self.elements.texts()) if array is None else (array, NO_ROWS)
+        if array is not None:
+            return array, NO_ROWS
+        return rule(self.column_type)(_number_texts(self.elements) or self.elements.texts())
 
     def without(self, rows: Positions) -> "PackedCells":
         return replace(self, elements=self.elements.without(rows))
+
+
+def _number_texts(elements: Elements) -> Texts | None:
+    """What `texts` has, without a detour by each; None where not all are numbers, or one has more than 64 bits."""
+    doubles = elements.codes == DOUBLE
+    if not elements.present <= _NUMBERS:
+        return None
+    longs = _longs(elements.without(np.flatnonzero(doubles)) if DOUBLE in elements.present else elements)
+    if longs is None:
+        return None
+    array = longs.cast(pa.string())
+    if DOUBLE in elements.present:
+        mask = pa.array(doubles)
+        array = pc.replace_with_mask(array, mask, double_texts(_doubles(elements).filter(mask)))
+    return Texts(array, np.zeros(len(array), np.bool_))
 
 
 def _never(_: Elements) -> pa.Array | None:
@@ -82,5 +102,5 @@ _Reader: TypeAlias = Callable[[Elements], pa.Array | None]
 _OWN_CODES: Final[dict[PrimitiveType, tuple[frozenset[int], _Reader]]] = {
     BooleanType(): (frozenset({NULL, FALSE, TRUE}), _booleans),
     LongType(): (_INTEGERS | {NULL}, _longs),
-    DoubleType(): (_INTEGERS | {NULL, DOUBLE}, _doubles),
+    DoubleType(): (_NUMBERS, _doubles),
 }

@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyiceberg.types import BooleanType, DoubleType, LongType, StringType
 
 from connector.errors import InvalidValueError
@@ -41,6 +44,21 @@ def test_numbers_and_booleans_in_a_text_column_are_their_json() -> None:
     lines = [packed(n, value) for n, value in enumerate([1.5, -1.0, True, False, None, {"a": 1.0}])]
 
     assert column(decode(binding(StringType()), lines)) == ["1.5", "-1.0", "true", "false", None, '{"a":1.0}']
+
+
+NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+@settings(deadline=None, database=None)
+@given(st.lists(st.none() | st.sampled_from(WIDTHS) | st.integers(-(2**63), 2**63 - 1) | st.floats(), min_size=1))
+def test_a_column_of_numbers_has_the_text_of_each(values: list[int | float | None]) -> None:
+    texts = column(decode(binding(StringType()), [packed(1, value) for value in values]))
+    expected = [value if value is None else NOT_FINITE.get(str(value)) or _json(value) for value in values]
+    assert texts == expected
+
+
+def _json(number: float) -> str:
+    return str(number) if isinstance(number, int) else orjson.dumps(number).decode()
 
 
 @pytest.mark.parametrize("text", ["", "\0", "\0\0", "a\0", "\0ÿ", "ÿ\0ÿ", "\0" * 300])
