@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from pyiceberg.manifest import ManifestFile, write_manifest_list
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
@@ -16,7 +16,8 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.commits.folding import Folder
 from connector.iceberg.commits.replacement import Replacement, replaced_manifests, replaced_summary
-from connector.iceberg.metadata.manifests import AVRO_COMPRESSION, ManifestFactory, manifests_of, metadata_location
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, check_version
+from connector.iceberg.metadata.manifests import ManifestFactory, manifests_of, metadata_location
 from connector.state import Lineage, StagedCommit
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
@@ -74,13 +75,13 @@ class SnapshotWriter:
         parent = metadata.current_snapshot()
         sequence_number = metadata.last_sequence_number + 1
         location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
-        with write_manifest_list(
-            format_version=metadata.format_version,
+        check_version(table)
+        with ManifestListWriter(
             output_file=table.io.new_output(location),
             snapshot_id=self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=sequence_number,
-            avro_compression=AVRO_COMPRESSION,
+            compression=AVRO_COMPRESSION,
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
         return Snapshot(

@@ -2,9 +2,8 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
-from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.manifest import (
@@ -13,9 +12,6 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriter,
-    read_manifest_list,
-    write_manifest,
 )
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
@@ -23,9 +19,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from connector.iceberg.files.measured_output import MeasuredOutput
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestWriter, check_version, read_manifest_list
 from connector.state import ColumnStatistics, DataFile
-
-AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 
 
 class ManifestFactory:
@@ -52,8 +47,8 @@ class ManifestFactory:
         return manifest.to_manifest_file()
 
     def writer(self, table: Table, prefix: str, spec_id: int, schema_id: int) -> ManifestWriter:
-        return write_manifest(
-            format_version=table.metadata.format_version,
+        check_version(table)
+        return ManifestWriter(
             spec=table.specs()[spec_id],
             schema=table.schemas().get(schema_id, table.schema()),
             output_file=MeasuredOutput(

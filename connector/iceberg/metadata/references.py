@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from pyiceberg.manifest import ManifestFile, read_manifest_list
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
+
+from connector.iceberg.metadata.avro_files import read_manifest_list
 
 
 class SessionEndedError(Exception):

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from pyiceberg.manifest import ManifestFile, read_manifest_list
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
+from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.references import SessionEndedError, file_name, unreferenced
 
 

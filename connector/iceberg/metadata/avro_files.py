@@ -1,0 +1,123 @@
+"""Manifests and manifest lists as Avro files, with what follows from their schemas made once.
+
+PyIceberg makes it anew for every file: writer, reader, and the schema in Avro's own words. That was a third of a commit's
+processor time.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Final, Self
+
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY, AvroCompressionCodec
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import MAGIC, META_SCHEMA, AvroFile, AvroFileHeader, AvroOutputFile
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import construct_reader, construct_writer, resolve_reader
+from pyiceberg.avro.writer import Writer
+from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+    ManifestListWriterV2,
+    ManifestWriterV2,
+    PartitionFieldSummary,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import StructType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+FORMAT_VERSION: Final = 2
+AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
+AVRO_SCHEMA_KEY: Final = "avro.schema"
+SCHEMAS: Final = 64  # one does for all unpartitioned tables, and one for each writer's manifest lists
+
+_HEADER_WRITER: Final = construct_writer(META_SCHEMA)
+_HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
+
+
+def check_version(table: Table) -> None:
+    """ValueError unless the table has the format of what is written here: another writer may have upgraded it."""
+    if table.metadata.format_version != FORMAT_VERSION:
+        raise ValueError(f"the table has Iceberg format version {table.metadata.format_version} now")
+
+
+def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
+    with _ManifestListFile(file) as manifests:
+        yield from manifests
+
+
+class ManifestWriter(ManifestWriterV2):
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        return _Output(self._output_file, _of_manifests(self._spec.partition_type(self._schema)), self._meta)
+
+
+class ManifestListWriter(ManifestListWriterV2):
+    def __enter__(self) -> Self:
+        self._writer = _Output(self._output_file, _of_manifest_lists(), self._meta)
+        self._writer.__enter__()
+        return self
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the files of one schema have in common."""
+
+    schema: Schema
+    name: str
+    writer: Writer
+    avro_schema: str
+
+    @classmethod
+    def of(cls, schema: Schema, name: str) -> Self:
+        avro_schema = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
+        return cls(schema, name, construct_writer(schema), avro_schema)
+
+
+@lru_cache(SCHEMAS)
+def _of_manifests(partition_type: StructType) -> _Form:
+    data_file = data_file_with_partition(partition_type, FORMAT_VERSION)
+    return _Form.of(manifest_entry_schema_with_data_file(FORMAT_VERSION, data_file), "manifest_entry")
+
+
+@cache
+def _of_manifest_lists() -> _Form:
+    return _Form.of(MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION], "manifest_file")
+
+
+class _Output(AvroOutputFile[Any]):
+    def __init__(self, file: OutputFile, form: _Form, metadata: dict[str, str]) -> None:
+        # A schema without fields, since the writer that would be made of it is replaced.
+        super().__init__(file, Schema(), form.name, metadata=metadata)
+        self.file_schema, self.writer = form.schema, form.writer
+        self._avro_schema = form.avro_schema
+
+    def _write_header(self) -> None:
+        metadata = {**self.metadata, AVRO_SCHEMA_KEY: self._avro_schema, AVRO_CODEC_KEY: AVRO_COMPRESSION}
+        _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, metadata, self.sync_bytes))
+
+
+class _ManifestListFile(AvroFile[ManifestFile]):
+    def __enter__(self) -> Self:
+        with self.input_file.open() as stream:
+            self.decoder = new_decoder(stream.read())
+        self.header = _HEADER_READER.read(self.decoder)
+        self.reader = _reader_of_manifest_lists(self.header.meta[AVRO_SCHEMA_KEY])
+        return self
+
+
+@lru_cache(SCHEMAS)
+def _reader_of_manifest_lists(avro_schema: str) -> Reader:
+    """Of a list that this is the schema of, whoever wrote it."""
+    return resolve_reader(
+        AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
+        MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION],
+        {-1: ManifestFile, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    )

@@ -1,0 +1,113 @@
+"""Manifests and manifest lists are PyIceberg's, however little of the work is done for each."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg import manifest as iceberg
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
+
+from connector.iceberg.metadata import avro_files
+
+IO = PyArrowFileIO()
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))
+BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), spec_id=1)
+UNPARTITIONED = PartitionSpec(spec_id=0)
+
+
+@pytest.mark.parametrize(("spec", "partition"), [(UNPARTITIONED, Record()), (BY_REGION, Record("north"))])
+def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partition: Record, tmp_path: Path) -> None:
+    def written(name: str, kind: Callable[..., Any]) -> ManifestFile:
+        file = IO.new_output(f"{tmp_path}/{name}")
+        with kind(spec, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+            writer.add_entry(entry(partition))
+        found: ManifestFile = writer.to_manifest_file()
+        return found
+
+    ours, theirs = written("ours", avro_files.ManifestWriter), written("theirs", iceberg.ManifestWriterV2)
+    assert header(tmp_path / "ours") == header(tmp_path / "theirs")
+    assert fields(*entries(ours)) == fields(*entries(theirs))
+    assert entries(ours)[0].data_file.partition == partition
+
+
+def test_a_manifest_list_is_the_one_that_pyiceberg_writes(tmp_path: Path) -> None:
+    for name, kind in (("ours", avro_files.ManifestListWriter), ("theirs", iceberg.ManifestListWriterV2)):
+        with kind(IO.new_output(f"{tmp_path}/{name}"), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+            writer.add_manifests([listed()])
+    assert header(tmp_path / "ours") == header(tmp_path / "theirs")
+    [ours], [theirs] = (list(iceberg.read_manifest_list(IO.new_input(f"{tmp_path}/{n}"))) for n in ("ours", "theirs"))
+    assert fields(ours) == fields(theirs)
+    assert ours.sequence_number == 3
+
+
+def test_manifest_lists_of_several_writers_are_read_by_turns_as_pyiceberg_reads_them(tmp_path: Path) -> None:
+    of_version_1 = iceberg.ManifestListWriterV1(IO.new_output(f"{tmp_path}/1"), 7, 6, avro_files.AVRO_COMPRESSION)
+    of_version_2 = iceberg.ManifestListWriterV2(IO.new_output(f"{tmp_path}/2"), 7, 6, 3, avro_files.AVRO_COMPRESSION)
+    for writer in (of_version_1, of_version_2):
+        with writer:
+            writer.add_manifests([listed(), listed()])
+    for name in ("1", "2", "1"):
+        file = IO.new_input(f"{tmp_path}/{name}")
+        assert fields(*avro_files.read_manifest_list(file)) == fields(*iceberg.read_manifest_list(file))
+
+
+def entry(partition: Record) -> ManifestEntry:
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path="s3://bucket/data.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        record_count=2,
+        file_size_in_bytes=100,
+        column_sizes={1: 10},
+        lower_bounds={1: b"\1"},
+        split_offsets=[4],
+    )
+    file.spec_id = 0
+    return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file)
+
+
+def listed() -> ManifestFile:
+    return ManifestFile.from_args(
+        manifest_path="s3://bucket/manifest.avro",
+        manifest_length=1000,
+        partition_spec_id=0,
+        content=iceberg.ManifestContent.DATA,
+        sequence_number=iceberg.UNASSIGNED_SEQ,
+        min_sequence_number=iceberg.UNASSIGNED_SEQ,
+        added_snapshot_id=7,
+        added_files_count=1,
+        existing_files_count=0,
+        deleted_files_count=0,
+        added_rows_count=2,
+        existing_rows_count=0,
+        deleted_rows_count=0,
+        partitions=[],
+        key_metadata=None,
+    )
+
+
+def header(path: Path) -> dict[str, str]:
+    with AvroFile[Record](IO.new_input(str(path))) as file:
+        return file.header.meta
+
+
+def entries(manifest: ManifestFile) -> list[ManifestEntry]:
+    return manifest.fetch_manifest_entry(IO)
+
+
+def fields(*records: Record) -> list[Any]:
+    """All of them: PyIceberg takes manifests for equal that have the same path, and files too."""
+    return [
+        fields(value) if isinstance(value, Record) else value
+        for record in records
+        for value in (record[place] for place in range(len(record)))
+    ]
