@@ -3,6 +3,8 @@ and left as it was."""
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.errors import UserError
@@ -60,15 +62,15 @@ def row(number: int, region: str, qty: int) -> Json:
     return {"id": number, "region": region, "qty": qty}
 
 
-def published(task: LocalTask) -> list[str]:
+def published(task: LocalTask, orders: Collection = ORDERS) -> list[str]:
     """What apply does for a binding to which validate has no objection."""
-    [*constraints] = task.validated(ORDERS.validate_binding()).constraints.values()
+    [*constraints] = task.validated(orders.validate_binding()).constraints.values()
     assert {constraint.type for constraint in constraints} & REFUSED == set()
-    return task.applied(ORDERS.open_binding()).action_description.splitlines()
+    return task.applied(orders.open_binding()).action_description.splitlines()
 
 
-def transact(task: LocalTask, *rows: Json) -> None:
-    task.landed(task.staged(ORDERS.open_binding(), [store(ORDERS, Row(0, each), packed=False) for each in rows]))
+def transact(task: LocalTask, *rows: Json, orders: Collection = ORDERS) -> None:
+    task.landed(task.staged(orders.open_binding(), [store(orders, Row(0, each), packed=False) for each in rows]))
 
 
 def rows(catalog: Catalog) -> list[Json]:
@@ -98,6 +100,33 @@ def test_a_table_of_another_materialization_takes_the_rows_and_stays_its_own(tas
 
     assert rows(catalog) == [{**THEIR_ROW, "qty": None}, row(2, "south", 20)]
     assert catalog.load_table(PATH).properties[OWNER_PROPERTY] == other
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "changes"),
+    [
+        (38, 4, ADDED[1:]),
+        (20, 4, ADDED[1:]),
+        (9, 4, ["alter table shop.orders: widen column 'qty' from decimal(9, 4) to decimal(20, 4)", *ADDED[1:]]),
+    ],
+)
+def test_somebody_elses_decimals_take_the_rows_of_a_field_that_asks_for_decimals(
+    task: LocalTask, catalog: Catalog, precision: int, scale: int, changes: list[str]
+) -> None:
+    qty = NestedField(3, "qty", DecimalType(precision, scale))
+    table = foreign_table(catalog, PATH, Schema(*ID_AND_REGION, qty))
+    table.append(pa.Table.from_pylist([THEIR_ROW | {"qty": Decimal("7.1")}], schema=table.schema().as_arrow()))
+    config = {"decimal": {"precision": 20, "scale": 4}}
+    asking = Field("qty", "/qty", ("number", "string"), string={"format": "number"}, config=config)
+    orders = replace(ORDERS, fields=(*ORDERS.fields[:2], asking))
+
+    assert published(task, orders) == changes
+    transact(task, {"id": 2, "region": "south", "qty": "1234567890123456.789"}, orders=orders)
+
+    assert [row["qty"] for row in rows(catalog)] == [Decimal("7.1"), Decimal("1234567890123456.789")]
+    as_it_is = f'{{"precision": {max(precision, 20)}, "scale": 4}}}} in its field config'
+    with pytest.raises(UserError, match=re.escape(as_it_is)):
+        task.applied(ORDERS.open_binding())
 
 
 def version_1(catalog: Catalog, _: Path) -> None:
