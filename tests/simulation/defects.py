@@ -13,6 +13,8 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 from connector import apply, transactions
 from connector.backlog import Backlog
 from connector.committer import Committer
+from connector.evolution.rejected_table import SUFFIX
+from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.cleaning import orphans
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.folding import Folder
@@ -208,6 +210,45 @@ def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(apply, "finish", lambda *_: [])
 
 
+def _is_rejected(staged: StagedCommit) -> bool:
+    return staged.path[1].endswith(SUFFIX)
+
+
+def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:
+    overlapping = transactions.overlapping
+
+    def of_bindings(staged: Sequence[StagedCommit], key_range: str) -> list[StagedCommit]:
+        return [commit for commit in overlapping(staged, key_range) if not _is_rejected(commit)]
+
+    patch.setattr(transactions, "overlapping", of_bindings)
+
+
+def rejected_rows_land_with_whatever_else_their_lineage_lands(patch: pytest.MonkeyPatch) -> None:
+    commit_them = Committer.commit
+
+    def by_lineage(committer: Committer, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
+        landed = commit_them(committer, staged)
+        lineages = {commit.lineage for commit in landed}
+        return list({*landed, *(it for it in staged if _is_rejected(it) and it.lineage in lineages)})
+
+    patch.setattr(Committer, "commit", by_lineage)
+
+
+def rejected_rows_are_staged_on_what_their_binding_s_table_says(patch: pytest.MonkeyPatch) -> None:
+    stage_table = transactions.Session._stage_table
+
+    def on_the_binding_s(session: Any, index: int, *files_and_checkpoint: Any) -> StagedCommit:
+        binding = next((number for number, it in enumerate(session.tables) if _quarantine(it) == index), index)
+        session._tenures[index] = session._tenures[binding]
+        return stage_table(session, index, *files_and_checkpoint)
+
+    patch.setattr(transactions.Session, "_stage_table", on_the_binding_s)
+
+
+def _quarantine(table: BoundTable) -> int | None:
+    return table.quarantine.table if table.quarantine else None
+
+
 DEFECTS: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -239,6 +280,9 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         expired_snapshots_have_files_of_their_own,
         files_that_wait_are_orphans,
         apply_does_not_finish_what_is_staged,
+        rejected_rows_are_not_recovered,
+        rejected_rows_land_with_whatever_else_their_lineage_lands,
+        rejected_rows_are_staged_on_what_their_binding_s_table_says,
     )
 }
 

@@ -1,5 +1,6 @@
 """One process of the connector: the shipped session over a simulated catalog, with writers that need no Spark."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from connector.iceberg.cleaning.expiry import expire
 from connector.iceberg.cleaning.orphans import collect
 from connector.iceberg.commits import commit
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.invalid_values import Policy
+from connector.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
 from connector.spark.writing import Writing, Written
 from connector.state import DataFile, StagedCommit, StagedTransaction
 from protocol.request import Open, StartCommit, Store
@@ -28,6 +29,7 @@ from simulation.takeovers import Author
 from simulation.task import TASK, Row, RuntimeSession
 
 EXPIRIES: Final = 2
+INVALID: Final = "invalid"  # ends the name of a row that its table does not take
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
 
 
@@ -67,7 +69,8 @@ class Instance:
 
     def _bind(self, catalog: SimulatedCatalog) -> Sequence[BoundTable]:
         task = self.message.materialization
-        tables = bind_all(catalog, task, self.author.key_range, [Policy()] * len(task.bindings))
+        policies = [Policy(OnInvalid(binding.resource_config["on_invalid"])) for binding in task.bindings]
+        tables = bind_all(catalog, task, self.author.key_range, policies)
         for table in tables:
             self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables
@@ -100,11 +103,15 @@ class Instance:
 
     def _transaction(self, actor: Actor, transaction: transactions.OpenTransaction, number: int) -> StagedTransaction:
         rows: list[Row] = []
-        for index, table in enumerate(self._tables):
+        for index, table in enumerate(self._tables[: len(self.message.materialization.bindings)]):
             if self.session.is_last or actor.stage.chance(0.8):
                 row = f"{actor.name}-{number}"
                 transaction.store(Store(index, 0, 1, (row.encode(),)))
                 rows.append((table.binding.path, table.table_uuid, row))
+            if table.quarantine and (self.session.is_last or actor.stage.chance(0.8)):
+                row, rejected = f"{actor.name}-{number}-{INVALID}", self._tables[table.quarantine.table]
+                transaction.store(Store(index, 0, 1, (row.encode(),)))
+                rows.append((rejected.binding.path, rejected.table_uuid, row))
         staged = transaction.start_commit(StartCommit({"at": number}))
         self.network.takeovers.stages(self.author, staged.commits)
         by_path = {row[0]: row for row in rows}
@@ -117,21 +124,26 @@ class SimulatedWriting(Writing):
     """A data file holds its rows' names, nothing else."""
 
     def __init__(self, actor: Actor, store: StoreIO, tables: Sequence[BoundTable], prefixes: Sequence[str]) -> None:
-        self._store = store
+        self._store, self._tables = store, tables
         self._locations = [
             f"{table.location}/data/{prefix}-{actor.stage.uuid()}.parquet"
             for table, prefix in zip(tables, prefixes, strict=True)
         ]
         self._rows: dict[int, list[bytes]] = {}
+        self._treated: dict[int, Tally] = defaultdict(Tally)
 
     def add(self, store: Store) -> None:
-        self._rows.setdefault(store.binding, []).extend(bytes(piece) for piece in store.pieces)
+        quarantine = self._tables[store.binding].quarantine
+        for row in map(bytes, store.pieces):
+            is_invalid = quarantine and row.endswith(INVALID.encode())
+            self._rows.setdefault(quarantine.table if quarantine and is_invalid else store.binding, []).append(row)
+            self._treated[store.binding].add("value_0", Treatment.REJECTED, Treated(int(bool(is_invalid))))
 
     def finish(self) -> Written:
-        return Written({binding: (self._write(binding, rows),) for binding, rows in self._rows.items()}, {})
+        return Written({table: (self._write(table, rows),) for table, rows in self._rows.items()}, self._treated)
 
-    def _write(self, binding: int, rows: Sequence[bytes]) -> DataFile:
-        location, content = self._locations[binding], b"\n".join(rows)
+    def _write(self, table: int, rows: Sequence[bytes]) -> DataFile:
+        location, content = self._locations[table], b"\n".join(rows)
         with self._store.new_output(location).create() as file:
             file.write(content)
         return DataFile(location, len(rows), len(content), (4,), ())

@@ -11,6 +11,7 @@ from typing import Final
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, RESTError, ServiceUnavailableError
 
 from connector.errors import ConnectorError, FencedError
+from connector.invalid_values import OnInvalid
 from protocol.request import Open
 from simulation import people
 from simulation.actors import STEPS_ALLOWED, Actor, Stage, StuckError
@@ -24,6 +25,8 @@ from simulation.task import BoundTable, Row, RuntimeSession, SessionOverError, T
 from simulation.weather import Weather, weather
 
 FREEZES: Final = 0.5
+# What is done about invalid values, by binding.
+BINDINGS: Final = (*8 * [[OnInvalid.STOP]], 2 * [OnInvalid.STOP], [OnInvalid.QUARANTINE])
 STAYS: Final = 0.3  # the topology, from one session to the next
 TRIES: Final = 30  # to publish a task
 EXPECTED: Final = (  # what may end a process while anything is disturbed
@@ -69,11 +72,12 @@ class Schedule:
         self._weather = weather(random)
         self._lake = Lake(lambda: stage.now, stage.uuid)
         self._engine = Engine(self._lake)
-        paths = [("shop", f"table-{number}") for number in range(random.choice((1, 1, 1, 1, 2)))]
-        for path in paths:
+        policies = random.choice(BINDINGS)
+        bound = [BoundTable(("shop", f"table-{number}"), policy) for number, policy in enumerate(policies)]
+        for table in bound:
             if stage.chance(0.5):
-                self._lake.create(path, SCHEMA, {})
-        self._task = Task([BoundTable(path) for path in paths])
+                self._lake.create(table.path, SCHEMA, {})
+        self._task = Task(bound)
         self._network = Network(stage, self._lake, self._weather)
         self._tells_state = stage.chance(0.7)  # to apply: one of the two runtimes does
         self._other_logs: list[Task] = []
@@ -138,7 +142,7 @@ class Schedule:
                 self._network.refusing.clear()
             if self._task.published == new or self._run_errand(f"apply {self._sessions}.{number}", publish):
                 for bound in self._task.bound:
-                    bound.uuid = self._lake.uuid(bound.path)
+                    bound.uuids = {path: self._lake.uuid(path) for path in bound.paths}
                 return True
         if self._other_logs:
             return False
@@ -147,9 +151,9 @@ class Schedule:
     def _specify(self) -> None:
         """The user changes the task, and backfills a table that somebody else has replaced."""
         for bound in self._task.bound:
-            table = self._lake.tables.get(bound.path)
-            is_replaced = bound.uuid and table and bound.uuid != str(table.table_uuid)
-            if is_replaced or (bound.uuid and self._stage.chance(self._weather.specifying)):
+            tables = self._lake.tables
+            is_replaced = any(path in tables and self._lake.uuid(path) != uuid for path, uuid in bound.uuids.items())
+            if is_replaced or (bound.uuids and self._stage.chance(self._weather.specifying)):
                 bound.backfill += 1
                 self._task.keeps_rows = self._stage.chance(0.5)
             if self._stage.chance(self._weather.specifying):

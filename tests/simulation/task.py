@@ -1,11 +1,15 @@
 """The runtime's side: a task as it is published, its recovery log with one state for all shards, and its sessions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from msgspec import structs
+
 from connector.config.catalog_schemas import REST
 from connector.config.values import RETAIN_EXISTING_DATA
+from connector.evolution.rejected_table import rejected_path
+from connector.invalid_values import OnInvalid
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor
 from simulation.lake import Path
@@ -28,14 +32,21 @@ class BoundTable:
     """A binding's specification, as its user changes it."""
 
     path: Path
+    on_invalid: OnInvalid = OnInvalid.STOP
     backfill: int = 0
     columns: int = 0  # beside the key
-    uuid: str = ""  # of the table that it was last published for
+    uuids: Mapping[Path, str] = field(default_factory=dict)  # of the tables that it was last published for
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        """Of its tables."""
+        return [self.path, rejected_path(self.path)] if self.on_invalid is OnInvalid.QUARANTINE else [self.path]
 
     def binding(self) -> MaterializationBinding:
         values = [f"value_{number}" for number in range(self.columns)]
         bound = collection(ID, *(projection(value, "string") for value in values))
-        return materialization_binding(bound, *values, table=self.path[1], backfill=self.backfill)
+        made = materialization_binding(bound, *values, table=self.path[1], backfill=self.backfill)
+        return structs.replace(made, resource_config={**made.resource_config, "on_invalid": self.on_invalid})
 
 
 @dataclass
