@@ -118,7 +118,9 @@ class Jvm:
     @property
     def last_words(self) -> str:
         """What it printed last: the cause, when it ended by itself."""
-        return "it was killed" if self._process.poll() == -signal.SIGKILL else " | ".join(self._output)
+        if self._process.poll() == -signal.SIGKILL:
+            return "it was killed"
+        return " | ".join(self._output) or "it has said nothing"
 
     @property
     def memory_ran_out(self) -> bool:
@@ -133,8 +135,10 @@ class Jvm:
 
     def kill(self) -> None:
         """End it now. Its Python daemon and workers follow: they watch a pipe from it."""
+        assert self._process.stdin is not None
         self._process.kill()
         self._process.wait()
+        self._process.stdin.close()
 
     def _wait_for_connection_file(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
@@ -147,11 +151,12 @@ class Jvm:
 
     def _log_output(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            text = line.decode("utf-8", "replace").rstrip()
-            log.debug("spark: %s", text)
-            if not text.startswith(STACK_FRAMES):
-                self._output.append(text)
+        with self._process.stdout as output:
+            for line in output:
+                text = line.decode("utf-8", "replace").rstrip()
+                log.debug("spark: %s", text)
+                if not text.startswith(STACK_FRAMES):
+                    self._output.append(text)
 
 
 def java() -> Path:

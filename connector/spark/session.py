@@ -82,13 +82,13 @@ class Spark:
 
     def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         context = self._context.result()
-        with _explained(self._jvm, "A Spark job failed"):
+        with explained(self._jvm, "A Spark job failed"):
             tasks = context.defaultParallelism
             return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
 
     def _map(self, call: Callable[[S], T], things: Sequence[S]) -> list[T]:
         context = self._context.result()
-        with _explained(self._jvm, "A Spark job failed"):
+        with explained(self._jvm, "A Spark job failed"):
             tasks = min(len(things), TASKS_PER_CORE * context.defaultParallelism)
             return context.parallelize(things, tasks).map(call).collect()
 
@@ -105,7 +105,7 @@ def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
 
 def _connect(jvm: Jvm, settings: Mapping[str, str], directories: Scratch) -> "SparkContext":
     where_tasks_run(settings)  # to fail at once where they cannot
-    with _explained(jvm, "Spark did not start"):
+    with explained(jvm, "Spark did not start"):
         gateway = jvm.connect()
         from pyspark import SparkConf, SparkContext
 
@@ -124,9 +124,9 @@ def _wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
     scala = context._jsc.sc()
     while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
         if scala.isStopped():
+            reason = jvm.last_words.rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
             raise RetryableError(
-                f"the Spark master {context.master} does not run this application: {jvm.last_words.rpartition('Reason: ')[2]} "
-                "Its log and its workers' say more."
+                f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' say more."
             )
         if time.monotonic() > deadline:
             raise RetryableError(
@@ -137,7 +137,7 @@ def _wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
 
 
 @contextmanager
-def _explained(jvm: Jvm, failed: str) -> Iterator[None]:
+def explained(jvm: Jvm, failed: str) -> Iterator[None]:
     """What Py4J raises has its text in the JVM: it is asked for while there is one."""
     from py4j.protocol import Py4JError
 

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 
 import boto3
@@ -39,12 +40,14 @@ from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
 from support.policy import documented_statements
 from support.s3_server import S3Server
+from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 
 KEY_RANGE: Final = WHOLE_RANGE.key_range
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", KEY_RANGE)
 OWNER: Final = Owner(LINEAGE.materialization, LINEAGE.state_key)
 ID: Final = NewColumn("id", "id", LongType(), required=True, doc="k" * MAX_DOC, is_indispensable=True)
@@ -120,9 +123,7 @@ def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: tuple[
     client.create_table(DatabaseName=path[0], TableInput={"Name": path[1], "Parameters": {"table_type": "HIVE"}})
     with pytest.raises(UserError) as error:
         find(catalog, path)
-    assert str(error.value) == (
-        f"{path[0]}.orders exists, but is no Iceberg table. Choose another table name, or drop it."
-    )
+    check_text(SNAPSHOTS, "Glue: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
 
 
 def stage_chain(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:

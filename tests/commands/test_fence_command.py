@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitStateUnknownException
 
 from connector import state
 from connector.commands.fence import Place, reset, show
-from connector.errors import FencedError, RetryableError, UserError
+from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.cleaning.orphans import collect
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform, plan
@@ -188,6 +189,22 @@ def test_a_table_that_changes_in_that_moment_is_looked_at_again(fenced: Fenced) 
         perform(table, planned, "too late")
     check_text(SNAPSHOTS, "a table that changes in that moment", re.sub(r"\d{9,}", "ID", str(error.value)), {})
     assert recorded(fenced.catalog) == before
+
+
+def test_a_reset_whose_answer_is_lost_is_looked_up(fenced: Fenced, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = fenced.catalog.load_table(PATH)
+    planned = plan(table, [fenced.lost], Decision.SKIP)
+    commit_table = table.catalog.commit_table
+
+    def lost(*update: Any) -> None:
+        commit_table(*update)
+        raise CommitStateUnknownException("504")
+
+    monkeypatch.setattr(table.catalog, "commit_table", lost)
+    with pytest.raises(CommitUnknownError) as error:
+        perform(table, planned, "restored a backup")
+    check_text(SNAPSHOTS, "a reset whose answer is lost", str(error.value), {})
+    assert recorded(fenced.catalog) == planned.value
 
 
 # What is recorded, and shown

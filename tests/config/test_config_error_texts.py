@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.config.catalog_schemas import GLUE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.schema import ENDPOINT_SCHEMA
 from connector.config.settings import parse
 from connector.errors import InvalidConfigError
@@ -123,6 +123,11 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "a namespace of many lines": {**ON_LOCAL, "namespace": "a\nb"},
     "too long a namespace": {**ON_LOCAL, "namespace": "n" * 256},
     "a namespace that web servers refuse": {**on_rest(), "namespace": "a/b"},
+    "a namespace that Hive refuses": {
+        **ON_S3,
+        "namespace": "a-b",
+        "catalog": {"catalog_type": HIVE, "uri": "http://host"},
+    },
     "a namespace that S3 Tables refuses": {
         **ON_S3,
         "namespace": "a-b",

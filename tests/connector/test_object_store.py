@@ -1,10 +1,11 @@
 """Whatever an object store refuses, its user hears where, why and what to do."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,9 @@ from connector.rows.files import DataFileWriter, FileOptions
 from support.odd_servers import answering
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "storage_errors.json"
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ def test_what_an_object_store_refuses_is_explained(
     assert what in sentence
     assert sentence.endswith(remedy)
     assert "planted" not in sentence
+    said = re.sub(r"Request ID: \w+|127\.0\.0\.1:\d+ after \d+ ms", "…", sentence)
+    check_text(SNAPSHOTS, f"a writer: {what}", said, {config.bucket: "BUCKET"})
 
 
 def test_a_clock_that_is_wrong_is_told_while_files_are_written(right: EndpointConfig) -> None:

@@ -1,13 +1,19 @@
 """What is said of a runtime that breaks the protocol, kept in a file to be reviewed: where, what, and what was expected."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from connector.backlog import Limit
+from connector.committer import Committer
 from connector.driver import serve
+from connector.transactions import Session
+from fixtures.collection import encode
 from protocol import request, response
 from protocol.errors import ProtocolError
 from protocol.lifecycle import Lifecycle
@@ -17,6 +23,17 @@ from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "protocol_errors.json"
 SPEC: Final = b'{"spec":{}}\n'
+
+LOCAL: Final = {"namespace": "shop", "catalog": {"catalog_type": "Local"}}
+BINDING: Final = {
+    "resourceConfig": {"table": "orders"},
+    "resourcePath": ["shop", "orders"],
+    "collection": {"name": "acme/orders"},
+    "fieldSelection": {"keys": ["id"]},
+}
+APPLY: Final = (
+    encode({"apply": {"materialization": {"name": "acme/task", "config": LOCAL, "bindings": [BINDING]}}}) + b"\n"
+)
 
 INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
     "out of order at first": [b'{"flush":{}}\n'],
@@ -28,19 +45,36 @@ INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
     "several messages": [b'{"spec":{},"validate":{}}\n'],
     "another type": [b'{"open":{"version":5}}\n'],
     "not UTF-8": [b'{"validate":{"name":"\xff"}}\n'],
+    "a field that does not exist": [APPLY],
     "nested beyond measure": [b'{"validate":{"config":' + b"[" * 100_000 + b"]" * 100_000 + b"}}\n"],
 }
 
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_what_is_wrong_with_the_input_is_said_by_line(name: str, tmp_path: Path) -> None:
-    (tmp_path / "stdin").write_bytes(b"".join(INPUTS[name]))
-    stdin, stdout = os.open(tmp_path / "stdin", os.O_RDONLY), os.open(tmp_path / "stdout", os.O_WRONLY | os.O_CREAT)
+    check_text(SNAPSHOTS, name, complaint(INPUTS[name], tmp_path), {})
+
+
+def complaint(lines: Sequence[bytes], directory: Path) -> str:
+    (directory / "stdin").write_bytes(b"".join(lines))
+    stdin, stdout = os.open(directory / "stdin", os.O_RDONLY), os.open(directory / "stdout", os.O_WRONLY | os.O_CREAT)
     with pytest.raises(ProtocolError) as error:
         serve(RequestReader(stdin), Wire(stdout))
     for descriptor in (stdin, stdout):
         os.close(descriptor)
-    check_text(SNAPSHOTS, name, str(error.value), {})
+    return str(error.value)
+
+
+def test_a_load_of_what_is_only_appended_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(_: request.Open) -> Iterator[tuple[Session, timedelta]]:
+        """A session without tables needs nothing that writes files."""
+        committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
+        yield Session((), (), committer, lambda _: pytest.fail("nothing is written")), timedelta()
+
+    monkeypatch.setattr("connector.opening.opened", opened)
+    said = complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', b'{"load":{"key":[1]}}\n'], tmp_path)
+    check_text(SNAPSHOTS, "a load", said, {})
 
 
 def test_input_that_ends_too_early_is_named() -> None:

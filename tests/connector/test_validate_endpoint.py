@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from botocore.config import Config
 from hive_metastore.ttypes import MetaException
 
+import connector.iceberg.catalogs.glue
 from connector.config.catalog_schemas import HIVE, LOCAL, REST, S3_TABLES
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.validate import validate
@@ -17,7 +19,7 @@ from support.bindings import ID, MATERIALIZATION, collection, projection
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
 from support.fault_proxy import GENUINE
 from support.metastore_proxy import metastore_proxy
-from support.odd_servers import answering
+from support.odd_servers import answering, silent
 from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
 from support.server_process import free_address
@@ -125,6 +127,7 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "forbidden": (403, rest_error("ForbiddenException", "planted may not do this"), UserError),
     "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
+    "no tables": (200, '{"defaults": {}, "overrides": {}, "endpoints": ["GET /v1/{prefix}/namespaces"]}', UserError),
 }
 
 
@@ -243,6 +246,26 @@ def test_a_glue_that_cannot_be_reached_is_named_at_validate(
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", f"http://{free_address()}")
     text = refused(on_s3(s3_server, bucket, "shop", glue()), binding(), kind=RetryableError)
     check_text(SNAPSHOTS, "Glue: nobody listens", text, {})
+
+
+def test_a_glue_that_never_answers_is_not_waited_for(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = Config(read_timeout=0.2, retries={"total_max_attempts": 1})
+    monkeypatch.setattr(connector.iceberg.catalogs.glue, "CLIENT_CONFIG", impatient)
+    with silent() as uri:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", uri)
+        text = refused(on_s3(s3_server, bucket, "shop", glue()), binding(), kind=RetryableError)
+    check_text(SNAPSHOTS, "Glue: silence", text, {})
+
+
+def test_a_glue_without_a_certificate_is_named_at_validate(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(200, "") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri.replace("http:", "https:"))
+        text = refused(on_s3(s3_server, bucket, "shop", glue()), binding())
+    check_text(SNAPSHOTS, "Glue: no https", text, {})
 
 
 def test_a_region_that_is_none_is_said_by_storage_and_glue(s3_server: S3Server, bucket: str) -> None:

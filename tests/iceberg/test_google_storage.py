@@ -76,8 +76,9 @@ def test_this_machine_s_credentials_are_used_where_that_is_allowed(
     without_key = replace(right, service_account=None, uses_machine_s=True)
     assert probe(without_key) == right.location
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match=r"this machine has none that can be used. Set /storage/service_account_json"):
+    with pytest.raises(UserError) as error:
         probe(without_key)
+    check_text(SNAPSHOTS, "a machine without credentials", str(error.value), {})
 
 
 def test_where_a_rest_catalog_hands_out_tokens_nothing_is_tried(right: GoogleStorage) -> None:
@@ -127,3 +128,15 @@ def test_a_store_that_is_not_able_to_answer_may_be_tried_again(right: GoogleStor
     with answering(503, "busy") as server, pytest.raises(RetryableError) as raised:
         probe(replace(right, endpoint=server.uri))
     check_text(SNAPSHOTS, "busy", str(raised.value), {right.bucket: "BUCKET"})
+
+
+def test_a_token_server_that_is_not_able_to_answer_may_be_tried_again(
+    google: GoogleStore, right: GoogleStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("google.auth._exponential_backoff.time.sleep", lambda _: None)
+    with (
+        answering(503, '{"error": "server_error", "error_description": "try again"}') as server,
+        pytest.raises(RetryableError) as raised,
+    ):
+        probe(replace(right, service_account=Secret(google.service_account(token_server=server.uri))))
+    check_text(SNAPSHOTS, "a busy token server", str(raised.value), {})

@@ -10,12 +10,14 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from connector.config.settings import parse
-from connector.errors import InvalidConfigError
+from connector.errors import InvalidConfigError, UserError
 from connector.iceberg.files.file_stores import data_file_properties
 from support.odd_servers import answering
+from support.snapshots import check_text
 
 Json: TypeAlias = Any
 
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 KEYS: Final = {"s3.access-key-id": "of-the-machine", "s3.secret-access-key": "planted"}
 TOKEN: Final = "token-of-the-machine"
 ENDS: Final = datetime.now(UTC) + timedelta(hours=6)
@@ -86,6 +88,13 @@ def test_keys_of_the_machine_are_found_wherever_it_keeps_them(
         found = data_file_properties(parse(config("use_machine_credentials"), [])[0])
     assert {**KEYS, "s3.session-token": TOKEN}.items() <= found.items()
     assert "s3.session-token-expires-at-ms" in found, "they are fetched anew in a long run"
+
+
+def test_keys_of_the_machine_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nowhere")
+    with pytest.raises(UserError) as error:
+        data_file_properties(parse(config("use_machine_credentials"), [])[0])
+    check_text(SNAPSHOTS, "AWS: a machine whose keys cannot be used", str(error.value), {})
 
 
 @pytest.mark.parametrize("flags", ["", "no_use_machine_credentials"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -12,8 +13,10 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MIN_KEPT, due
+from support.snapshots import check_text
 from support.tables import ID_ONLY
 
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 NOW: Final = 10_000
 AGE: Final = {MAX_AGE: "1000"}
 
@@ -99,8 +102,9 @@ def test_a_table_that_does_not_ask_for_it_keeps_all(table: Table, properties: di
 )
 def test_a_property_that_makes_no_sense_expires_nothing(table: Table, name: str, value: str) -> None:
     table.commit(1000, 2000, 3000)
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=name) as error:
         table.due(AGE | {name: value})
+    check_text(SNAPSHOTS, f"{name} of {value}", str(error.value), {})
 
 
 def test_what_a_tag_names_stays(table: Table) -> None:

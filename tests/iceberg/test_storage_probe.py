@@ -1,6 +1,7 @@
 """Before anything is written, a probe says whether the place for data files can be used, and if not, why and what to do."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from connector.config.settings import AwsCredentials, EndpointConfig, GlueCatalo
 from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.errors import RetryableError, UserError
 from connector.iceberg import storage
-from connector.iceberg.files import probe_object, s3_probe
+from connector.iceberg.files import file_probe, probe_object, s3_probe
 from connector.iceberg.files.file_access import file_properties
 from connector.iceberg.files.file_stores import data_file_properties
 from connector.steps import Skipped
@@ -163,6 +164,7 @@ ANSWERS: Final[Mapping[str, tuple[int, str, Mapping[str, str], type[Exception]]]
     "busy": (503, error("SlowDown", "Reduce your request rate."), {}, RetryableError),
     "a web server": (404, "<html>not found</html>", {}, UserError),
     "a web server that takes anything": (200, "welcome", {}, RetryableError),
+    "a server that takes anything and keeps nothing": (200, "", {}, UserError),
     "a gateway": (502, "<html>bad gateway</html>", {}, RetryableError),
 }
 
@@ -172,7 +174,8 @@ def test_what_else_a_server_may_answer_is_explained(bucket: str, right: Endpoint
     status, body, headers, kind = ANSWERS[name]
     with answering(status, body, headers) as server, pytest.raises(kind) as raised:
         probe(replace(right, s3_endpoint=server.uri))
-    check_text(SNAPSHOTS, name, str(raised.value), {bucket: "BUCKET", server.uri: "ENDPOINT"})
+    said = re.sub("probe-[0-9a-f]{32}", "probe-…", str(raised.value))
+    check_text(SNAPSHOTS, name, said, {bucket: "BUCKET", server.uri: "ENDPOINT"})
 
 
 @pytest.mark.usefixtures("impatient")
@@ -252,6 +255,14 @@ def test_local_files_can_be_used_where_they_can_be_written(tmp_path: Path) -> No
     assert [*(tmp_path / "new").iterdir()] == []
     with pytest.raises(RetryableError, match=f"^file://{tmp_path}/file/lake: .*Not a directory"):
         probe(elsewhere(LocalFiles(tmp_path / "file" / "lake")))
+
+
+def test_a_place_that_keeps_nothing_is_no_place_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "probe").symlink_to("/dev/null")
+    monkeypatch.setattr(file_probe, "new_name", lambda: "probe")
+    with pytest.raises(UserError) as raised:
+        probe(elsewhere(LocalFiles(tmp_path)))
+    check_text(SNAPSHOTS, "nothing is kept", str(raised.value), {str(tmp_path): "DIRECTORY"})
 
 
 # A directory

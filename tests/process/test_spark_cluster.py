@@ -1,5 +1,8 @@
 """A session whose Spark tasks run on other machines writes what it would have written on its own."""
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,12 +23,14 @@ from support.processes import wait_until
 from support.readers import local_catalog
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
+from support.snapshots import check_text
 from support.spark_cluster import EXECUTOR, PYTHON_WORKER, SparkCluster, spark_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 
 Json: TypeAlias = Any
 
+SNAPSHOTS: Final = REPOSITORY / "tests" / "snapshots" / "spark_errors.json"
 ORDERS: Final = (REPOSITORY / "fixtures" / "conversations" / "orders.jsonl").read_bytes().splitlines(keepends=True)
 MORE_THAN_A_BLOCK: Final = 40  # documents of a megabyte each
 MACHINE: Final = ""  # the worker and whatever it has started
@@ -48,6 +53,38 @@ def test_a_conversation_gives_the_same_tables_on_a_cluster(cluster: SparkCluster
     for path, expected in expected_tables(lines).items():
         assert Counter(read_by_pyiceberg(conversation.table(*path))) == Counter(expected.rows)
     assert not list(conversation.warehouse.rglob("*.jsonl"))
+
+
+# Settings, and how many seconds there are for an executor.
+REFUSED_BY_A_CLUSTER: Final[Mapping[str, tuple[Mapping[str, str], int]]] = {
+    "a cluster without room": ({"spark_executor_memory": "900g"}, 0),
+    "executors that do not start": ({"spark_executorEnv_NOTHING": "\0"}, 40),
+}
+STARTED_IMPATIENTLY: Final = """
+import json, sys
+from connector.errors import RetryableError
+from connector.scratch import scratch
+from connector.spark import session
+settings, session.EXECUTOR_TIMEOUT = json.loads(sys.argv[1])
+with scratch() as directories:
+    spark = session.Spark(settings, directories)
+    try:
+        spark.run(list).result()
+    except RetryableError as error:
+        print(error)
+    finally:
+        spark.kill()
+"""
+
+
+@pytest.mark.slow  # a master, a worker and a Spark for each sentence
+@pytest.mark.parametrize("name", REFUSED_BY_A_CLUSTER)
+def test_a_cluster_that_runs_nothing_of_ours_is_told_with_where_to_look(name: str, cluster: SparkCluster) -> None:
+    changed, seconds = REFUSED_BY_A_CLUSTER[name]
+    settings = cluster.settings(**changed)
+    command = [sys.executable, "-c", STARTED_IMPATIENTLY, json.dumps([settings, seconds])]
+    said = subprocess.check_output(command, cwd=REPOSITORY, text=True).strip()
+    check_text(SNAPSHOTS, name, said, {settings["spark.master"]: "MASTER"})
 
 
 @pytest.mark.slow  # two sessions' Sparks, for jobs that know nothing of where they run

@@ -20,7 +20,9 @@ from connector.staging import Spool
 from connector.state import DataFile
 from protocol.request import Store
 from rows.store_lines import binding, plain
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 DEADLINE = 20.0  # seconds
 A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())
 GIVES_UP = Failed(RetryableError("its disk is full"))
@@ -87,8 +89,9 @@ def test_a_task_that_ends_in_the_middle_of_a_block_fails_the_transaction(
     task.recv()
     task.close()
     claims.finish()
-    with pytest.raises(RetryableError, match="ended before its files were complete"):
+    with pytest.raises(RetryableError) as error:
         spool.check()
+    check_text(SNAPSHOTS, "a task that ends too early", str(error.value), {})
 
 
 def test_a_task_that_ends_after_its_last_block_ends_well(

@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
 
 from connector.binding import Binding, Column
 from connector.blocks import Block, Run
-from connector.errors import BrokenTaskError, ConnectorError, UserError
+from connector.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
 from connector.iceberg.files.file_access import file_properties
 from connector.invalid_values import OnInvalid, Tally, Treatment
 from connector.renewal import Lease
@@ -36,7 +36,9 @@ from rows.store_lines import binding, plain
 from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.processes import wait_until
 from support.s3_server import S3Server
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
 REJECTED = Binding(
     index=1,
@@ -209,13 +211,19 @@ def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_i
     with caplog.at_level(logging.DEBUG), pytest.raises(BrokenTaskError) as raised:
         job.run()
 
-    assert str(raised.value) == (
-        "Internal error in a Spark task: KeyError: UUIDType(). Nothing of this transaction has become visible. "
-        "Run with LOG_LEVEL=debug for a traceback."
-    )
+    check_text(SNAPSHOTS, "an error that nobody has thought of", str(raised.value), {})
     [record] = caplog.records
     assert record.levelno == logging.DEBUG
     assert "Traceback (most recent call last)" in record.getMessage()
+
+
+def test_rows_that_are_gone_before_they_are_read_are_an_error_that_says_so(job: Job, tmp_path: Path) -> None:
+    job.add(row(1, 1))
+    (spooled,) = (tmp_path / "spool").iterdir()
+    spooled.unlink()
+    with pytest.raises(RetryableError) as raised:
+        job.run()
+    check_text(SNAPSHOTS, "rows that are gone", str(raised.value), {str(spooled): "FILE"})
 
 
 def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_server: S3Server) -> None:

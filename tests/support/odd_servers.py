@@ -44,6 +44,9 @@ def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -
         def do_PUT(self) -> None:
             self.do_GET()
 
+        def do_DELETE(self) -> None:
+            self.do_GET()
+
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing: pytest's output is for pytest."""
 

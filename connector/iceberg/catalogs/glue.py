@@ -10,7 +10,6 @@ from botocore.exceptions import (
     ClientError,
     ConnectTimeoutError,
     InvalidRegionError,
-    NoCredentialsError,
     ReadTimeoutError,
     SSLError,
 )
@@ -132,11 +131,6 @@ REFUSALS: Final[Mapping[str, str]] = {
 
 # The first entry that an error is an instance of explains it.
 FAILURES: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
-    (
-        (NoCredentialsError,),
-        UserError,
-        "{place} needs credentials. Set /credentials.",
-    ),
     (
         (InvalidRegionError,),
         UserError,

@@ -40,7 +40,6 @@ from connector.iceberg.catalogs.metastore import (
     MetastoreRefusalError,
     TimeLimits,
 )
-from connector.iceberg.catalogs.metastore_errors import first_line
 from connector.iceberg.files.file_access import FileKeys, file_properties
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
@@ -182,7 +181,7 @@ def _alter(client: Any, table: HiveTable, expected: str) -> None:
         if "doesn't exist" in str(error):
             raise NoSuchTableError(f"there is no table {name}") from error
         raise UserError(
-            f"table {name}: the Hive metastore refuses the change: {first_line(str(error))}. Where that is about the types of "
+            f"table {name}: the Hive metastore refuses the change: {' '.join(str(error).split())}. Where that is about the types of "
             "columns, set hive.metastore.disallow.incompatible.col.type.changes to false there."
         ) from error
     except MetastoreError as error:

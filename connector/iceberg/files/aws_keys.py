@@ -119,7 +119,9 @@ def _machine_s() -> Lease[AwsCredentials]:
         found = get_session().get_credentials()
         keys = found and found.get_frozen_credentials()
     except BotoCoreError as error:
-        raise UserError(f"the machine's AWS credentials cannot be used: {error}") from error
+        raise UserError(
+            f"the machine's AWS credentials cannot be used: {str(error).rstrip('.')}. Correct them, or set /credentials."
+        ) from error
     if not keys:
         raise UserError(
             "the config has no AWS credentials, and this machine has none in its environment, profile, container or "

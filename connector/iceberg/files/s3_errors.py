@@ -10,12 +10,10 @@ from botocore.exceptions import (
     ClientError,
     ConnectTimeoutError,
     InvalidRegionError,
-    NoCredentialsError,
     ParamValidationError,
     ReadTimeoutError,
     SSLError,
 )
-from botocore.parsers import ResponseParserError
 
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.files.aws_errors import is_refusal
@@ -59,7 +57,7 @@ def explained(bucket: Bucket, permission: str) -> Iterator[None]:
             "answer": _answer(error),
         }
         raise kind(f"s3://{bucket.path}: {sentence.format(**facts)}") from error
-    except (BotoCoreError, ResponseParserError, ValueError) as error:
+    except (BotoCoreError, ValueError) as error:
         kind, sentence = next((kind, sentence) for types, kind, sentence in FAILURES if isinstance(error, types))
         raise kind(f"s3://{bucket.path}: {sentence.format(server=bucket.server, region=bucket.region)}") from error
 
@@ -110,11 +108,6 @@ REFUSALS: Final[Mapping[str, str]] = {
 # What fails without an answer of the store; the first entry that an error is an instance of explains it.
 FAILURES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
     (
-        NoCredentialsError,
-        UserError,
-        "{server} needs keys. Set /credentials.",
-    ),
-    (
         InvalidRegionError,
         UserError,
         "{region!r} is not a region's name. Correct /region.",
@@ -134,11 +127,6 @@ FAILURES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[
         UserError,
         "{server} cannot be spoken to securely: it has no certificate that this machine trusts, or does not speak "
         "https. Check /s3_endpoint.",
-    ),
-    (
-        ResponseParserError,
-        UserError,
-        "{server} does not answer as an object store does. Check /s3_endpoint.",
     ),
     (
         ValueError,
