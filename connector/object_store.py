@@ -57,8 +57,8 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
     (
         ("ACCESS_DENIED",),
         UserError,
-        "the object store forbids this ({answer}). Check /credentials, and that they allow to read, write and delete "
-        "objects there.",
+        "the object store forbids this ({answer}). Check /credentials, and that they allow to read, write, list and "
+        "delete objects there.",
     ),
     (
         ("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),
@@ -112,8 +112,8 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
             *(f"GetToken(): error response: {status}" for status in (400, 401, 403, 404)),
         ),
         UserError,
-        "Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret in /storage, and "
-        "/storage/account.",
+        "Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret in /storage, "
+        "/storage/account, and the clock of this machine.",
     ),
     (
         ("GetToken()",),

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from pyiceberg.schema import Schema
 
 from connector.config.settings import parse
 from connector.errors import UserError
 from connector.iceberg import storage
+from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
 from connector.iceberg.files.file_stores import data_file_properties
 from connector.steps import Skipped
 from fixtures.collection import NAMESPACE
@@ -84,3 +86,16 @@ def test_without_one_of_its_actions_validate_names_it(
     s3_server.allow(user, bucket, *without)
     with pytest.raises(UserError, match=action):
         probe(config)
+
+
+def test_without_the_permission_to_list_the_error_names_it(
+    config: Mapping[str, Json], s3_server: S3Server, bucket: str, user: Keys
+) -> None:
+    statements = documented_statements("s3", bucket=bucket, prefix=PREFIX)
+    s3_server.allow(user, bucket, *(statement for statement in statements if statement["Action"] != ["s3:ListBucket"]))
+    endpoint = parse(config, [])[0]
+    path = ("of_whom_may_not_list", "t")
+    with open_catalog(endpoint) as catalog, explained(endpoint):
+        catalog.create_namespace(path[0])
+        with pytest.raises(UserError, match="allow to read, write, list and delete objects there"):
+            catalog.create_table(path, Schema(), location=table_location(endpoint, path))

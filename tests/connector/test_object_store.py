@@ -116,7 +116,7 @@ Change: TypeAlias = Callable[[Bucket], dict[str, Any]]
             lambda bucket: {"credentials": credentials(bucket.reader)},
             UserError,
             "forbids this (ACCESS_DENIED",
-            "that they allow to read, write and delete objects there.",
+            "that they allow to read, write, list and delete objects there.",
         ),
         (
             lambda _: {"bucket": "no-such-bucket"},

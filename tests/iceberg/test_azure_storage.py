@@ -19,6 +19,7 @@ from connector.iceberg.files.file_io import StoreFileIO
 from connector.iceberg.files.file_stores import data_file_properties
 from connector.steps import Skipped
 from support.azure import ACCOUNT, AzureStore
+from support.odd_servers import answering
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -131,3 +132,15 @@ def test_what_azure_refuses_is_explained(azure: AzureStore, right: AzureStorage,
     assert "planted" not in str(raised.value)
     placeholders = {right.container: "CONTAINER", place.endpoint: "ENDPOINT"}
     check_text(SNAPSHOTS, name, str(raised.value), placeholders)
+
+
+def test_a_clock_that_is_wrong_is_one_of_the_things_to_check(right: AzureStorage) -> None:
+    detail = "Request date header too old: 'Sat, 21 Nov 2026 10:00:00 GMT'"
+    body = (
+        "<Error><Code>AuthenticationFailed</Code><Message>Server failed to authenticate the request.</Message>"
+        f"<AuthenticationErrorDetail>{detail}</AuthenticationErrorDetail></Error>"
+    )
+    headers = {"x-ms-error-code": "AuthenticationFailed"}
+    with answering(403, body, headers) as server, pytest.raises(UserError) as raised:
+        probe(replace(right, endpoint=server.uri))
+    check_text(SNAPSHOTS, "clock", str(raised.value), {right.container: "CONTAINER"})

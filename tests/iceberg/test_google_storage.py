@@ -1,5 +1,6 @@
 """Data files in Google Cloud Storage: a probe says before anything is written whether that can be, and if not, why."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -140,3 +141,14 @@ def test_a_token_server_that_is_not_able_to_answer_may_be_tried_again(
     ):
         probe(replace(right, service_account=Secret(google.service_account(token_server=server.uri))))
     check_text(SNAPSHOTS, "a busy token server", str(raised.value), {})
+
+
+def test_a_clock_that_is_wrong_is_named(google: GoogleStore, right: GoogleStorage) -> None:
+    answer = {
+        "error": "invalid_grant",
+        "error_description": "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. "
+        "Check your iat and exp values in the JWT claim.",
+    }
+    with answering(400, json.dumps(answer)) as server, pytest.raises(UserError) as raised:
+        probe(replace(right, service_account=Secret(google.service_account(token_server=server.uri))))
+    check_text(SNAPSHOTS, "clock", str(raised.value), {})

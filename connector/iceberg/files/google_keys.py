@@ -19,6 +19,7 @@ from connector.renewal import Lease, Renewed
 GoogleTokens: TypeAlias = Renewed[Secret]
 
 SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
+OTHER_TIME: Final = "in a reasonable timeframe"
 REFUSAL: Final = "Check /storage/service_account_json: the key may have been deleted, or its service account."
 
 
@@ -65,4 +66,6 @@ def _explained(whose: str) -> Iterator[None]:
         answer = str(error.args[0]).rstrip(".") if error.args else type(error).__name__
         if error.retryable:
             raise RetryableError(f"Google is not able to sign in {whose} now: {answer}.") from error
+        if OTHER_TIME in answer:
+            raise UserError(f"the clock of this machine is wrong (Google: {answer}). Set it.") from error
         raise UserError(f"Google does not sign in {whose}: {answer}. {REFUSAL}") from error
