@@ -14,6 +14,7 @@ from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
 from pyiceberg.typedef import Record
 
+from connector.iceberg.metadata import avro_files
 from simulation.store import Download
 
 
@@ -90,5 +91,7 @@ class RecordsInput:
 def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifest, "AvroOutputFile", RecordsOutput)
     patch.setattr(manifest, "AvroFile", RecordsInput)
+    patch.setattr(avro_files, "_Output", RecordsOutput)
+    patch.setattr(avro_files, "_ManifestListFile", RecordsInput)
     # The schemas that it derives are for Avro only.
     patch.setattr(manifest.ManifestWriter, "new_writer", lambda writer: RecordsOutput(writer._output_file))
