@@ -152,5 +152,10 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
         "Hadoop's native client, libhdfs, or the Java that it needs is not on this machine. Install them and set HADOOP_HOME and "
         "JAVA_HOME, or choose another storage than HDFS.",
     ),
+    (
+        ("HDFS connection failed",),
+        RetryableError,
+        "HDFS cannot be reached. Check /storage/uri, that the network allows it, and that CLASSPATH names the jars of Hadoop's client.",
+    ),
     (("",), RetryableError, "{answer}."),
 )

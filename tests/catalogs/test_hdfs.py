@@ -1,0 +1,73 @@
+"""Tables in a real HDFS, by its native client: in the driver and in Spark's workers, each with a JVM of its own for it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from fixtures.collection import NAMESPACE
+from support.hdfs import Hdfs, hdfs
+from support.postgres import Postgres
+from support.runtime import LEDGER, Runtime
+from support.snapshots import check_text
+
+# Six JVMs: CI has no time for them.
+pytestmark = [pytest.mark.catalog, pytest.mark.spark, pytest.mark.slow]
+
+Json: TypeAlias = Any
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "storage_errors.json"
+# In a process of its own: a JVM that PyArrow has started stays.
+READ: Final = """
+import json, sys
+from pyiceberg.catalog.sql import SqlCatalog
+table = SqlCatalog("iceberg", uri=sys.argv[1]).load_table(tuple(sys.argv[2:]))
+print(json.dumps([table.location(), sorted(table.scan().to_arrow()["id"].to_pylist())]))
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    with hdfs(tmp_path_factory.mktemp("hdfs")) as running:
+        yield running
+
+
+@pytest.fixture
+def config(postgres: Postgres, store: Hdfs) -> Mapping[str, Json]:
+    return {
+        "namespace": NAMESPACE,
+        "upload_interval": "PT0S",
+        "catalog": {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password},
+        "storage": {"storage_type": "HDFS", "uri": f"{store.uri}/lake"},
+    }
+
+
+def test_a_session_s_rows_are_read_back(
+    config: Mapping[str, Json], postgres: Postgres, store: Hdfs, tmp_path: Path
+) -> None:
+    collection = replace(LEDGER, table="on_hdfs")
+    with Runtime(tmp_path, [collection], config, store.environment).start(publish=True) as session:
+        session.opened()
+        session.acknowledge()
+        session.transaction({"id": 1}, {"id": 2})
+        session.transaction({"id": 3})
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    command = [sys.executable, "-c", READ, postgres.with_password(config["catalog"]["uri"]), NAMESPACE, "on_hdfs"]
+    read = subprocess.run(command, env=os.environ | store.environment, check=True, capture_output=True, text=True)
+    location, ids = json.loads(read.stdout.splitlines()[-1])
+    assert location.startswith(f"{store.uri}/lake/")
+    assert ids == [1, 2, 3]
+
+
+def test_hadoop_s_client_that_is_missing_is_named(config: Mapping[str, Json], store: Hdfs, tmp_path: Path) -> None:
+    environment = {**store.environment, "CLASSPATH": ""}
+    outcome = Runtime(tmp_path, [LEDGER], config, environment).apply_and_fail()
+    place = {store.uri: "hdfs://NAMENODE"}
+    check_text(SNAPSHOTS, "no client of Hadoop's", outcome.last_log_line.partition(" error ")[2], place)
