@@ -24,6 +24,7 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
+from support.tables import upgrade_to_version_3
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE = "00000000-ffffffff"
@@ -297,6 +298,15 @@ def test_a_table_that_was_replaced_gets_nothing(catalog: FaultyCatalog) -> None:
     with pytest.raises(UserError) as replaced:
         finish(catalog, staged)
     check_text(SNAPSHOTS, "a table that was replaced", str(replaced.value), {staged.table_uuid: "UUID"})
+    assert ids(catalog) == []
+
+
+def test_a_table_that_another_engine_has_upgraded_gets_nothing(catalog: FaultyCatalog) -> None:
+    staged = stage(catalog, [1])
+    upgrade_to_version_3(catalog, PATH)
+    with pytest.raises(UserError) as upgraded:
+        finish(catalog, staged)
+    check_text(SNAPSHOTS, "a table that was upgraded", str(upgraded.value), {})
     assert ids(catalog) == []
 
 

@@ -39,8 +39,13 @@ def foreign_table(
 
 
 def version_3_table(catalog: Catalog, path: tuple[str, str]) -> None:
+    foreign_table(catalog, path)
+    upgrade_to_version_3(catalog, path)
+
+
+def upgrade_to_version_3(catalog: Catalog, path: tuple[str, str]) -> None:
     """PyIceberg reads version 3 but does not write it."""
-    template = foreign_table(catalog, path)
+    template = catalog.load_table(path)
     source = Path(template.metadata_location.removeprefix("file://"))
     metadata = json.loads(source.read_text()) | {"format-version": 3, "next-row-id": 0}
     version_3 = source.with_name("version-3.metadata.json")

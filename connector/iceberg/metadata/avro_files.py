@@ -33,6 +33,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from connector.errors import UserError
+
 FORMAT_VERSION: Final = 2
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
@@ -43,9 +45,13 @@ _HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
 def check_version(table: Table) -> None:
-    """ValueError unless the table has the format of what is written here: another writer may have upgraded it."""
-    if table.metadata.format_version != FORMAT_VERSION:
-        raise ValueError(f"the table has Iceberg format version {table.metadata.format_version} now")
+    """UserError unless the table has the format of what is written here: another writer may have upgraded it."""
+    version = table.metadata.format_version
+    if version != FORMAT_VERSION:
+        raise UserError(
+            f"table {'.'.join(table.name())} was upgraded to Iceberg format version {version}, and only version "
+            f"{FORMAT_VERSION} can be written yet. What is staged for it stays in the task's state; choose another table name."
+        )
 
 
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
