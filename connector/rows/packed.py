@@ -9,9 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from connector.rows.texts import Bytes, Positions, Texts, as_strings, contains, gather, replaced
+from connector.rows.texts import Bytes, Mask, Positions, Texts, as_strings, contains, gather, replaced
+
+Words = npt.NDArray[np.uint64]
 
 NULL: Final = 0x00
 JSON: Final = 0x01
@@ -26,11 +31,14 @@ LARGEST: Final = 8  # bytes of an integer whose code says its size
 _ESCAPE: Final = 0xFF  # after a 00 that is part of a string
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
+_ALL_ONES: Final = np.uint64(2**64 - 1)
 _UNKNOWN: Final = -1
 _SIZES: Final = np.full(256, _UNKNOWN, dtype=np.int64)
 _SIZES[[NULL, JSON, STRING, BIG_NEGATIVE, BIG_POSITIVE, FALSE, TRUE]] = 0  # of four of them: not told by the code
 _SIZES[ZERO - LARGEST : ZERO + LARGEST + 1] = np.abs(np.arange(-LARGEST, LARGEST + 1))
 _SIZES[DOUBLE] = 8
+_FITS_A_LONG: Final = np.full(256, fill_value=False)  # whatever the integer is
+_FITS_A_LONG[ZERO - LARGEST + 1 : ZERO + LARGEST] = True
 
 
 class PackedTupleError(Exception):
@@ -114,11 +122,35 @@ class Elements:
         else:
             of_text = (self.codes == JSON) | (self.codes == STRING)
             array = gather(self.rows.data, begins, np.where(of_text, self.ends, begins), self.codes != NULL)
-            array = replaced(array, self.codes > STRING, self._scalar_text)
+            array = self._with_scalar_texts(array)
         if len(self.rows.escapes) and self.present & {JSON, STRING}:
             escaped = contains(self.rows.escapes, begins, self.ends) & (self.codes <= STRING)
             array = replaced(array, escaped, lambda row: self._content(row).replace(b"\0\xff", b"\0"))
         return Texts(as_strings(array), self.codes == STRING)
+
+    def integers(self) -> tuple[Words, Mask]:
+        """Magnitudes, and which of them are those of negative numbers; every element is an integer of up to eight bytes."""
+        unused_bits = (64 - 8 * (self.ends - self.at - 1)).astype(np.uint64)
+        numbers = self.words() >> unused_bits
+        negative = self.codes < ZERO
+        return np.where(negative, (_ALL_ONES >> unused_bits) - numbers, numbers), negative
+
+    def words(self) -> Words:
+        """The eight bytes after the code."""
+        return self.rows.words[self.at + 1].astype(np.uint64)
+
+    def _with_scalar_texts(self, array: pa.BinaryArray) -> pa.BinaryArray:
+        fitting = _FITS_A_LONG[self.codes]
+        if fitting.any():
+            magnitudes, negative = self._of(np.flatnonzero(fitting)).integers()
+            longs = np.where(negative, -magnitudes.view(np.int64), magnitudes.view(np.int64))
+            texts = pa.array(longs).cast(pa.string()).cast(pa.binary())
+            array = pc.replace_with_mask(array, pa.array(fitting), texts)
+        return replaced(array, (self.codes > STRING) & ~fitting, self._scalar_text)
+
+    def _of(self, rows: Positions) -> "Elements":
+        codes = self.codes[rows]
+        return Elements(self.rows, self.at[rows], codes, _present(codes), self.ends[rows], self.nexts[rows])
 
     def without(self, rows: Positions) -> "Elements":
         """The same with null in these rows."""

@@ -15,11 +15,8 @@ from connector.rows.packed import DOUBLE, FALSE, LARGEST, NULL, TRUE, ZERO, Elem
 from connector.rows.texts import NO_ROWS, Positions, Texts
 from connector.rows.values import rule
 
-Words: TypeAlias = npt.NDArray[np.uint64]
-
 _INTEGERS: Final = frozenset(range(ZERO - LARGEST, ZERO + LARGEST + 1))
 _NUMBERS: Final = _INTEGERS | {NULL, DOUBLE}
-_ALL_ONES: Final = np.uint64(2**64 - 1)
 _SIGN: Final = np.uint64(2**63)
 
 
@@ -65,32 +62,20 @@ def _booleans(elements: Elements) -> pa.Array:
 
 
 def _longs(elements: Elements) -> pa.Array | None:
-    magnitudes, negative = _integers(elements)
+    magnitudes, negative = elements.integers()
     if (magnitudes >= _SIGN + negative).any():
         return None
     return _array(np.where(negative, ~magnitudes + np.uint64(1), magnitudes).view(np.int64), elements)
 
 
 def _doubles(elements: Elements) -> pa.Array:
-    words = _words(elements)
+    words = elements.words()
     numbers = np.where(words & _SIGN, words ^ _SIGN, ~words).view(np.float64)
     if not elements.present <= {NULL, DOUBLE}:
-        magnitudes, negative = _integers(elements)
+        magnitudes, negative = elements.integers()
         integers = magnitudes.astype(np.float64)
         numbers = np.where(elements.codes == DOUBLE, numbers, np.where(negative, -integers, integers))
     return _array(numbers, elements)
-
-
-def _integers(elements: Elements) -> tuple[Words, npt.NDArray[np.bool_]]:
-    """Magnitudes, and which of them are those of negative numbers."""
-    unused_bits = (64 - 8 * (elements.ends - elements.at - 1)).astype(np.uint64)
-    numbers = _words(elements) >> unused_bits
-    negative = elements.codes < ZERO
-    return np.where(negative, (_ALL_ONES >> unused_bits) - numbers, numbers), negative
-
-
-def _words(elements: Elements) -> Words:
-    return elements.rows.words[elements.at + 1].astype(np.uint64)
 
 
 def _array(values: npt.NDArray[np.generic], elements: Elements) -> pa.Array:
