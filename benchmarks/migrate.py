@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
@@ -41,6 +42,9 @@ CHANGES: Final[Mapping[str, TypeChange]] = {
     "long-to-string": _as_text("quantity"),
     "long-to-double": TypeChange(
         replace(_FIELDS["quantity"], types=("number", "string"), string={"format": "number"}), "double"
+    ),
+    "double-to-decimal": TypeChange(
+        replace(_FIELDS["price"], config={"decimal": {"precision": 12, "scale": 2}}), "decimal128(12, 2)"
     ),
     "double-to-string": _as_text("price"),
     "timestamptz-to-string": _as_text("created_at"),
@@ -137,6 +141,10 @@ def _table(directory: Path) -> Table:
 def _check(name: str, old: Table, new: Table, count: int) -> None:
     """Every value is there, as one of another type."""
     before, after = (table.scan(selected_fields=("id", name)).to_arrow().sort_by("id")[name] for table in (old, new))
+    if pa.types.is_decimal(
+        after.type
+    ):  # Arrow makes doubles of decimals that are off by one bit, but not the other way
+        before, after = after, before
     if len(after) != count or after.type == before.type or after.cast(before.type) != before:
         sys.exit("the table has lost values: nothing is reported")
 
