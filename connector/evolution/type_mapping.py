@@ -79,8 +79,9 @@ def decimal_type(field_config: Json) -> DecimalType | None:
     """What a field config wants with {"decimal": {"precision": …, "scale": …}}, if it is a type."""
     match field_config.get(DECIMAL_SETTING) if isinstance(field_config, dict) else None:
         case {"precision": int(precision), "scale": int(scale), **others} if not others:
-            is_type = bool not in (type(precision), type(scale)) and 0 <= scale <= precision and precision >= 1
-            return DecimalType(precision, scale) if is_type and precision <= MAX_PRECISION else None
+            are_numbers = type(precision) is type(scale) is int  # a boolean is an int, too
+            if are_numbers and 1 <= precision <= MAX_PRECISION and 0 <= scale <= precision:
+                return DecimalType(precision, scale)
     return None
 
 
