@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from connector.config.settings import EndpointConfig, ResourceConfig, parse_each, resource_path
+from connector.config.settings import EndpointConfig, GlueCatalog, ResourceConfig, parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.errors import InvalidConfigError, UserError, all_of
 from connector.evolution import rejected_table
@@ -35,6 +35,7 @@ class Proposal:
     path: Path
     last: MaterializationBinding | None  # of the same path
     flags: frozenset[str]
+    is_in_glue: bool
 
     @property
     def place(self) -> str:
@@ -87,9 +88,8 @@ def _proposals(
         if isinstance(resource, ResourceConfig):
             path = resource_path(endpoint, resource)
             collection = collection_of(binding, message.linked_collections)
-            yield Proposal(
-                index, message.name, binding, collection, resource, path, last.get(path), endpoint.feature_flags
-            )
+            flags, is_in_glue = endpoint.feature_flags, isinstance(endpoint.catalog, GlueCatalog)
+            yield Proposal(index, message.name, binding, collection, resource, path, last.get(path), flags, is_in_glue)
 
 
 def _shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
@@ -115,6 +115,7 @@ def _answer(proposal: Proposal, all_found: Mapping[Path, Found | UserError]) -> 
         _evolution(proposal, found),
         proposal.binding.group_by,
         former_names(proposal.last.field_selection if proposal.last else None),
+        one_line_names=proposal.is_in_glue,
     )
     if wrong := [*_refusals(proposal, found), *_rejected_table_refusals(proposal, all_found), *problems(candidate)]:
         raise UserError("\n".join(wrong))

@@ -8,7 +8,7 @@ from pyiceberg.types import PrimitiveType
 
 from connector.evolution.columns import Evolution, Fit
 from connector.evolution.table_change import NewColumn
-from connector.evolution.type_mapping import MAX_NAME, column_name, column_type, is_key, is_required
+from connector.evolution.type_mapping import CONTROL_CHARACTERS, MAX_NAME, column_name, column_type, is_key, is_required
 from protocol.flow import Collection, Json, Projection
 
 
@@ -22,6 +22,7 @@ class Candidate:
     evolution: Evolution | None = None
     group_by: tuple[str, ...] = ()
     former_names: Mapping[str, str] = field(default_factory=dict)  # of the columns, by field, of the last binding
+    one_line_names: bool = False  # whether its catalog takes no others
 
     @cached_property
     def fits(self) -> dict[str, Fit]:
@@ -49,7 +50,15 @@ class Candidate:
 
     def has_name(self, projection: Projection) -> bool:
         """Whether the column can have its name."""
-        return 1 <= len(self.name(projection)) <= MAX_NAME
+        name = self.name(projection)
+        return 1 <= len(name) <= MAX_NAME and not (self.one_line_names and CONTROL_CHARACTERS.search(name))
+
+    @property
+    def name_demand(self) -> str:
+        """What a column's name has to have."""
+        return (
+            f"1 to {MAX_NAME} characters{', and no line breaks or the like in AWS Glue' if self.one_line_names else ''}"
+        )
 
     def claimant(self, projection: Projection) -> Projection:
         """The field that gets the column: of those whose columns' names differ in upper and lower case at most, the one

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.type_mapping import MAX_NAME, decimal_type, is_numeric_string, types_besides_null
+from connector.evolution.type_mapping import decimal_type, is_numeric_string, types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
 Reason: TypeAlias = str | Callable[[Candidate, Projection], str]
@@ -18,12 +18,16 @@ def _has_lost_its_column(candidate: Candidate, projection: Projection) -> str:
     )
 
 
+def _has_no_name(candidate: Candidate, _: Projection) -> str:
+    return f'A column\'s name has {candidate.name_demand}: give it one with {{"column": "…"}} in the field config.'
+
+
 # The first one that holds.
 RULES: Final[tuple[Rule, ...]] = (
     (
         lambda candidate, projection: not candidate.has_name(projection),
         ConstraintType.FIELD_FORBIDDEN,
-        f'A column\'s name has 1 to {MAX_NAME} characters: give it one with {{"column": "…"}} in the field config.',
+        _has_no_name,
     ),
     (
         lambda candidate, projection: candidate.is_key(projection),

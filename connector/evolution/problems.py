@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from connector.evolution.candidate import Candidate
 from connector.evolution.decimal_setting import problem_of
 from connector.evolution.new_columns import new_column
-from connector.evolution.type_mapping import MAX_NAME, is_required
+from connector.evolution.type_mapping import is_required
 from protocol.flow import ConstraintType
 
 
@@ -22,7 +22,7 @@ def problems(candidate: Candidate) -> list[str]:
     required = dict.fromkeys(projection.ptr for projection in projections if candidate.is_required(projection))
     nameless = [
         f"location {ptr or '(the root document)'} must be materialized, and none of its fields has a column's name, of "
-        f'1 to {MAX_NAME} characters. Give one of them another with {{"column": "…"}} in its field config.'
+        f'{candidate.name_demand}. Give one of them another with {{"column": "…"}} in its field config.'
         for ptr in required
         if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
     ]

@@ -1,5 +1,6 @@
 """Which column a projection becomes: one table from inferred types to Iceberg's."""
 
+import re
 from typing import Final
 
 from pyiceberg.types import (
@@ -17,6 +18,7 @@ from pyiceberg.types import (
 from protocol.flow import Collection, Exists, FieldSelection, Inference, Json, Projection
 
 MAX_NAME: Final = 255  # characters of a column's name
+CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f]")  # without tabs
 
 STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
 COLUMN_SETTING: Final = "column"

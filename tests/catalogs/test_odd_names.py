@@ -1,17 +1,22 @@
 """Tables with odd names and odd columns are made, written to and read back in every kind of catalog."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from botocore.exceptions import ClientError
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 
 from connector.config.settings import parse
-from connector.iceberg.catalogs.opening import open_catalog
+from connector.errors import UserError
+from connector.iceberg.catalogs.opening import open_catalog, table_location
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
-from protocol.flow import ConstraintType
+from protocol.flow import Constraint, ConstraintType
 from support.endpoint_configs import glue, on_s3, rest
 from support.postgres import Postgres
 from support.rest_catalog import RestCatalogOnS3
@@ -91,6 +96,33 @@ def test_rows_are_read_back_from_tables_and_columns_of_odd_names(
         for number, path in enumerate(paths):
             names = path if number else A_THOUSAND_COLUMNS
             assert stored_and_read_back(task, path, names) == [{name: f"in {name}" for name in names}]
+
+
+def test_a_column_s_name_that_glue_refuses_is_refused_by_validate_with_what_to_do(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    config = {"namespace": "unused", **on_glue(request)}
+    endpoint, _ = parse(config, [])
+    with open_catalog(endpoint) as opened:
+        opened.create_namespace("lines")
+        schema = Schema(NestedField(1, "two\nlines", StringType()))
+        with pytest.raises(ClientError, match="of more lines"):
+            opened.create_table(("lines", "odd"), schema, table_location(endpoint, ("lines", "odd")))
+        task = LocalTask(tmp_path, opened, config)
+        key = Field("id", "/id", ("string",), exists="MUST", is_key=True)
+        binding = Collection("acmeCo/odd", "odd", (key, Field("two\nlines", "/a", ("string",))), {}).validate_binding()
+        assert task.validated(binding).constraints["two\nlines"] == Constraint(
+            ConstraintType.FIELD_FORBIDDEN,
+            "A column's name has 1 to 255 characters, and no line breaks or the like in AWS Glue: give it one with "
+            '{"column": "…"} in the field config.',
+        )
+        named = binding | {"fieldConfig": {"two\nlines": {"column": "two lines"}}}
+        assert task.validated(named).constraints["two\nlines"].type is ConstraintType.LOCATION_RECOMMENDED
+        of_two_lines = Collection("acmeCo/odd", "odd", (replace(key, name="i\nd"),), {}).validate_binding()
+        with pytest.raises(
+            UserError, match=r"location /id must be materialized, and none .* no line breaks .* AWS Glue"
+        ):
+            task.validated(of_two_lines)
 
 
 def stored_and_read_back(task: LocalTask, path: tuple[str, str], names: Sequence[str]) -> list[Json]:
