@@ -1,0 +1,69 @@
+"""AWS Glue's REST endpoint is a REST catalog to which every request is signed, for Glue."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType
+
+from connector.config.settings import EndpointConfig, parse
+from connector.errors import UserError
+from connector.evolution.changes import changes
+from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
+from connector.iceberg.catalogs.opening import open_catalog, table_location
+from connector.iceberg.commits import commit
+from connector.iceberg.tables import evolve
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import on_s3, rest
+from support.glue_rest import ACCOUNT, GlueRest, glue_rest
+from support.rest_catalog import RestCatalogOnS3
+from support.staged_files import stage
+from support.tables import alterer, ids_of
+
+pytestmark = pytest.mark.catalog
+
+Json: TypeAlias = Any
+
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+ID: Final = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
+
+
+@pytest.fixture
+def gateway(rest_on_s3: RestCatalogOnS3) -> Iterator[GlueRest]:
+    with glue_rest(rest_on_s3.uri, rest_on_s3.s3.root) as running:
+        yield running
+
+
+@pytest.fixture
+def config(gateway: GlueRest, rest_on_s3: RestCatalogOnS3) -> Json:
+    signing = {"rest.sigv4-enabled": "true", "rest.signing-name": "glue"}
+    catalog = {**rest(f"{gateway.uri}/iceberg"), "warehouse": ACCOUNT, "properties": signing}
+    return on_s3(rest_on_s3.s3, rest_on_s3.bucket, f"shop_{uuid.uuid4().hex}", catalog)
+
+
+def fit(catalog: Catalog, endpoint: EndpointConfig, backfill: int) -> Sequence[TableChange]:
+    path = (endpoint.namespace, "orders")
+    target = Target(path, Owner("acme/warehouse", f"orders.v{backfill}"), (ID,), {}, replaces=backfill > 0)
+    return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
+
+
+def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> None:
+    endpoint = parse(config, [])[0]
+    path = (endpoint.namespace, "orders")
+    with open_catalog(endpoint) as catalog:
+        fit(catalog, endpoint, backfill=0)
+        commit.finish(catalog, [stage(catalog, path, LINEAGE, 1, 2)])
+        assert catalog.load_table(path).location().startswith(f"s3://{endpoint.bucket}/{endpoint.prefix}/")
+        assert ids_of(catalog, path) == [1, 2]
+        fit(catalog, endpoint, backfill=1)
+        assert ids_of(catalog, path) == []
+
+
+def test_a_signature_for_another_service_is_refused(config: Json) -> None:
+    config["catalog"]["properties"]["rest.signing-name"] = "s3tables"
+    with pytest.raises(UserError, match="forbids this: ForbiddenException: The request signature does not match"):
+        open_catalog(parse(config, [])[0])
