@@ -37,7 +37,8 @@ COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the tim
 RETRY_FOR: Final = 30.0  # seconds after the first attempt: an acknowledgement waits for a table that took the last one
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
 LONGEST_PAUSE: Final = 10.0
-QUOTED_CHARACTERS: Final = 300  # of an answer, which may be a gateway's whole page
+QUOTED_CHARACTERS: Final = 300  # of an answer
+GATEWAY_S_PAGE: Final = ": Received unexpected JSON Payload"  # follows, in PyIceberg's words
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,8 @@ def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
 
 
 def _quoted(error: Exception) -> str:
-    return shorten(str(answer(error)), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    said, _, _ = str(answer(error)).partition(GATEWAY_S_PAGE)
+    return shorten(said, QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
 def _attempts(retry_for: float) -> Iterator[int]:
