@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import pytest
 from botocore.config import Config
@@ -11,7 +12,9 @@ from hive_metastore.ttypes import MetaException
 
 import connector.iceberg.catalogs.glue
 from connector.config.catalog_schemas import HIVE, LOCAL, REST, S3_TABLES
+from connector.config.settings import parse
 from connector.errors import ConnectorError, RetryableError, UserError
+from connector.iceberg.catalogs.opening import open_catalog
 from connector.validate import validate
 from protocol import request, response
 from protocol.flow import Json, ValidateBinding
@@ -350,6 +353,19 @@ def test_an_endpoint_that_can_be_used_is_validated_and_left_as_it_was(rest_on_s3
     assert [answer.resource_path for answer in answers] == [("validated", "first"), ("validated", "second")]
     with s3.client() as client:
         assert "Contents" not in client.list_objects_v2(Bucket=rest_on_s3.bucket, Prefix="lake/flow/materialize")
+
+
+@pytest.mark.catalog
+def test_apache_s_rest_server_has_one_warehouse_and_serves_it_whatever_warehouse_is_asked_for(
+    rest_on_s3: RestCatalogOnS3,
+) -> None:
+    there = rest(rest_on_s3.uri)
+    config = on_s3(rest_on_s3.s3, rest_on_s3.bucket, "validated", {**there, "warehouse": "no-such-warehouse"})
+    assert validated(config, binding()) == validated({**config, "catalog": there}, binding())
+    with open_catalog(parse(config, [])[0]) as asked, rest_on_s3.client() as told:
+        namespace = f"warehouse_{uuid4().hex}"
+        told.create_namespace(namespace)
+        assert asked.namespace_exists(namespace)
 
 
 @pytest.mark.catalog
