@@ -165,7 +165,7 @@ CATALOG: Final[Json] = {
                 "warehouse": {
                     "type": "string",
                     "title": "Warehouse Directory",
-                    "description": "The directory, made if it is missing. Without one it is a temporary directory.",
+                    "description": "The directory, made if it is missing. Without one it is a temporary directory that only one process uses.",
                     "order": 1,
                 },
             },

@@ -152,5 +152,9 @@ def _temporary_warehouse() -> Path:
     parent = temporary_directory()
     with making(f"directory in {parent}"):
         directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-", dir=parent))
-    logger.warning("the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s", directory)
+    logger.warning(
+        "the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s, in which no other process "
+        "looks for them",
+        directory,
+    )
     return directory
