@@ -1,6 +1,7 @@
 """A role that is assumed again and again, in front of Amazon S3 Tables and of Glue: its keys live for seconds."""
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,17 +16,22 @@ from connector.errors import InvalidConfigError, UserError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.iceberg.catalogs.opening import explained, open_catalog
+from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
+from connector.state import Lineage
 from fixtures.collection import NAMESPACE
+from protocol.flow import WHOLE_RANGE
 from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, in_table_buckets, s3_tables, sts
 from support.fault_proxy import FaultProxy, fault_proxy
 from support.key_vendor import KeyVendor, key_vendor
 from support.leftovers import Watch, exposed
+from support.policy import documented_statement_of_s3_tables
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.s3_server import Keys, S3Server
 from support.snapshots import check_text
-from support.tables import alterer
+from support.staged_files import stage
+from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 
@@ -116,9 +122,10 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
     assert sorted(rows["id"].to_pylist()) == stored
 
 
-@pytest.mark.usefixtures("tables")
-def test_a_backfill_replaces_a_table_on_s3_tables(role: Sts) -> None:
-    path = (NAMESPACE, "replaced_on_s3_tables")
+def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_allows(
+    tables: S3Tables, role: Sts
+) -> None:
+    path = (f"shop_{uuid.uuid4().hex}", "replaced")
     columns = (NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True),)
     uuids = []
     with open_catalog(parse(config(role), [])[0]) as catalog:
@@ -126,7 +133,11 @@ def test_a_backfill_replaces_a_table_on_s3_tables(role: Sts) -> None:
             target = Target(path, Owner("acmeCo/task", f"replaced.v{backfill}"), columns, {}, replaces=backfill > 0)
             evolve(catalog, path, None, partial(changes, target=target), alterer().alter)
             uuids.append(catalog.load_table(path).metadata.table_uuid)
+        lineage = Lineage("acmeCo/task", "replaced.v1", WHOLE_RANGE.key_range)
+        commit.finish(catalog, [stage(catalog, path, lineage, 1, 2)])
+        assert ids_of(catalog, path) == [1, 2]
     assert uuids[0] != uuids[1]
+    assert {f"s3tables:{action}" for action in tables.actions} == set(documented_statement_of_s3_tables()["Action"])
 
 
 @pytest.mark.usefixtures("tables")

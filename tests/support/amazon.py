@@ -2,9 +2,10 @@
 catalog server, and the STS that lets a role be assumed."""
 
 import json
+import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -56,6 +57,21 @@ def is_signed(sent: Sent, service: str, secret_of: SecretOf) -> bool:
     return bool(parts["Signature"] == signature)
 
 
+# Which actions of S3 Tables a request for this asks for, as AWS lists them: by its method and the path after the prefix.
+ACTIONS: Final[Sequence[tuple[str, str, Collection[str]]]] = (
+    ("GET|HEAD", "namespaces/[^/]+", {"GetNamespace"}),
+    ("POST", "namespaces", {"CreateNamespace"}),
+    ("POST", "namespaces/[^/]+/tables", {"CreateTable", "PutTableData"}),
+    ("GET", "namespaces/[^/]+/tables/[^/]+", {"GetTableMetadataLocation", "GetTableData"}),
+    (
+        "POST",
+        "namespaces/[^/]+/tables/[^/]+",
+        {"UpdateTableMetadataLocation", "PutTableData", "GetTableData"},
+    ),
+    ("DELETE", "namespaces/[^/]+/tables/[^/]+", {"DeleteTable"}),
+)
+
+
 @dataclass
 class S3Tables:
     """Places tables itself, as S3 Tables does, in a bucket of its own, and drops none without its files."""
@@ -64,6 +80,7 @@ class S3Tables:
     secret_of: SecretOf
     bucket: str
     signed: int = 0
+    actions: set[str] = field(default_factory=set)
 
     def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
         if not is_signed(sent, "s3tables", self.secret_of):
@@ -74,7 +91,13 @@ class S3Tables:
         if url.path == "/iceberg/v1/config":
             if dict(parse_qsl(url.query)) != {"warehouse": TABLE_BUCKET}:
                 return HTTPStatus.NOT_FOUND, refusal(HTTPStatus.NOT_FOUND, "no such table bucket")
+            self.actions.add("GetTableBucket")
             return HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": prefix}}
+        asked_for = url.path.removeprefix(f"/iceberg/v1/{prefix}/")
+        found = [of for by, path, of in ACTIONS if re.fullmatch(by, sent.method) and re.fullmatch(path, asked_for)]
+        if not found:
+            return HTTPStatus.NOT_FOUND, refusal(HTTPStatus.NOT_FOUND, "no such operation")
+        self.actions.update(*found)
         if sent.method == "DELETE" and "/tables/" in url.path and url.query.lower() != "purgerequested=true":
             return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "tables can only be dropped with purge")
         path = sent.path.replace(f"/iceberg/v1/{prefix}/", "/v1/", 1)

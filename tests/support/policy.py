@@ -16,3 +16,9 @@ def documented_statements(service: str, **places: str) -> list[dict[str, Any]]:
         policy = policy.replace(f"<{name}>", place)
     statements: list[dict[str, Any]] = json.loads(policy)["Statement"]
     return [statement for statement in statements if statement["Action"][0].startswith(f"{service}:")]
+
+
+def documented_statement_of_s3_tables() -> dict[str, Any]:
+    [statement] = re.findall(r"```json\n(\{\n  \"Effect\".*?)```", DOCUMENTED.read_text(), re.DOTALL)
+    found: dict[str, Any] = json.loads(statement)
+    return found
