@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -71,6 +71,7 @@ class Jvm:
         self,
         local_directory: Path,
         heap: str,
+        jars: Sequence[Path],
         environment: Mapping[str, str],
         class_sharing: str | None = None,
     ) -> None:
@@ -91,7 +92,7 @@ class Jvm:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in a terminal is ours to handle
-            env={**environment, **_environment(self._connection_file)},
+            env={**environment, **_environment(jars, self._connection_file)},
         )
         threading.Thread(target=self._log_output, name="jvm-output", daemon=True).start()
 
@@ -227,14 +228,13 @@ def _command(heap: str, class_sharing: str) -> list[str]:
     ]
 
 
-def _environment(connection_file: Path) -> Mapping[str, str]:
+def _environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
     package_root = str(Path(connector.__file__).parent.parent)
     return {
         **USER,
         **os.environ,
         "SPARK_HOME": str(spark_home()),
-        # An archive of classes fits one order of the jars, and the wildcard's is the file system's.
-        "CLASSPATH": os.pathsep.join(map(str, sorted((spark_home() / "jars").glob("*.jar")))),
+        "CLASSPATH": os.pathsep.join(map(str, jars)),
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         "PYSPARK_PYTHON": sys.executable,

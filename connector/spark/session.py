@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.errors import RetryableError
 from connector.scratch import Scratch
+from connector.spark.class_path import class_path
 from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, cluster_settings, is_local, where_tasks_run
-from connector.spark.jvm import Jvm
+from connector.spark.jvm import Jvm, spark_home
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,7 +57,8 @@ class Spark:
     def __init__(self, settings: Mapping[str, str], directories: Scratch, class_sharing: str | None = None) -> None:
         self.is_local = is_local(settings)
         environment = LOCAL_ENVIRONMENT if self.is_local else {}
-        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), environment, class_sharing)
+        jars = class_path(spark_home() / "jars", is_local=self.is_local)
+        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), jars, environment, class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, settings, directories)
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them

@@ -11,17 +11,19 @@ import pytest
 from connector.control_group import ControlGroup
 from connector.errors import RetryableError, UserError
 from connector.spark import jvm
-from connector.spark.jvm import Jvm
+from connector.spark.class_path import class_path
+from connector.spark.jvm import Jvm, spark_home
 from connector.spark.session import explained
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 HEAP: Final = "512m"
+JARS: Final = class_path(spark_home() / "jars", is_local=True)
 
 
 @contextmanager
 def started(directory: Path, heap: str = HEAP) -> Iterator[Jvm]:
-    running = Jvm(directory, heap, {})
+    running = Jvm(directory, heap, JARS, {})
     try:
         yield running
     finally:
@@ -30,7 +32,7 @@ def started(directory: Path, heap: str = HEAP) -> Iterator[Jvm]:
 
 def test_a_directory_that_the_jvm_cannot_have_is_an_error_that_names_tmpdir(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"no temporary directory in {tmp_path}/missing can be made: .* set TMPDIR"):
-        Jvm(tmp_path / "missing", HEAP, {})
+        Jvm(tmp_path / "missing", HEAP, JARS, {})
 
 
 @pytest.mark.spark
