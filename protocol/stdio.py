@@ -16,7 +16,7 @@ from protocol.request import Request
 from protocol.response import Response
 
 _BLOCK: Final = 1 << 20
-QUEUED_BYTES: Final = 64 << 20
+QUEUED_BYTES: Final = 16 << 20  # more makes nothing faster: what is taken from it goes to a spool
 
 Wire = NewType("Wire", int)  # a descriptor
 
