@@ -8,6 +8,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from support.azure import AzureStore, azure_store, azurite
+from support.catalogs_and_stores import ReadBackReport
 from support.consistency_report import ConsistencyReport
 from support.containers import Image, built_image
 from support.glue_server import glue_server, moto_python
@@ -26,12 +27,15 @@ SLOW = pytest.StashKey[int]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run the tests that are marked slow")
+    parser.addoption("--readme", action="store_true", help="write README's table of catalogs and stores")
     parser.addoption("--consistency", type=Path, metavar="FILE", help="write what the crash scenarios have measured")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if (file := config.getoption("--consistency")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ConsistencyReport(file))
+    if config.getoption("--readme") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ReadBackReport())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

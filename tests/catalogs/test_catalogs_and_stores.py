@@ -1,10 +1,12 @@
 """One session on every pair of catalog and store that goes together: its rows are read back, and its secrets are nowhere."""
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import duckdb
 import pytest
@@ -15,15 +17,17 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from fixtures.collection import NAMESPACE
+from fixtures.collection import NAMESPACE, Collection
+from support import spark_catalogs
 from support.azure import ACCOUNT, AzureStore
+from support.catalogs_and_stores import READ_BACK, in_readme
 from support.endpoint_configs import glue, on_s3, rest
 from support.google import GoogleStore
 from support.hive import IN_ONE_WORKER, Metastore
-from support.jars import REPOSITORY, jars
-from support.leftovers import Watch, exposed
+from support.jars import jars
+from support.leftovers import Leftover, Watch, exposed
 from support.postgres import Postgres
-from support.readers import duckdb_rows, polars_table
+from support.readers import duckdb_rows, let_duckdb_read_from_google, polars_table
 from support.rest_catalog import (
     RestCatalogInCloud,
     RestCatalogOnS3,
@@ -33,6 +37,7 @@ from support.rest_catalog import (
 )
 from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
+from support.spark_sql import SparkSql, spark_sql
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 
@@ -46,8 +51,14 @@ class Store:
 
     config: Config
     reader: Mapping[str, str]
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    polars: Mapping[str, str] = field(default_factory=dict, repr=False)  # what it wants beside the reader's
     rest_server: str = ""  # the fixture of one that keeps tables' metadata there
+
+
+def new_name() -> str:
+    return f"lake_{uuid.uuid4().hex}"
 
 
 @dataclass(frozen=True)
@@ -56,8 +67,10 @@ class Lake:
 
     config: Config
     open_catalog: Callable[[], Catalog]
+    spark: Mapping[str, str] = field(repr=False)  # properties of its catalog
     secrets: tuple[str, ...] = field(repr=False)
     environment: Mapping[str, str] = field(default_factory=dict)
+    name: str = field(default_factory=new_name)  # Spark's, and that of an SQL catalog
 
 
 @pytest.fixture
@@ -72,56 +85,95 @@ def rest_on_azure(azure: AzureStore, tmp_path_factory: pytest.TempPathFactory) -
         yield running
 
 
+@pytest.fixture(scope="module")
+def spark(spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSql]:
+    everything = [*spark_reader_jars.glob("*.jar"), *spark_catalogs.cloud_jars(jars("rest-catalog"))]
+    settings = {"spark.jars": ",".join(map(str, everything)), **spark_catalogs.SOME_AWS_KEYS}
+    with spark_sql(spark_reader_jars, settings, tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
 @pytest.fixture
 def s3(s3_server: S3Server) -> Store:
     config = on_s3(s3_server, s3_server.new_bucket(), NAMESPACE, {})
-    return Store(config, s3_server.file_properties(), (s3_server.root.secret_access_key,), "rest_on_s3")
+    return Store(
+        config,
+        s3_server.file_properties(),
+        spark_catalogs.on_s3(s3_server),
+        (s3_server.root.secret_access_key,),
+        rest_server="rest_on_s3",
+    )
 
 
 @pytest.fixture
-def gs(google: GoogleStore) -> Store:
+def gs(google: GoogleStore, duckdb_reader: duckdb.DuckDBPyConnection) -> Store:
+    let_duckdb_read_from_google(duckdb_reader, google)
     key = google.service_account()
     place = {"storage_type": "Google Cloud Storage", "bucket": google.new_bucket(), "endpoint": google.uri}
     line_of_key = json.loads(key)["private_key"].splitlines()[1]
     secrets = (line_of_key, "planted-token-")
     return Store(
-        {"storage": {**place, "service_account_json": key}}, google.file_properties(), secrets, "rest_on_google"
+        {"storage": {**place, "service_account_json": key}},
+        google.file_properties(),
+        spark_catalogs.on_google(google),
+        secrets,
+        rest_server="rest_on_google",
     )
 
 
 @pytest.fixture
 def abfss(azure: AzureStore) -> Store:
+    return on_azure(azure, "account_key", azure.key)
+
+
+@pytest.fixture
+def abfss_with_sas(azure: AzureStore) -> Store:
+    return on_azure(azure, "sas_token", azure.sas_token())
+
+
+def on_azure(azure: AzureStore, sign_in: str, secret: str) -> Store:
+    signature = secret.rpartition("sig=")[2]  # of a SAS token; the rest of it is none
     place = {"storage_type": "Azure", "account": ACCOUNT, "container": azure.new_container(), "endpoint": azure.uri}
     return Store(
-        {"storage": {**place, "account_key": azure.key}}, azure.file_properties(), (azure.key,), "rest_on_azure"
+        {"storage": {**place, sign_in: secret}},
+        azure.file_properties(),
+        spark_catalogs.on_azure(azure),
+        (signature, unquote(signature)),
+        azure.polars_properties(),
+        rest_server="rest_on_azure",
     )
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Store:
-    return Store(
-        {"storage": {"storage_type": "Local Files", "directory": str(tmp_path / "tables")}}, {}, (), "rest_catalog"
-    )
+    config = {"storage": {"storage_type": "Local Files", "directory": str(tmp_path / "tables")}}
+    return Store(config, {}, rest_server="rest_catalog")
 
 
 def on_postgres(request: pytest.FixtureRequest, store: Store) -> Lake:
     postgres: Postgres = request.getfixturevalue("postgres")
-    catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
-    reader = {"uri": postgres.with_password(catalog["uri"]), **store.reader}
+    database, name = postgres.new_database(), new_name()
+    catalog = {"catalog_type": "SQL", "uri": database, "password": postgres.password, "name": name}
+    reader = {"uri": postgres.with_password(database), **store.reader}
     return Lake(
         {**store.config, "catalog": catalog},
-        lambda: SqlCatalog("iceberg", **reader),
+        lambda: SqlCatalog(name, **reader),
+        {**spark_catalogs.sql(postgres, database), **store.spark},
         (*store.secrets, postgres.password),
+        name=name,
     )
 
 
 def on_rest(request: pytest.FixtureRequest, store: Store) -> Lake:
     server: RestCatalogInCloud | RestCatalogOnS3 | RestCatalogServer = request.getfixturevalue(store.rest_server)
-    secret = "planted-in-the-rest-credential"
+    secrets = ("planted-in-the-rest-sign-in", "planted-in-a-header")
+    sign_in = {"credential": f"robot:{secrets[0]}"} if store.secrets else {"token": secrets[0]}
+    catalog = {**rest(server.uri), **sign_in, "properties": {"header.X-Api-Key": secrets[1]}}
     return Lake(
-        {**store.config, "catalog": {**rest(server.uri), "credential": f"robot:{secret}"}},
+        {**store.config, "catalog": catalog},
         lambda: RestCatalog("rest", uri=server.uri, **store.reader),
-        (*store.secrets, secret),
+        {**spark_catalogs.rest(server.uri), **store.spark},
+        (*store.secrets, *secrets),
     )
 
 
@@ -131,6 +183,7 @@ def on_glue(request: pytest.FixtureRequest, store: Store) -> Lake:
     return Lake(
         {**store.config, "catalog": glue()},
         lambda: GlueCatalog("glue", **keys, **store.reader),
+        {**spark_catalogs.glue(uri), **store.spark},
         store.secrets,
         {"AWS_ENDPOINT_URL_GLUE": uri},
     )
@@ -142,13 +195,17 @@ def on_hive(request: pytest.FixtureRequest, store: Store) -> Lake:
     return Lake(
         {**store.config, "catalog": catalog},
         lambda: HiveCatalog("hive", uri=metastore.uri, **store.reader),
+        {**spark_catalogs.hive(metastore.uri), **store.spark},
         store.secrets,
     )
 
 
 CATALOGS: Final = {"SQL": on_postgres, "Iceberg REST Server": on_rest, "AWS Glue": on_glue, "Hive Metastore": on_hive}
 STORES: Final = {"Amazon S3": "s3", "Google Cloud Storage": "gs", "Azure": "abfss", "Local Files": "directory"}
-READ_BY_OTHERS: Final = ("Amazon S3", "Local Files")
+SIGNED_IN_OTHERWISE: Final = {("Iceberg REST Server", "Azure"): "abfss_with_sas"}
+# polars takes no other address than Google's beside a token, and DuckDB has no client of Azure's here.
+READ_BY_DUCKDB: Final = ("Amazon S3", "Google Cloud Storage", "Local Files")
+READ_BY_POLARS: Final = ("Amazon S3", "Azure", "Local Files")
 TRIED: Final = [
     *(("SQL", store) for store in STORES),
     *(("Iceberg REST Server", store) for store in STORES),
@@ -159,21 +216,42 @@ TRIED: Final = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("catalog", "store"),
-    [pytest.param(*pair, marks=IN_ONE_WORKER if pair[0] == "Hive Metastore" else ()) for pair in TRIED],
-)
+# In one worker: there Spark starts once for all of them.
+@pytest.mark.parametrize(("catalog", "store"), [pytest.param(*pair, marks=IN_ONE_WORKER) for pair in TRIED])
 def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
     catalog: str,
     store: str,
     request: pytest.FixtureRequest,
     tmp_path: Path,
     duckdb_on_s3: duckdb.DuckDBPyConnection,
+    spark: SparkSql,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    files: Store = request.getfixturevalue(STORES[store])
+    files: Store = request.getfixturevalue(SIGNED_IN_OTHERWISE.get((catalog, store), STORES[store]))
     lake = CATALOGS[catalog](request, files)
-    collection = replace(LEDGER, table=f"of_{tmp_path.name}")
-    watch = Watch.over(tmp_path)
+    watch, collection = Watch.over(tmp_path), replace(LEDGER, table=f"of_{tmp_path.name}")
+    seen = session(lake, collection, watch)
+    with lake.open_catalog() as reader:
+        table = reader.load_table((NAMESPACE, collection.table))
+        notes = {
+            "PyIceberg": table.scan().to_arrow().sort_by("id")["note"].to_pylist(),
+            "Spark": read_by_spark(spark, lake, collection.table),
+        }
+        if store in READ_BY_DUCKDB:
+            by_duckdb = duckdb_rows(duckdb_on_s3, table.metadata_location, order_by="id")
+            notes["DuckDB"] = [row["note"] for row in by_duckdb]
+        if store in READ_BY_POLARS:
+            by_polars = polars_table(table.metadata_location, {**files.reader, **files.polars}).sort_by("id")
+            notes["polars"] = by_polars["note"].to_pylist()
+        seen.append(metadata(table))
+    assert notes == {engine: ["visible", "staged"] for engine in notes}
+    assert exposed(seen, lake.secrets) == []
+    record_property(READ_BACK, (catalog, store, ", ".join(notes)))
+    assert request.config.getoption("--readme") or in_readme()[catalog, store] == ", ".join(notes)
+
+
+def session(lake: Lake, collection: Collection, watch: Watch) -> list[Leftover]:
+    """Two transactions; what could be seen of them."""
     config = {
         "namespace": NAMESPACE,
         "upload_interval": "PT0S",
@@ -192,25 +270,22 @@ def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
         session.acknowledge()
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
-    with lake.open_catalog() as reader:
-        table = reader.load_table((NAMESPACE, collection.table))
-        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
-        if store in READ_BY_OTHERS:
-            by_duckdb = duckdb_rows(duckdb_on_s3, table.metadata_location, order_by="id")
-            assert [row["note"] for row in by_duckdb] == ["visible", "staged"]
-            by_polars = polars_table(table.metadata_location, files.reader).sort_by("id")
-            assert by_polars.to_pylist() == by_duckdb
-        left = [*watch.left(), ("state", json.dumps(runtime.log).encode()), metadata(table)]
-    assert exposed([*running, *left], lake.secrets) == []
+    return [*running, *watch.left(), ("state", json.dumps(runtime.log).encode())]
 
 
-def metadata(table: Table) -> tuple[str, bytes]:
+def read_by_spark(spark: SparkSql, lake: Lake, table: str) -> list[str]:
+    """By the catalog, as Spark's users have it."""
+    spark_catalogs.add(spark, lake.name, lake.spark)
+    (rows,) = spark.rows(f"SELECT note FROM {lake.name}.{NAMESPACE}.{table} ORDER BY id")
+    return [row["note"] for row in rows]
+
+
+def metadata(table: Table) -> Leftover:
     with table.io.new_input(table.metadata_location).open() as stream:
         return "table metadata", stream.read()
 
 
-def test_readme_names_what_is_tried_here() -> None:
-    rows = [line.strip("| ").split(" | ") for line in (REPOSITORY / "README.md").read_text().splitlines()]
-    header = next(row for row in rows if row[0] == "catalog \\ store")
-    table = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows if row[0] in CATALOGS}
-    assert {(catalog, store) for catalog in table for store in STORES if table[catalog][store] == "✓"} == set(TRIED)
+def test_readme_names_what_is_tried_here(request: pytest.FixtureRequest) -> None:
+    assert request.config.getoption("--readme") or {
+        pair for pair, cell in in_readme().items() if "PyIceberg" in cell
+    } == set(TRIED)

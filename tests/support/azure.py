@@ -76,6 +76,11 @@ class AzureStore:
             ADLS_DFS_STORAGE_SCHEME: self.scheme,
         }
 
+    def polars_properties(self) -> dict[str, str]:
+        """What polars' own reader wants besides."""
+        endpoint = f"{self.uri}/{ACCOUNT}"
+        return {"account_name": ACCOUNT, "account_key": self.key, "endpoint": endpoint, "allow_http": "true"}
+
     def sas_token(self, permissions: str = "racwdl", lasts: timedelta = timedelta(hours=1)) -> str:
         """An account SAS, as Azure's documentation has it."""
         ends = (datetime.now(UTC) + lasts).strftime("%Y-%m-%dT%H:%M:%SZ")

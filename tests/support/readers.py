@@ -14,7 +14,9 @@ import duckdb_extensions
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import GCS_TOKEN
 
+from support.google import GoogleStore
 from support.s3_server import S3Server
 
 Row: TypeAlias = dict[str, Any]
@@ -41,6 +43,14 @@ def let_duckdb_read(connection: duckdb.DuckDBPyConnection, s3: S3Server) -> None
     connection.execute(
         f"CREATE OR REPLACE SECRET (TYPE s3, KEY_ID '{s3.root.access_key_id}', SECRET '{s3.root.secret_access_key}', "
         f"REGION '{s3.region}', ENDPOINT '{s3.endpoint.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
+    )
+
+
+def let_duckdb_read_from_google(connection: duckdb.DuckDBPyConnection, google: GoogleStore) -> None:
+    """Give it a token."""
+    connection.execute(
+        f"CREATE OR REPLACE SECRET (TYPE gcs, BEARER_TOKEN '{google.file_properties()[GCS_TOKEN]}', "
+        f"ENDPOINT '{google.uri.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
     )
 
 
