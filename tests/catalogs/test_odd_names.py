@@ -18,6 +18,7 @@ from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import Constraint, ConstraintType
 from support.endpoint_configs import glue, on_s3, rest
+from support.hive import IN_ONE_WORKER, Metastore
 from support.postgres import Postgres
 from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
@@ -72,6 +73,12 @@ def on_glue(request: pytest.FixtureRequest) -> Json:
     return in_a_bucket(request, glue())
 
 
+def on_hive(request: pytest.FixtureRequest) -> Json:
+    server: Metastore = request.getfixturevalue("metastore")
+    storage = {"storage_type": "Local Files", "directory": str(server.warehouse)}
+    return {"catalog": {"catalog_type": "Hive Metastore", "uri": server.uri}, "storage": storage}
+
+
 def in_a_bucket(request: pytest.FixtureRequest, catalog: Json) -> Json:
     s3: S3Server = request.getfixturevalue("s3_server")
     return on_s3(s3, s3.new_bucket(), "unused", catalog)
@@ -82,10 +89,15 @@ CATALOGS: Final = {
     "SQL": (on_sql, ODD_NAMES + NOT_ON_REST),
     "Iceberg REST Server": (on_rest, ODD_NAMES),
     "AWS Glue": (on_glue, ODD_NAMES + NOT_ON_REST),
+    "Hive Metastore": (on_hive, [("select", "table"), ("_123", "t" * 128)]),
 }
 
 
-@pytest.mark.parametrize("catalog", CATALOGS)
+# A metastore writes a thousand columns one by one, several times a commit: half a minute.
+SLOW: Final = {"Hive Metastore": (IN_ONE_WORKER, pytest.mark.slow)}
+
+
+@pytest.mark.parametrize("catalog", [pytest.param(name, marks=SLOW.get(name, ())) for name in CATALOGS])
 def test_rows_are_read_back_from_tables_and_columns_of_odd_names(
     catalog: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
