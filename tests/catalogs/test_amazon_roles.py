@@ -1,6 +1,7 @@
 """A role that is assumed again and again, in front of Amazon S3 Tables and of Glue: its keys live for seconds."""
 
 import json
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -40,6 +41,7 @@ Json: TypeAlias = Any
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 
 LIFETIME: Final = 10.0  # seconds
+PAUSE: Final = 0.5  # seconds, between transactions: more of them in a lifetime show nothing new, and take the processor
 
 
 @pytest.fixture
@@ -108,6 +110,7 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
         while len(vendor.expired) < enough:
             stored.append(len(stored))
             session.transaction({"id": stored[-1], "note": "still here"})
+            time.sleep(PAUSE)
         running = watch.seen()
         outcome = session.finish()
     assert outcome.status == 0, outcome.log

@@ -15,6 +15,7 @@ from support.runtime import LEDGER, Runtime
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 
 LIFETIME = 4  # seconds, of a token; it is renewed when half of that is over
+PAUSE = 0.5  # seconds, between transactions: more of them in a lifetime show nothing new, and take the processor
 
 
 def test_a_run_outlives_its_tokens_again_and_again(google: GoogleStore, postgres: Postgres, tmp_path: Path) -> None:
@@ -36,6 +37,7 @@ def test_a_run_outlives_its_tokens_again_and_again(google: GoogleStore, postgres
         while time.monotonic() < opened + 3 * LIFETIME:
             stored.append(len(stored))
             session.transaction({"id": stored[-1], "note": "still here"})
+            time.sleep(PAUSE)
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
     with SqlCatalog("iceberg", uri=postgres.with_password(database), **google.file_properties()) as reader:

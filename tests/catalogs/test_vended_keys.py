@@ -1,6 +1,7 @@
 """A REST catalog that hands out keys for its tables' files: the config has none, and these live for seconds."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 Json: TypeAlias = Any
 
 LIFETIME: Final = 10.0  # seconds, of a key; half of it must do for what a loaded machine uploads at once
+PAUSE: Final = 0.5  # seconds, between transactions: more of them in a lifetime show nothing new, and take the processor
 FULL_BLOCK: Final = 33  # documents of a MiB each: a task writes them before the transaction ends
 
 
@@ -65,6 +67,7 @@ def test_a_run_outlives_its_keys_again_and_again(
         while not of_open <= set(vendor.expired) or len(vendor.expired) < len(of_open) + 3:
             stored.append(len(stored))
             session.transaction({"id": stored[-1], "note": "still here"})
+            time.sleep(PAUSE)
         running = watch.seen()
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
