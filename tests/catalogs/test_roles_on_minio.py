@@ -163,3 +163,40 @@ def test_a_role_whose_user_has_another_secret_is_not_assumed(config: Mapping[str
     ) as raised:
         data_file_properties(endpoint)
     assert "planted" not in str(raised.value)
+
+
+@pytest.mark.spark
+def test_a_token_of_the_runtime_s_that_has_ended_is_told_and_the_next_one_finishes_what_was_staged(
+    config: Mapping[str, Json], postgres: Postgres, server: Minio, user: Keys, tmp_path: Path
+) -> None:
+    def injected(lasts: timedelta) -> Mapping[str, Json]:
+        issued = SessionVendor(server, user, lasts).vend()
+        credentials = {
+            "auth_type": "AWSIAM",
+            "aws_region": server.s3.region,
+            "aws_role_arn": ROLE,
+            "aws_access_key_id": issued["s3.access-key-id"],
+            "aws_secret_access_key": issued["s3.secret-access-key"],
+            "aws_session_token": issued["s3.session-token"],
+        }
+        return {**config, "credentials": credentials}
+
+    collection = replace(LEDGER, table="of_the_runtime")
+    first = Runtime(tmp_path, [collection], injected(timedelta(minutes=5)))
+    first.apply()
+    with first.open() as session:
+        session.flush()
+        session.store({"id": 1})
+        session.start_commit()
+        session.connector.kill()
+    late = Runtime(tmp_path, [collection], injected(timedelta(seconds=-5)))
+    late.log = first.log
+    outcome = late.open_and_fail()
+    assert outcome.status == 1
+    assert "the object store forbids this (ACCESS_DENIED" in outcome.last_log_line
+    fresh = Runtime(tmp_path, [collection], injected(timedelta(minutes=5)))
+    fresh.log = first.log
+    with fresh.open() as session:
+        session.transaction({"id": 2})
+        assert session.finish().status == 0
+    assert ids(config, postgres, server, "of_the_runtime") == [1, 2]
