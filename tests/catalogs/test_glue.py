@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import DecimalType, LongType, StringType
 
 from connector.config.settings import EndpointConfig, parse
 from connector.errors import FencedError, UserError
@@ -144,6 +144,12 @@ def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
     assert [type(change) for change in fit(catalog, endpoint, path, ID)] == [CreateNamespace, CreateTable]
     assert fit(catalog, endpoint, path, ID, note) == [AddColumn(path, note)]
     assert fit(catalog, endpoint, path, ID, note) == []
+    price, more_digits = (
+        NewColumn("price", "price", DecimalType(precision, 2), required=False, doc="", is_indispensable=False)
+        for precision in (9, 20)
+    )
+    fit(catalog, endpoint, path, ID, note, price)
+    fit(catalog, endpoint, path, ID, note, more_digits)
     table = catalog.load_table(path)
     found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
     assert found["TableType"] == "EXTERNAL_TABLE"
@@ -151,6 +157,7 @@ def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
     assert [(column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"]] == [
         ("id", "bigint"),
         (note.name, "string"),
+        ("price", "decimal(20,2)"),
     ]
     assert (found["Parameters"]["table_type"], found["Parameters"]["metadata_location"]) == (
         "ICEBERG",

@@ -13,7 +13,7 @@ import pytest
 from hive_metastore.ttypes import GetTableRequest, ShowLocksRequest, UnlockRequest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from connector.config.settings import HiveCatalog
 from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
@@ -247,6 +247,15 @@ def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(cat
     with pytest.raises(UserError) as error:  # Hive compares columns by their places
         table.update_schema().delete_column("a").commit()
     check_text(SNAPSHOTS, "Hive: other types", str(error.value), {path[0]: "DATABASE"})
+
+
+def test_a_metastore_lets_decimals_have_more_digits(catalog: Catalog) -> None:
+    path = f"shop_{uuid.uuid4().hex}", "orders"
+    columns = Schema(NestedField(1, "id", LongType()), NestedField(2, "price", DecimalType(9, 2)))
+    table = foreign_table(catalog, path, columns)
+    with table.update_schema() as update:
+        update.update_column("price", DecimalType(38, 2))
+    assert catalog.load_table(path).schema().find_type("price") == DecimalType(38, 2)
 
 
 def test_a_name_that_a_metastore_refuses_is_told(catalog: Catalog) -> None:
