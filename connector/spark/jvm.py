@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
+LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
 OLDEST_JAVA: Final = 17
 YOUNG_GENERATION: Final = "24m"
 WORKER_ALLOCATION: Final = {
@@ -94,7 +95,8 @@ class Jvm:
             start_new_session=True,  # Ctrl-C in a terminal is ours to handle
             env={**environment, **_environment(jars, self._connection_file)},
         )
-        threading.Thread(target=self._log_output, name="jvm-output", daemon=True).start()
+        self._reader = threading.Thread(target=self._log_output, name="jvm-output", daemon=True)
+        self._reader.start()
 
     def connect(self) -> "ClientServer":
         """The gateway to it, as soon as there is one; RetryableError if it does not come up."""
@@ -122,6 +124,8 @@ class Jvm:
         """What it printed last: the cause, when it ended by itself."""
         if self._process.poll() == -signal.SIGKILL:
             return "it was killed"
+        if self.has_ended:
+            self._reader.join(LAST_WORDS_TIMEOUT)
         return " | ".join(self._output) or "it has said nothing"
 
     @property

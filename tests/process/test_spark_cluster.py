@@ -58,7 +58,7 @@ def test_a_conversation_gives_the_same_tables_on_a_cluster(cluster: SparkCluster
 # Settings, and how many seconds there are for an executor.
 REFUSED_BY_A_CLUSTER: Final[Mapping[str, tuple[Mapping[str, str], int]]] = {
     "a cluster without room": ({"spark_executor_memory": "900g"}, 0),
-    "executors that do not start": ({"spark_executorEnv_NOTHING": "\0"}, 40),
+    "executors that do not start": ({"spark_executorEnv_NOTHING": "\0"}, 120),
 }
 STARTED_IMPATIENTLY: Final = """
 import json, sys
