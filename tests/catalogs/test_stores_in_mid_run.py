@@ -1,0 +1,98 @@
+"""Google's store or Azure's fails between a transaction's files and its commit: the error says what, and nothing is lost or
+doubled."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from connector.config.settings import EndpointConfig, parse
+from connector.iceberg.catalogs.opening import open_catalog, table_location
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.commit import Failed
+from connector.iceberg.files import file_io
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE
+from support.azure import ACCOUNT, AzureStore
+from support.google import GoogleStore
+from support.postgres import Postgres
+from support.server_process import free_address
+from support.snapshots import check_text
+from support.staged_files import stage
+from support.tables import ID_ONLY, ids_of
+
+pytestmark = pytest.mark.catalog
+
+Json: TypeAlias = Any
+Storage: TypeAlias = Mapping[str, Json]
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
+LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+
+
+@pytest.fixture
+def on_google(google: GoogleStore) -> Storage:
+    place = {"storage_type": "Google Cloud Storage", "bucket": google.new_bucket(), "endpoint": google.uri}
+    return {**place, "service_account_json": google.service_account()}
+
+
+@pytest.fixture
+def on_azure(azure: AzureStore) -> Storage:
+    place = {"storage_type": "Azure", "account": ACCOUNT, "container": azure.new_container(), "endpoint": azure.uri}
+    return {**place, "sas_token": azure.sas_token()}
+
+
+def down(_: object) -> Storage:
+    return {"endpoint": f"http://{free_address()}"}
+
+
+GOOGLE_FAILURES: Final[Mapping[str, Callable[[GoogleStore], Storage]]] = {
+    "Google's store goes down": down,
+    "Google's token is revoked": lambda google: {"service_account_json": google.service_account(lifetime=0)},
+    "Google's permission is taken away": lambda google: {"service_account_json": google.service_account("GET")},
+}
+AZURE_FAILURES: Final[Mapping[str, Callable[[AzureStore], Storage]]] = {
+    "Azure's store goes down": down,
+    "Azure's SAS token ends": lambda azure: {"sas_token": azure.sas_token(lasts=timedelta(hours=-1))},
+    "Azure's permission is taken away": lambda azure: {"sas_token": azure.sas_token("rl")},
+}
+
+
+@pytest.mark.parametrize("name", GOOGLE_FAILURES)
+def test_a_failure_of_google_s_is_told_and_loses_nothing(
+    google: GoogleStore, on_google: Storage, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(file_io, "RETRY_SECONDS", 1)
+    fail_and_land(postgres, name, on_google, {**on_google, **GOOGLE_FAILURES[name](google)})
+
+
+@pytest.mark.parametrize("name", AZURE_FAILURES)
+def test_a_failure_of_azure_s_is_told_and_loses_nothing(
+    azure: AzureStore, on_azure: Storage, postgres: Postgres, name: str
+) -> None:
+    fail_and_land(postgres, name, on_azure, {**on_azure, **AZURE_FAILURES[name](azure)})
+
+
+def fail_and_land(postgres: Postgres, name: str, storage: Storage, failing: Storage) -> None:
+    path = (f"shop_{uuid.uuid4().hex}", "orders")
+    endpoint = config(postgres, storage)
+    with open_catalog(endpoint) as catalog:
+        catalog.create_namespace(path[0])
+        catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
+        staged = stage(catalog, path, LINEAGE, 1, 2)
+        with open_catalog(config(postgres, failing)) as without_store:
+            (outcome,) = commit.attempt(without_store, [staged], once=[staged.chain_id])
+        assert isinstance(outcome, Failed)
+        bucket = storage.get("bucket") or storage["container"]
+        placeholders = {path[0]: "shop", bucket: "BUCKET", failing["endpoint"]: "ENDPOINT"}
+        check_text(SNAPSHOTS, name, str(outcome.error), placeholders)
+        commit.finish(catalog, [staged])
+        assert ids_of(catalog, path) == [1, 2]
+
+
+def config(postgres: Postgres, storage: Storage) -> EndpointConfig:
+    catalog = {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password}
+    return parse({"namespace": "shop", "catalog": catalog, "storage": storage}, [])[0]
