@@ -94,5 +94,11 @@ def test_other_places_need_no_key(location: str, properties: dict[str, str]) -> 
     assert access_to(table(location, properties)).expires_at is None
 
 
+def test_who_writes_a_table_s_files_gets_what_opens_them_and_nothing_of_the_catalog_s() -> None:
+    of_catalog = {"uri": "http://host", "token": "planted", "credential": "planted", "header.Authorization": "planted"}
+    access = access_to(table("s3://b/t", {**KEY, "s3.region": "us-east-1", "warehouse": "lake", **of_catalog}))
+    assert dict(access.value) == {**KEY, "s3.region": "us-east-1", **ARROW}
+
+
 def test_access_shows_no_secret() -> None:
     assert "planted" not in repr(access_to(table("s3://b/t", KEY)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, PY_IO_IMPL
 
 from connector.config.secret import Secret
 from connector.config.settings import EndpointConfig, RestCatalog, SqlCatalog
@@ -80,6 +81,12 @@ def test_this_machine_s_credentials_are_used_where_that_is_allowed(
     with pytest.raises(UserError) as error:
         probe(without_key)
     check_text(SNAPSHOTS, "a machine without credentials", str(error.value), {})
+
+
+def test_who_writes_files_gets_a_token_and_never_the_service_account_s_key(right: GoogleStorage) -> None:
+    properties = data_file_properties(EndpointConfig("ns", SQL, timedelta(), storage=right))
+    assert properties.keys() == {GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, GCS_SERVICE_HOST, PY_IO_IMPL}
+    assert properties[GCS_TOKEN].startswith("planted-token-")
 
 
 def test_where_a_rest_catalog_hands_out_tokens_nothing_is_tried(right: GoogleStorage) -> None:
