@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
@@ -182,6 +183,30 @@ def test_a_rest_catalog_signs_in_and_asks_for_its_warehouse() -> None:
     assert token[0] == "/catalog/v1/oauth/tokens"
     assert token[2] == "grant_type=client_credentials&client_id=client&client_secret=planted&scope=all"
     assert configuration[:2] == ("/catalog/v1/config?warehouse=wh", "Bearer fresh")
+
+
+def test_a_rest_catalog_is_reached_through_the_proxy_that_the_environment_had_when_it_was_opened(
+    monkeypatch: pytest.MonkeyPatch, refusing_uri: str
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with answering(200, '{"defaults": {}, "overrides": {}, "namespaces": []}') as proxy:
+        monkeypatch.setenv("http_proxy", proxy.uri)
+        catalog = open_rest(rest(refusing_uri), {})
+        monkeypatch.delenv("http_proxy")
+        catalog.list_namespaces()
+    assert [path.partition("?")[0] for path, _, _ in proxy.requests] == [
+        f"{refusing_uri}/v1/config",
+        f"{refusing_uri}/v1/namespaces",
+    ]
+
+
+def test_a_host_that_the_environment_exempts_from_its_proxy_is_reached_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(200, '{"defaults": {}, "overrides": {}}') as server:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+        monkeypatch.setenv("no_proxy", urlsplit(server.uri).hostname or "")
+        open_rest(rest(server.uri), {})
+    assert len(server.requests) == 1
 
 
 def test_a_rest_catalog_presents_its_token() -> None:
