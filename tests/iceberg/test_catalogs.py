@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
@@ -386,7 +386,6 @@ def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
             ClientError({"Error": {"Code": "502"}, "ResponseMetadata": {"HTTPStatusCode": 502}}, "GetTable"),
             RetryableError,
         ),
-        (NoCredentialsError(), UserError),
     ],
 )
 def test_what_botocore_gives_up_on_is_explained(error: Exception, kind: type[Exception]) -> None:
