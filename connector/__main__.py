@@ -57,6 +57,9 @@ def _ended(work: Callable[[], int | None]) -> int:
 def _serve(wire: stdio.Wire) -> None:
     _check_codec()
     signals.install(wire)
+    # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and what its own allocator
+    # has had it keeps.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     from connector import driver
 
     driver.serve(stdio.RequestReader(sys.stdin.fileno()), wire)
