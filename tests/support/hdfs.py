@@ -34,7 +34,7 @@ def native_client() -> Path:
     """The directory of libhdfs.so; without it, the test is left out."""
     directory = REPOSITORY / ".cache" / "libhdfs"
     if not (directory / "libhdfs.so").exists():
-        leave_out("needs libhdfs: install gcc and a JDK, and run scripts/setup --tests")
+        leave_out("needs libhdfs: install gcc and a JDK, and run scripts/setup --all-tests")
     return directory
 
 

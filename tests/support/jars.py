@@ -13,7 +13,7 @@ def jars(name: str) -> Path:
     """The directory of one set of jars; without it, the test is left out (in CI it fails)."""
     directory = REPOSITORY / ".cache" / "jars" / name
     if not (directory / "complete").exists():
-        leave_out(f"needs the jars of tests/jars/{name}.pom.xml: install Maven and run scripts/setup --tests")
+        leave_out(f"needs the jars of {name}.pom.xml: install Maven and run scripts/setup --all-tests")
     return directory
 
 
