@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from botocore.errorfactory import ClientExceptionsFactory
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import load_file_io
@@ -345,6 +346,24 @@ def test_a_machine_without_keys_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(UserError) as error:
         data_file_properties(replace(on_s3(GlueCatalog()), credentials=MachineCredentials()))
     check_text(SNAPSHOTS, "AWS: a machine without keys", str(error.value), {})
+
+
+def test_tables_that_are_looked_at_side_by_side_know_glue_s_errors_by_the_same_classes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+    make = ClientExceptionsFactory._create_client_exceptions
+
+    def counted(*service: object) -> object:
+        made.append(service)
+        return make(*service)
+
+    monkeypatch.setattr(ClientExceptionsFactory, "_create_client_exceptions", counted)
+    missing = {"__type": "EntityNotFoundException", "Message": "Database shop not found"}
+    with glue_answering(monkeypatch, 400, missing), open_catalog(on_s3(GlueCatalog())) as catalog:
+        before_any_thread = len(made)
+        assert not catalog.namespace_exists("shop")
+    assert len(made) == before_any_thread == 1
 
 
 @pytest.mark.parametrize(("glue_id", "sent"), [("", {}), ("123", {"CatalogId": "123"})])

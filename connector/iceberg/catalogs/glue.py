@@ -78,6 +78,9 @@ def open_glue(
     catalog: settings.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
 ) -> GlueCatalog:
     client = session(keys, region).client("glue", config=CLIENT_CONFIG)
+    _ = (
+        client.exceptions
+    )  # else made on demand: threads that need them first, side by side, would not catch each other's
     if catalog.glue_id:
         # PyIceberg reads glue.id only for a client of its own making.
         def add_catalog_id(params: dict[str, object], **_: object) -> None:
