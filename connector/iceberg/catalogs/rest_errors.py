@@ -24,6 +24,7 @@ from requests.exceptions import ConnectionError, SSLError, Timeout
 from connector.config import settings
 from connector.config.secret import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
+from connector.iceberg.answers import said
 from connector.iceberg.catalogs.sign_in import TokenServerError, halves
 
 QUOTED_CHARACTERS: Final = 300
@@ -53,11 +54,10 @@ def explained(uri: str, secrets: Collection[str], words: Mapping[str, str] = RES
         raise
     except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
         place = f"{words['catalog']} at {address(uri)}"
-        # PyIceberg quotes a page that is no catalog's answer after its own words.
-        said, is_no_answer, _ = str(error).partition(": Received unexpected JSON Payload")
-        answer = _without(secrets, said)[:QUOTED_CHARACTERS].rstrip(".")
+        words_of_error, is_page = said(error)
+        answer = _without(secrets, words_of_error)[:QUOTED_CHARACTERS].rstrip(".")
         kind, sentence = next((kind, sentence) for types, kind, sentence in EXPLANATIONS if isinstance(error, types))
-        if is_no_answer and sentence is REFUSAL:
+        if is_page and sentence is REFUSAL:
             sentence = NO_CATALOG
         raise kind(sentence.format(place=place, answer=answer, **words)) from error
 

@@ -22,6 +22,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector import object_store
 from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.iceberg.answers import said
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.late_files import LateFiles
 from connector.iceberg.commits.outcomes import REFUSED, answer, is_hopeless, unknown, worth_another_look
@@ -38,7 +39,6 @@ RETRY_FOR: Final = 30.0  # seconds after the first attempt: an acknowledgement w
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
 LONGEST_PAUSE: Final = 10.0
 QUOTED_CHARACTERS: Final = 300  # of an answer
-GATEWAY_S_PAGE: Final = ": Received unexpected JSON Payload"  # follows, in PyIceberg's words
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
 
 
 def _quoted(error: Exception) -> str:
-    said, _, _ = str(answer(error)).partition(GATEWAY_S_PAGE)
-    return shorten(said, QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    words, _ = said(answer(error))
+    return shorten(words, QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
 def _attempts(retry_for: float) -> Iterator[int]:
