@@ -3,20 +3,19 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Final, TypeAlias
+from functools import cached_property
+from typing import TypeAlias
 
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector import file_lists
 from connector.binding import Binding
 from connector.config.settings import Settings
+from connector.file_ios import file_io
 from connector.renewal import Lease
 from connector.rows.files import FileOptions
 from connector.state import DataFile, FileList
-
-FILE_IOS: Final = 32  # where a catalog hands out keys for each table, each has its own
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class TableLayout:
 
     @property
     def io(self) -> FileIO:
-        return _opened(self.access.value)
+        return file_io(dict(self.access.value))
 
     @cached_property
     def options(self) -> FileOptions:
@@ -65,12 +64,6 @@ class TableLayout:
     @property
     def _locations(self) -> LocationProvider:
         return load_location_provider(self.location, dict(self.properties))
-
-
-@lru_cache(FILE_IOS)
-def _opened(access: Settings) -> FileIO:
-    """One for all tables that are reached alike: to connect to a store again takes longer than to write a small file."""
-    return load_file_io(dict(access))
 
 
 # A layout whose keys are fresh whenever it is called for.

@@ -8,10 +8,9 @@ from functools import cache, partial
 from threading import Lock
 from typing import Final, TypeAlias
 
-from pyiceberg.io import load_file_io
-
 from connector.config.settings import Settings
 from connector.errors import ConnectorError
+from connector.file_ios import file_io
 from connector.renewal import Renewed
 from connector.rows.rewriting import Rewriting, SourceFile, UnconvertibleError
 from connector.scratch import scratch
@@ -83,7 +82,7 @@ def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
 def _rewrite(rewriting: Rewriting, file_properties: Settings, source: SourceFile) -> Outcome:
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        return Written(rewriting.rewritten(load_file_io(dict(file_properties), rewriting.location), source))
+        return Written(rewriting.rewritten(file_io(dict(file_properties)), source))
     except UnconvertibleError as error:
         return Unconvertible(error.column_ids)
     except ConnectorError as error:

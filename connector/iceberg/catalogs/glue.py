@@ -24,8 +24,8 @@ from connector import object_store
 from connector.config import settings
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.errors import ConnectorError, RetryableError, UserError
+from connector.file_ios import file_io
 from connector.iceberg.catalogs.commit_base import CommitBase
-from connector.iceberg.catalogs.metadata_io import metadata_io
 from connector.iceberg.files.aws_errors import is_refusal
 from connector.iceberg.files.aws_keys import CLIENT_CONFIG, AwsKeys, file_keys, session
 from connector.iceberg.files.file_access import file_properties
@@ -67,7 +67,7 @@ class _GlueCatalog(GlueCatalog):
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # A table's own properties have no say in it.
-        return metadata_io(file_properties(self.properties, file_keys(self._keys)))
+        return file_io(file_properties(self.properties, file_keys(self._keys)))
 
 
 def _metadata_of(identifier: str | Identifier) -> str:
@@ -78,9 +78,8 @@ def open_glue(
     catalog: settings.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
 ) -> GlueCatalog:
     client = session(keys, region).client("glue", config=CLIENT_CONFIG)
-    _ = (
-        client.exceptions
-    )  # else made on demand: threads that need them first, side by side, would not catch each other's
+    # Else made on demand, and threads that need them first, side by side, would not catch each other's.
+    _ = client.exceptions
     if catalog.glue_id:
         # PyIceberg reads glue.id only for a client of its own making.
         def add_catalog_id(params: dict[str, object], **_: object) -> None:

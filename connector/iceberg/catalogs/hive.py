@@ -30,9 +30,9 @@ from connector import object_store
 from connector.config import settings
 from connector.config.catalog_properties import HIVE_PROPERTIES, HIVE_USER
 from connector.errors import UserError
+from connector.file_ios import file_io
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.iceberg.catalogs.hive_lock import AGENT, locked
-from connector.iceberg.catalogs.metadata_io import metadata_io
 from connector.iceberg.catalogs.metastore import (
     TIME_LIMITS,
     Connections,
@@ -162,7 +162,7 @@ class _HiveCatalog(HiveCatalog):
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # A table's own properties have no say in it.
-        return metadata_io(file_properties(self.properties, self._keys()))
+        return file_io(file_properties(self.properties, self._keys()))
 
 
 def _alter(client: Any, table: HiveTable, expected: str) -> None:

@@ -9,7 +9,7 @@ from pyiceberg.typedef import Identifier
 from requests import Session
 
 from connector.config import settings
-from connector.iceberg.catalogs.metadata_io import metadata_io
+from connector.file_ios import file_io
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
 from connector.iceberg.files.file_access import FileKeys, file_properties, with_end
@@ -42,7 +42,7 @@ class RestTables(RestCatalog):
         location = str(table_response.metadata_location)
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         properties = file_properties(self._keys(), self.properties, with_end({**table_response.config, **vended}))
-        io = metadata_io(properties)
+        io = file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
@@ -55,8 +55,8 @@ class RestTables(RestCatalog):
 def _knowing_its_environment(session: Session, uri: str) -> Session:
     """What the environment says of proxies and certificates is looked up once: to go through all of it for every request
     is an eighth of a commit's processor time."""
-    settings = session.merge_environment_settings(uri, {}, None, None, None)
-    session.proxies, session.verify, session.cert = settings["proxies"], settings["verify"], settings["cert"]
+    found = session.merge_environment_settings(uri, {}, None, None, None)
+    session.proxies, session.verify, session.cert = found["proxies"], found["verify"], found["cert"]
     session.trust_env = False
     return session
 

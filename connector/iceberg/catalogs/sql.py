@@ -20,8 +20,8 @@ from sqlalchemy.orm import Session
 from connector import object_store
 from connector.config import settings
 from connector.errors import RetryableError, UserError
+from connector.file_ios import file_io
 from connector.iceberg.catalogs.commit_base import CommitBase
-from connector.iceberg.catalogs.metadata_io import metadata_io
 from connector.iceberg.files.file_access import FileKeys, file_properties
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
@@ -87,7 +87,7 @@ class _TablesOnS3(SqlTables):
         return object_store.using(f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}")
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return metadata_io(file_properties(self.properties))  # a table's own properties have no say in it
+        return file_io(file_properties(self.properties))  # a table's own properties have no say in it
 
 
 def opened(open_catalog: Callable[[], SqlTables]) -> SqlTables:
