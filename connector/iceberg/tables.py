@@ -29,10 +29,10 @@ from connector.evolution.table_change import (
     Path,
     TableChange,
 )
+from connector.iceberg.metadata.avro_files import FORMAT_VERSION
 from connector.rows.rewriting import UnconvertibleError
 
 ATTEMPTS: Final = 8
-FORMAT_VERSION: Final = 2
 FORMAT_REMEDIES: Final = {
     1: "Only version 2 is written: upgrade the table (in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')), "
     "or choose another table name.",

@@ -6,7 +6,7 @@ A cursor per row walks one buffer that holds every row's tuple; the code byte un
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from connector.rows.texts import Bytes, Mask, Positions, Texts, as_strings, contains, gather, replaced
 
-Words = npt.NDArray[np.uint64]
+Words: TypeAlias = npt.NDArray[np.uint64]
 
 NULL: Final = 0x00
 JSON: Final = 0x01
