@@ -1,5 +1,6 @@
 """What opening a session does first."""
 
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,22 @@ def test_a_catalog_that_is_no_database_does_without_the_client_of_databases() ->
     modules = imported("connector.transactions", f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
     assert "connector.iceberg.commits.commit" in modules
     assert "sqlalchemy" not in modules
+
+
+def test_what_files_in_s3_have_taken_of_memory_is_taken_again() -> None:
+    """By an allocator that can: Arrow's own keeps ten megabytes for each file that was written at once."""
+    program = """
+from connector import __main__, driver
+def serve(*_):
+    import pyarrow, sys
+    print(pyarrow.default_memory_pool().backend_name, file=sys.stderr)
+driver.serve = serve
+__main__.main([])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert ended.stderr == "jemalloc\n"
 
 
 def imported(*modules: str) -> set[str]:
