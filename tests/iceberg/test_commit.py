@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy.exc import OperationalError
 
-from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.errors import CommitUnknownError, ConnectorError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
@@ -109,7 +109,7 @@ def refused(_: Callable[[], Any]) -> Any:
     raise ServiceUnavailableError("503")
 
 
-def overtaken(_: Callable[[], Any]) -> Any:
+def conflicting(_: Callable[[], Any]) -> Any:
     raise CommitFailedException("branch main has changed")
 
 
@@ -227,29 +227,26 @@ def test_a_commit_that_did_not_land_is_repeated(catalog: FaultyCatalog) -> None:
     assert ids(catalog) == [1]
 
 
-def test_a_catalog_that_stays_silent_is_an_error_that_loses_nothing(
-    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("fault", "kind", "name"),
+    [
+        (refused, CommitUnknownError, "a catalog that stays silent"),
+        (conflicting, RetryableError, "writers that are always faster"),
+    ],
+)
+def test_what_lets_no_commit_land_is_an_error_that_loses_nothing(
+    catalog: FaultyCatalog,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[Callable[[], Any]], Any],
+    kind: type[ConnectorError],
+    name: str,
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
     staged = stage(catalog, [1])
-    catalog.faults = [refused] * 10_000
-    with pytest.raises(CommitUnknownError) as error:
+    catalog.faults = [fault] * 10_000
+    with pytest.raises(kind) as error:
         finish(catalog, staged)
-    check_text(SNAPSHOTS, "a catalog that stays silent", re.sub(r"\d+ s ", "N s ", str(error.value)), {})
-    catalog.faults = []
-    finish(catalog, staged, is_recovery=True)
-    assert ids(catalog) == [1]
-
-
-def test_writers_that_are_always_faster_are_an_error_that_loses_nothing(
-    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
-    staged = stage(catalog, [1])
-    catalog.faults = [overtaken] * 10_000
-    with pytest.raises(RetryableError) as error:
-        finish(catalog, staged)
-    check_text(SNAPSHOTS, "writers that are always faster", re.sub(r"\d+ s ", "N s ", str(error.value)), {})
+    check_text(SNAPSHOTS, name, re.sub(r"\d+ s ", "N s ", str(error.value)), {})
     catalog.faults = []
     finish(catalog, staged, is_recovery=True)
     assert ids(catalog) == [1]
