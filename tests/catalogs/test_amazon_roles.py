@@ -22,7 +22,7 @@ from connector.iceberg.tables import evolve
 from connector.state import Lineage
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
-from support.amazon import EXTERNAL_ID, ROLE, TABLE_BUCKET, S3Tables, Sts, in_table_buckets, s3_tables, sts
+from support.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
 from support.fault_proxy import FaultProxy, fault_proxy
 from support.key_vendor import KeyVendor, key_vendor
 from support.leftovers import Watch, exposed
@@ -69,12 +69,7 @@ def config(role: Sts, **credentials: Json) -> Mapping[str, Json]:
         "namespace": NAMESPACE,
         "upload_interval": "PT0S",
         "credentials": {
-            "auth_type": "AWSRole",
-            "aws_role_arn": ROLE,
-            "external_id": EXTERNAL_ID,
-            "role_session_name": "lake",
-            "awsAccessKeyId": role.user.access_key_id,
-            "awsSecretAccessKey": role.user.secret_access_key,
+            **role_credentials(role.user),
             **credentials,
         },
         "s3_endpoint": role.vendor.s3.endpoint,

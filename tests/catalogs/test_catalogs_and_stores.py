@@ -275,7 +275,7 @@ def session(lake: Lake, collection: Collection, watch: Watch) -> list[Leftover]:
 
 def read_by_spark(spark: SparkSql, lake: Lake, table: str) -> list[str]:
     """By the catalog, as Spark's users have it."""
-    spark_catalogs.add(spark, lake.name, lake.spark)
+    spark.add_catalog(lake.name, lake.spark)
     (rows,) = spark.rows(f"SELECT note FROM {lake.name}.{NAMESPACE}.{table} ORDER BY id")
     return [row["note"] for row in rows]
 

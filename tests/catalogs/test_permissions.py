@@ -63,10 +63,7 @@ def test_a_run_with_exactly_the_documented_policy_works(
     runtime = Runtime(tmp_path, [replace(LEDGER, table="with_least_privilege")], config)
     runtime.apply()
     with runtime.open() as session:  # whose transaction is left staged: its successor has something to list and delete
-        session.flush()
-        session.store({"id": 1})
-        session.start_commit(commits=False)
-        session.connector.kill()
+        session.stage_and_die({"id": 1}, commits=False)
     for number in (2, 3):
         with runtime.open() as session:
             session.transaction({"id": number})

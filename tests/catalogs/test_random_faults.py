@@ -62,10 +62,7 @@ def test_every_row_lands_once_behind_a_proxy_that_fails_every_second_request(
             proxy.choose = chance.of_commits_and_loads
             for number in range(TRANSACTIONS):
                 session.transaction({"id": 2 * number}, {"id": 2 * number + 1})
-            session.flush()
-            session.store({"id": 2 * TRANSACTIONS})
-            session.start_commit()
-            session.connector.kill()
+            session.stage_and_die({"id": 2 * TRANSACTIONS})
         proxy.choose = chance.of_commits  # a look that fails at open ends the process, and the runtime starts another
         with runtime.open() as session:
             proxy.choose = chance.of_commits_and_loads

@@ -15,7 +15,7 @@ from connector.errors import UserError
 from connector.iceberg import storage
 from connector.iceberg.files.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
-from support.amazon import EXTERNAL_ID, ROLE, sts
+from support.amazon import ROLE, role_credentials, sts
 from support.leftovers import Watch, exposed
 from support.minio import Minio, SessionVendor, minio, minio_server
 from support.policy import documented_statements
@@ -56,14 +56,7 @@ def config(postgres: Postgres, server: Minio, bucket: str, user: Keys) -> Mappin
     return {
         "namespace": NAMESPACE,
         "upload_interval": "PT0S",
-        "credentials": {
-            "auth_type": "AWSRole",
-            "aws_role_arn": ROLE,
-            "external_id": EXTERNAL_ID,
-            "role_session_name": "lake",
-            "awsAccessKeyId": user.access_key_id,
-            "awsSecretAccessKey": user.secret_access_key,
-        },
+        "credentials": role_credentials(user),
         "bucket": bucket,
         "prefix": PREFIX,
         "region": server.s3.region,
@@ -91,10 +84,7 @@ def test_a_run_with_a_role_that_has_exactly_the_documented_policy_works(
     runtime = Runtime(tmp_path, [replace(LEDGER, table="of_a_role")], config)
     runtime.apply()
     with runtime.open() as session:  # whose transaction is left staged: its successor has something to list and delete
-        session.flush()
-        session.store({"id": 1})
-        session.start_commit(commits=False)
-        session.connector.kill()
+        session.stage_and_die({"id": 1}, commits=False)
     with runtime.open() as session:
         session.transaction({"id": 2})
         outcome = session.finish()
@@ -185,10 +175,7 @@ def test_a_token_of_the_runtime_s_that_has_ended_is_told_and_the_next_one_finish
     first = Runtime(tmp_path, [collection], injected(timedelta(minutes=5)))
     first.apply()
     with first.open() as session:
-        session.flush()
-        session.store({"id": 1})
-        session.start_commit()
-        session.connector.kill()
+        session.stage_and_die({"id": 1})
     late = Runtime(tmp_path, [collection], injected(timedelta(seconds=-5)))
     late.log = first.log
     outcome = late.open_and_fail()

@@ -47,10 +47,7 @@ def test_a_child_finishes_what_its_parent_staged(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, shards_share_state=True)
     runtime.apply()
     with runtime.open() as parent:
-        parent.flush()
-        parent.store({"id": 1})
-        parent.start_commit()
-        parent.connector.kill()
+        parent.stage_and_die({"id": 1})
     with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
         left.transaction({"id": 2})
         right.transaction({"id": 3})

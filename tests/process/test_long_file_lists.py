@@ -44,10 +44,7 @@ def test_a_list_too_long_for_the_state_is_followed_by_the_successor_and_then_del
     runtime = Runtime(tmp_path, [WIDE])
     runtime.apply()
     with runtime.open() as session:
-        session.flush()
-        session.store(wide_row(1), wide_row(2))
-        session.start_commit()
-        session.connector.kill()
+        session.stage_and_die(wide_row(1), wide_row(2))
     assert len(orjson.dumps(runtime.log)) < 1000 < LONGEST_IN_STATE < lists(tmp_path)[0].stat().st_size
     assert ids(tmp_path) == []
     with runtime.open() as session:

@@ -15,10 +15,7 @@ def test_what_was_staged_and_never_committed_is_deleted_once_the_table_has_moved
     runtime = Runtime(tmp_path)
     runtime.apply()
     with runtime.open() as session:
-        session.flush()
-        session.store({"id": 1})
-        session.start_commit(commits=False)
-        session.connector.kill()
+        session.stage_and_die({"id": 1}, commits=False)
     [left] = data_files(tmp_path)
     with runtime.open() as session:
         session.transaction({"id": 2})

@@ -89,10 +89,7 @@ def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
 
 def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open() as session:
-        session.flush()
-        session.store(good(1), bad(2))
-        session.start_commit()
-        session.connector.kill()
+        session.stage_and_die(good(1), bad(2))
     log = runtime.log
     with runtime.open() as session:
         assert keys(tmp_path) == ([1], [2])
@@ -105,10 +102,7 @@ def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runti
 
 def test_what_the_log_never_committed_shows_in_neither_table(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open() as session:
-        session.flush()
-        session.store(good(1), bad(2))
-        session.start_commit(commits=False)
-        session.connector.kill()
+        session.stage_and_die(good(1), bad(2), commits=False)
     with runtime.open() as session:
         session.transaction(good(1), bad(2))
     assert keys(tmp_path) == ([1], [2])
@@ -131,10 +125,7 @@ def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejecte
     runtime = Runtime(tmp_path, [AMOUNTS], shards_share_state=True)
     runtime.apply()
     with runtime.open() as parent:
-        parent.flush()
-        parent.store(good(1), bad(2))
-        parent.start_commit()
-        parent.connector.kill()
+        parent.stage_and_die(good(1), bad(2))
     with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
         left.transaction(good(3), bad(4))
         right.transaction(bad(5))
@@ -143,10 +134,7 @@ def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejecte
 
 def test_what_was_staged_lands_though_quarantine_has_been_turned_off(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open() as session:
-        session.flush()
-        session.store(good(1), bad(2))
-        session.start_commit()
-        session.connector.kill()
+        session.stage_and_die(good(1), bad(2))
     stopping = Runtime(tmp_path, [replace(AMOUNTS, settings={})])
     stopping.log = runtime.log
     stopping.apply()

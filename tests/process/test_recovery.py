@@ -25,10 +25,7 @@ def ids(directory: Path) -> list[int]:
 
 def test_a_committed_transaction_is_applied_by_the_successor(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open() as session:
-        session.flush()
-        session.store({"id": 1}, {"id": 2})
-        session.start_commit()
-        session.connector.kill()
+        session.stage_and_die({"id": 1}, {"id": 2})
     assert ids(tmp_path) == []
     with runtime.open() as session:
         assert ids(tmp_path) == [1, 2]
@@ -39,10 +36,7 @@ def test_a_committed_transaction_is_applied_by_the_successor(runtime: Runtime, t
 
 def test_an_uncommitted_transaction_never_shows(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open() as session:
-        session.flush()
-        session.store({"id": 1})
-        session.start_commit(commits=False)
-        session.connector.kill()
+        session.stage_and_die({"id": 1}, commits=False)
     with runtime.open() as session:
         session.transaction({"id": 2})
     assert ids(tmp_path) == [2]

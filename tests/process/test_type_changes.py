@@ -36,10 +36,7 @@ def test_the_rows_that_are_there_and_those_that_were_staged_keep_their_values(tm
     with before.open() as session:
         session.transaction({"id": 1, "note": 10})
         session.transaction({"id": 2, "note": -20}, {"id": 3})
-        session.flush()
-        session.store({"id": 4, "note": 40})
-        session.start_commit()
-        session.connector.kill()
+        session.stage_and_die({"id": 4, "note": 40})
 
     # The runtime gives apply no state: what is staged can only be finished by the session that opens next.
     after = task(tmp_path, TEXT, before.log)

@@ -33,6 +33,18 @@ POLL_SECONDS: Final = 0.01
 SecretOf: TypeAlias = Callable[[str], str | None]
 
 
+def role_credentials(user: Keys) -> dict[str, Json]:
+    """The config's, with which this user assumes the role."""
+    return {
+        "auth_type": "AWSRole",
+        "aws_role_arn": ROLE,
+        "external_id": EXTERNAL_ID,
+        "role_session_name": "lake",
+        "awsAccessKeyId": user.access_key_id,
+        "awsSecretAccessKey": user.secret_access_key,
+    }
+
+
 def is_signed(sent: Sent, service: str, secret_of: SecretOf) -> bool:
     """Whether the request carries the signature that AWS would compute for it."""
     scheme, _, rest = sent.headers.get("Authorization", "").partition(" ")

@@ -16,7 +16,7 @@ from google.auth.transport.requests import Request as Transport
 from google.oauth2.service_account import Credentials
 from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 
-from support.jars import REPOSITORY, leave_out
+from support.jars import REPOSITORY, go_program
 from support.server_process import free_address, running
 
 Json: TypeAlias = Any
@@ -76,11 +76,7 @@ class GoogleStore:
 
 
 def fake_gcs_server() -> Path:
-    """The server's program; without it, the test is left out (in CI it fails)."""
-    program = REPOSITORY / ".cache" / "go" / "bin" / "fake-gcs-server"
-    if not program.exists():
-        leave_out("needs a stand-in for Google Cloud Storage: install Go and run scripts/setup --tests")
-    return program
+    return go_program("fake-gcs-server", "a stand-in for Google Cloud Storage")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The jars that `scripts/setup --tests` fetches."""
+"""The jars that `scripts/setup` fetches for the tests, and the servers that it builds for them."""
 
 import os
 from pathlib import Path
@@ -15,6 +15,14 @@ def jars(name: str) -> Path:
     if not (directory / "complete").exists():
         leave_out(f"needs the jars of {name}.pom.xml: install Maven and run scripts/setup --all-tests")
     return directory
+
+
+def go_program(name: str, what: str, argument: str = "--tests") -> Path:
+    """A server that is built with Go; without it, the test is left out (in CI it fails)."""
+    program = REPOSITORY / ".cache" / "go" / "bin" / name
+    if not program.exists():
+        leave_out(f"needs {what}: install Go and run scripts/setup {argument}")
+    return program
 
 
 def leave_out(reason: str) -> NoReturn:

@@ -18,7 +18,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from support.jars import REPOSITORY, leave_out
+from support.jars import go_program
 from support.key_vendor import EXPIRES_AT_MS
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address, running
@@ -111,11 +111,7 @@ class SessionVendor:
 
 
 def minio() -> Path:
-    """The server's program; without it, the test is left out."""
-    program = REPOSITORY / ".cache" / "go" / "bin" / "minio"
-    if not program.exists():
-        leave_out("needs an S3 server that has roles: install Go and run scripts/setup --all-tests")
-    return program
+    return go_program("minio", "an S3 server that has roles", "--all-tests")
 
 
 @contextmanager

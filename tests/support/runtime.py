@@ -180,6 +180,13 @@ class Session:
         self.start_commit()
         self.acknowledge()
 
+    def stage_and_die(self, *documents: Json, commits: bool = True) -> None:
+        """Leave a transaction staged that nobody has acknowledged, and end the connector's process."""
+        self.flush()
+        self.store(*documents)
+        self.start_commit(commits=commits)
+        self.connector.kill()
+
     def finish(self) -> Outcome:
         return self.connector.finish()
 

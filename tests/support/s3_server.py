@@ -13,7 +13,7 @@ from typing import Any, Self
 import boto3
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_REGION, S3_SECRET_ACCESS_KEY
 
-from support.jars import REPOSITORY, leave_out
+from support.jars import go_program
 from support.server_process import free_address, running
 
 
@@ -103,11 +103,7 @@ class S3Server:
 
 
 def versitygw() -> Path:
-    """The server's program; without it, the test is left out (in CI it fails)."""
-    program = REPOSITORY / ".cache" / "go" / "bin" / "versitygw"
-    if not program.exists():
-        leave_out("needs an S3 server: install Go and run scripts/setup --tests")
-    return program
+    return go_program("versitygw", "an S3 server")
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from support.azure import ACCOUNT, AzureStore
 from support.google import GoogleStore
 from support.postgres import USER, Postgres
 from support.s3_server import S3Server
-from support.spark_sql import SparkSql
 
 NOWHERE: Final = "s3://nowhere"  # what reads only has no warehouse
 # Of the REST catalog server's jars, what reads from Google's and Azure's stores.
@@ -84,9 +83,19 @@ def hive(uri: str) -> dict[str, str]:
     return {"type": "hive", "uri": uri}
 
 
-def add(spark: SparkSql, name: str, properties: Mapping[str, str]) -> None:
-    """A catalog under this name."""
+def sqlite(directory: Path, database: str) -> dict[str, str]:
+    return {
+        "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "uri": f"jdbc:sqlite:{directory}/{database}",
+        "warehouse": str(directory),
+        "jdbc.schema-version": "V1",
+    }
+
+
+def settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Spark's, for a catalog of this name."""
     catalog = f"spark.sql.catalog.{name}"
-    settings = {f"{catalog}.{key}": value for key, value in properties.items()}
-    settings[catalog] = "org.apache.iceberg.spark.SparkCatalog"
-    spark.rows(*(f"SET `{key}`=`{value}`" for key, value in settings.items()))
+    return {
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{catalog}.{key}": value for key, value in properties.items()},
+    }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from connector.spark import jvm
+from support import spark_catalogs
 from support.readers import Row
 from support.s3_server import S3Server
 
@@ -53,6 +54,11 @@ class SparkSql:
             raise UnreadableError(found["error"][:QUOTED_CHARACTERS])
         return [[json.loads(row) for row in rows] for rows in found]
 
+    def add_catalog(self, name: str, properties: Mapping[str, str]) -> None:
+        """Its tables are `<name>.<namespace>.<table>` from now on."""
+        settings = spark_catalogs.settings(name, properties)
+        self.rows(*(f"SET `{key}`=`{value}`" for key, value in settings.items()))
+
     def kill(self) -> None:
         self._process.kill()
         self._process.communicate()
@@ -71,7 +77,8 @@ def spark_sql(jars: Path, settings: Mapping[str, str], directory: Path) -> Itera
 def spark_rows(jars: Path, warehouse: Path, *queries: str) -> list[list[Row]]:
     """What Spark answers where the tables of a warehouse are `local.<namespace>.<table>`. What is asked together costs
     one JVM."""
-    with spark_sql(jars, _catalog("local", warehouse, "catalog.db"), warehouse) as spark:
+    local = spark_catalogs.settings("local", spark_catalogs.sqlite(warehouse, "catalog.db"))
+    with spark_sql(jars, local, warehouse) as spark:
         return spark.rows(*queries)
 
 
@@ -82,20 +89,9 @@ class MetadataFiles:
     def __init__(self, spark: SparkSql, name: str, directory: Path, s3: S3Server | None) -> None:
         self.spark = spark
         self._name = name
-        settings = _catalog(name, directory, f"{name}.db")
-        if s3:
-            properties = {
-                "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-                "s3.endpoint": s3.endpoint,
-                "s3.path-style-access": "true",
-                "s3.access-key-id": s3.root.access_key_id,
-                "s3.secret-access-key": s3.root.secret_access_key,
-                "client.region": s3.region,
-            }
-            settings |= {f"spark.sql.catalog.{name}.{key}": value for key, value in properties.items()}
-        spark.rows(
-            *(f"SET `{key}`=`{value}`" for key, value in settings.items()), f"CREATE NAMESPACE {name}.{NAMESPACE}"
-        )
+        scratch = spark_catalogs.sqlite(directory, f"{name}.db")
+        spark.add_catalog(name, scratch | spark_catalogs.on_s3(s3) if s3 else scratch)
+        spark.rows(f"CREATE NAMESPACE {name}.{NAMESPACE}")
 
     @contextmanager
     def table(self, metadata_location: str) -> Iterator[str]:
@@ -105,14 +101,3 @@ class MetadataFiles:
         self.spark.rows(register)
         yield f"{self._name}.{name}"
         self.spark.rows(f"DROP TABLE {self._name}.{name}")
-
-
-def _catalog(name: str, directory: Path, database: str) -> dict[str, str]:
-    catalog = f"spark.sql.catalog.{name}"
-    return {
-        catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        f"{catalog}.uri": f"jdbc:sqlite:{directory}/{database}",
-        f"{catalog}.warehouse": str(directory),
-        f"{catalog}.jdbc.schema-version": "V1",
-    }
