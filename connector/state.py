@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from connector.predecessor import own_ranges
 from protocol.flow import Json
 
 
@@ -162,7 +163,7 @@ def removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
 def entries(materialization: str, state: Json) -> Iterator[StagedCommit]:
     """Every staged commit that the state names, in no particular order."""
     for state_key, ranges in ((state or {}).get("bindingStates") or {}).items():
-        for key_range, by_next in (ranges or {}).items():
+        for key_range, by_next in own_ranges(ranges or {}).items():
             lineage = Lineage(materialization, state_key, key_range)
             for fence, raw in (by_next or {}).items():
                 entry = msgspec.convert(raw, _Entry)

@@ -26,6 +26,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
 from connector.invalid_values import Policy, Tally
+from connector.predecessor import check_nothing_is_staged
 from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.rejection_limit import RejectionLimit
 from connector.renewal import Renewed
@@ -156,6 +157,7 @@ def open_session(
 ) -> Iterator[Session]:
     """A session on an engine that may still be starting."""
     task, key_range = message.materialization, _key_range(message)
+    check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     staged = overlapping(state.entries(task.name, message.state), key_range)
     with ExitStack() as resources:
         spark, directories = engine.spark, engine.directories

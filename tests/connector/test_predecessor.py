@@ -1,0 +1,39 @@
+"""A task whose image was the public S3 Iceberg connector's goes on with this one, and loses no rows by it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connector import predecessor, state
+from connector.errors import UserError
+from support.runtime import merged
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
+STATE_KEY = "shop%2Forders.v1"
+FILES = ["s3://lake/shop/orders/data/1.parquet", "s3://lake/shop/orders/data/2.parquet"]
+
+
+def left(files: Any) -> Any:
+    return {
+        "bindingStates": {STATE_KEY: {"previousCheckpoint": "0123", "currentCheckpoint": "4567", "fileKeys": files}}
+    }
+
+
+@pytest.mark.parametrize("files", [None, []])
+def test_what_it_has_added_is_no_concern_of_ours(files: Any) -> None:
+    predecessor.check_nothing_is_staged(left(files), [STATE_KEY])
+    ours: Any = {"bindingStates": {STATE_KEY: {"00000000-ffffffff": {}}}}
+    assert list(state.entries("acme/orders", merged(left(files), ours))) == []
+
+
+def test_what_it_may_not_have_added_is_named() -> None:
+    with pytest.raises(UserError) as error:
+        predecessor.check_nothing_is_staged(left(FILES), [STATE_KEY])
+    check_text(SNAPSHOTS, "the public connector has staged files", str(error.value), {})
+
+
+def test_what_it_has_staged_for_a_table_that_is_made_anew_is_not_missed() -> None:
+    predecessor.check_nothing_is_staged(left(FILES), ["shop%2Forders.v2"])
+    assert list(state.entries("acme/orders", left(FILES))) == []
