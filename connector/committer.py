@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from connector.backlog import Backlog, Limit
-from connector.errors import ConnectorError, FencedError
+from connector.errors import ConnectorError, FencedError, LostColumnError
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.logs import FIELDS
 from connector.state import Chain, StagedCommit, TableId
@@ -30,11 +30,12 @@ class Committer:
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         """Try these, and what is due of earlier ones; returns what has landed.
 
-        FencedError when this process has been replaced; the error of a table for which too much waits.
+        FencedError when this process has been replaced, LostColumnError when it writes for a column that is gone; the
+        error of a table for which too much waits.
         """
         self._backlog.add(staged)
         landed: list[StagedCommit] = []
-        fenced: FencedError | None = None
+        final: FencedError | LostColumnError | None = None
         due = self._backlog.due(time.monotonic())
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         for outcome in self._attempt(due, once=self._backlog.failing):
@@ -43,12 +44,12 @@ class Committer:
                     self._backlog.landed(chain[0].chain_id)
                     _log_landed(outcome)
                     landed += chain
-                case Failed(_, FencedError() as error):
-                    fenced = error
+                case Failed(_, FencedError() | LostColumnError() as error):
+                    final = error
                 case Failed(chain, error):
                     self._backlog.failed(chain[0].chain_id, error, time.monotonic())
-        if fenced:
-            raise fenced
+        if final:
+            raise final
         self._backlog.check()
         for line in self._backlog.report():
             log.warning("%s", line)

@@ -36,6 +36,10 @@ class BrokenTaskError(ConnectorError):
         )
 
 
+class LostColumnError(UserError):
+    """A column that this session writes is gone from its table: a new session needs other columns."""
+
+
 class FencedError(ConnectorError):
     """Another process owns the lineage: this one has been replaced and must stop."""
 

@@ -10,7 +10,7 @@ import pytest
 from connector import backlog
 from connector.backlog import Backlog, Limit
 from connector.committer import Committer
-from connector.errors import ConnectorError, FencedError, RetryableError, UserError
+from connector.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.state import Chain, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
@@ -65,6 +65,14 @@ def test_the_others_land_and_the_bad_ones_chain_waits(tables: Tables) -> None:
     assert committer.commit([good, bad]) == [good]
     assert committer.waiting(bad.table_id, WHOLE) == [bad]
     assert committer.waiting(good.table_id, WHOLE) == []
+
+
+@pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost")])
+def test_what_no_later_attempt_can_mend_ends_the_session(tables: Tables, error: ConnectorError) -> None:
+    tables.errors["bad"] = error
+    with pytest.raises(type(error)):
+        Committer(tables.attempt, GENEROUS).commit([staged("bad", "b1"), staged("good", "g1")])
+    assert tables.taken == ["g1"]
 
 
 def test_the_whole_chain_is_tried_again_and_lands_when_the_table_recovers(tables: Tables) -> None:

@@ -3,31 +3,21 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.types import DateType, DoubleType, LongType, NestedField, PrimitiveType, StringType
+from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
-from connector.binding import Column
 from connector.errors import UserError
 from connector.iceberg.cleaning.orphans import collect
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import finish
-from connector.iceberg.commits.fence import Tenure, new_value
-from connector.iceberg.commits.file_names import file_prefix
-from connector.rows.files import DataFileWriter, FileOptions
-from connector.rows.schema import arrow_type_of
-from connector.state import Lineage, StagedCommit
-from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
-from support.bindings import MATERIALIZATION
 from support.snapshots import check_text
+from support.staged_rows import LINEAGE, staged
 from support.tables import local_catalog
 
-LINEAGE = Lineage(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 QTY = NestedField(2, "qty", LongType())
 NOTE = NestedField(3, "note", StringType())
 AS_TEXT = (wanted("id", LongType()), wanted("qty", StringType()), wanted("note", StringType()))
@@ -37,43 +27,6 @@ AS_DOUBLE = (wanted("id", LongType()), wanted("qty", DoubleType()), wanted("note
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     return local_catalog(tmp_path)
-
-
-def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> StagedCommit:
-    """A transaction, staged as a session does it on the table as it is."""
-    table = catalog.load_table(PATH)
-    tenure = Tenure.begin(table.properties, LINEAGE, [])
-    prev = after.next if after else tenure.prev
-    prefix = file_prefix(LINEAGE, str(table.metadata.table_uuid), prev)
-    columns = [
-        Column(each.name, each.name, each.field_id, each.field_type, each.required)
-        for each in table.schema().fields
-        if isinstance(each.field_type, PrimitiveType)
-    ]
-    schema = pa.schema(
-        pa.field(each.name, arrow_type_of(each.type), not each.required, {"PARQUET:field_id": str(each.id)})
-        for each in columns
-    )
-    writer = DataFileWriter(
-        table.io,
-        lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
-        columns,
-        schema,
-        FileOptions.of_table({}),
-    )
-    for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
-        writer.write(batch)
-    return StagedCommit(
-        lineage=LINEAGE,
-        prev=prev,
-        next=new_value(prev),
-        path=PATH,
-        table_uuid=str(table.metadata.table_uuid),
-        spec_id=0,
-        schema_id=table.metadata.current_schema_id,
-        files=tuple(writer.finish()),
-        known=tenure.known,
-    )
 
 
 def row(number: int, qty: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from connector.errors import CommitUnknownError, ConnectorError, RetryableError,
 from connector.iceberg.answers import said
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.late_files import LateFiles
+from connector.iceberg.commits.lost_columns import check_columns
 from connector.iceberg.commits.outcomes import REFUSED, answer, is_hopeless, unknown, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.upkeep import Upkeep
@@ -125,6 +126,7 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: fl
             rest = fence.unlanded(chain, table.properties)
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
+            check_columns(table, rest)
             fitting = late.converted(table, rest)
             committed = _commit(catalog, table, fitting, snapshots, fence.advanced(table.properties, chain[-1]))
             return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))

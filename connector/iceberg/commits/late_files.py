@@ -28,6 +28,11 @@ def recorded(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
     return {f"{PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
 
 
+def is_converted(table: Table, column_id: int) -> bool:
+    """Whether another column has taken the place of this one, with its values."""
+    return f"{PREFIX}{column_id}" in table.properties
+
+
 class LateFiles:
     """One chain's late files, written once for all attempts."""
 

@@ -1,0 +1,106 @@
+"""What another engine does to the columns of rows that are staged, or about to be: none is lost without a word."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
+
+from connector.errors import LostColumnError, UserError
+from connector.iceberg.commits.commit import finish
+from connector.iceberg.metadata.table_updates import new_schema
+from support.altered_tables import ID, PATH, rows, table_of
+from support.snapshots import check_text
+from support.staged_rows import staged
+from support.tables import local_catalog
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
+QTY = NestedField(2, "qty", LongType())
+NOTE = NestedField(3, "note", StringType())
+ROW: Any = {"id": 1, "qty": 10, "note": "n1"}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def give(catalog: Catalog, *columns: NestedField) -> None:
+    """The table gets these columns, by their ids, from an engine that replaces tables (Spark's CREATE OR REPLACE TABLE
+    gives a column the id that one of its name had, whatever its type)."""
+    table = catalog.load_table(PATH)
+    schema = Schema(*columns, schema_id=table.metadata.current_schema_id + 1)
+    catalog.commit_table(table, (), new_schema(table, schema))
+
+
+def test_a_session_that_writes_a_dropped_column_is_told(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE)
+    commit = staged(catalog, ROW)
+    with catalog.load_table(PATH).update_schema() as update:
+        update.delete_column("note")
+    with pytest.raises(LostColumnError) as error:
+        finish(catalog, [commit])
+    check_text(SNAPSHOTS, "a column was dropped while a session was writing it", str(error.value), {})
+    finish(catalog, [replace(commit, is_recovered=True)])
+    assert rows(catalog) == [{"id": 1, "qty": 10}]
+
+
+def test_a_column_that_comes_again_under_its_name_is_another(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE)
+    commit = staged(catalog, ROW)
+    with catalog.load_table(PATH).update_schema() as update:
+        update.delete_column("note")
+    with catalog.load_table(PATH).update_schema() as update:
+        update.add_column("note", StringType())
+    with pytest.raises(LostColumnError):
+        finish(catalog, [commit])
+
+
+def test_a_column_that_is_only_renamed_keeps_its_values(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, NOTE)
+    commit = staged(catalog, ROW)
+    with catalog.load_table(PATH).update_schema() as update:
+        update.rename_column("note", "remark")
+    finish(catalog, [commit])
+    assert rows(catalog) == [{"id": 1, "qty": 10, "remark": "n1"}]
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_values_that_could_not_be_read_are_never_added(catalog: Catalog, is_recovered: bool) -> None:
+    table_of(catalog, ID, QTY, NOTE)
+    commit = replace(staged(catalog, ROW), is_recovered=is_recovered)
+    give(catalog, ID, NestedField(2, "qty", StringType()), NOTE)
+    with pytest.raises(UserError) as error:
+        finish(catalog, [commit])
+    check_text(SNAPSHOTS, "a column has another type than the staged rows", str(error.value), {})
+    assert rows(catalog) == []
+    give(catalog, ID, QTY, NOTE)
+    finish(catalog, [commit])
+    assert rows(catalog) == [ROW]
+
+
+@pytest.mark.parametrize(
+    ("written", "current", "is_read"),
+    [
+        (IntegerType(), LongType(), True),
+        (LongType(), IntegerType(), False),
+        (DecimalType(9, 2), DecimalType(12, 2), True),
+        (DecimalType(12, 2), DecimalType(9, 2), False),
+        (DecimalType(9, 2), DecimalType(9, 3), False),
+    ],
+)
+def test_a_wider_column_takes_what_was_staged_for_a_narrower_one(
+    catalog: Catalog, written: Any, current: Any, is_read: bool
+) -> None:
+    table_of(catalog, ID, NestedField(2, "qty", written))
+    commit = staged(catalog, {"id": 1, "qty": 5})
+    give(catalog, ID, NestedField(2, "qty", current))
+    if is_read:
+        finish(catalog, [commit])
+        assert [row["qty"] for row in rows(catalog)] == [5]
+    else:
+        with pytest.raises(UserError, match="nobody could read them"):
+            finish(catalog, [commit])

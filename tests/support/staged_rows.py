@@ -1,0 +1,57 @@
+"""Transactions whose rows have every column that their table has when they are staged."""
+
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import PrimitiveType
+
+from connector.binding import Column
+from connector.iceberg.commits.fence import Tenure, new_value
+from connector.iceberg.commits.file_names import file_prefix
+from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.schema import arrow_type_of
+from connector.state import Lineage, StagedCommit
+from protocol.flow import WHOLE_RANGE
+from support.altered_tables import PATH
+from support.bindings import MATERIALIZATION
+
+LINEAGE = Lineage(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
+
+
+def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> StagedCommit:
+    """A transaction, staged as a session does it on the table as it is."""
+    table = catalog.load_table(PATH)
+    tenure = Tenure.begin(table.properties, LINEAGE, [])
+    prev = after.next if after else tenure.prev
+    prefix = file_prefix(LINEAGE, str(table.metadata.table_uuid), prev)
+    columns = [
+        Column(each.name, each.name, each.field_id, each.field_type, each.required)
+        for each in table.schema().fields
+        if isinstance(each.field_type, PrimitiveType)
+    ]
+    schema = pa.schema(
+        pa.field(each.name, arrow_type_of(each.type), not each.required, {"PARQUET:field_id": str(each.id)})
+        for each in columns
+    )
+    writer = DataFileWriter(
+        table.io,
+        lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
+        columns,
+        schema,
+        FileOptions.of_table({}),
+    )
+    for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
+        writer.write(batch)
+    return StagedCommit(
+        lineage=LINEAGE,
+        prev=prev,
+        next=new_value(prev),
+        path=PATH,
+        table_uuid=str(table.metadata.table_uuid),
+        spec_id=0,
+        schema_id=table.metadata.current_schema_id,
+        files=tuple(writer.finish()),
+        known=tenure.known,
+    )
