@@ -17,6 +17,7 @@ def storage_fails(task: Task) -> None:
     task.run_to(Event.COMMITTED)
     task.faults.arm(UPLOAD_FAILS, times=8)  # of manifests: a store's client tries three times by itself
     task.run_to(Event.FLUSHED)
+    assert task.faults.fired(UPLOAD_FAILS) == 8
     task.check(complete=True)
     task.faults.arm(UPLOAD_FAILS, times=ALWAYS)  # of data files
     task.fails("INTERNAL_FAILURE")

@@ -68,7 +68,9 @@ def _any(_: Request) -> bool:
 
 
 def _begins_upload(request: Request) -> bool:
-    return request.method == "POST" and "uploads" in _query(request)
+    """Of a file in one request, or in several."""
+    about = _query(request)
+    return (request.method == "POST" and "uploads" in about) or (request.method == "PUT" and "partNumber" not in about)
 
 
 def _uploads_second_part(request: Request) -> bool:
