@@ -16,6 +16,7 @@ from connector.evolution.problems import problems
 from connector.evolution.table_change import Found, Path
 from connector.iceberg.checks import survey
 from connector.invalid_values import OnInvalid
+from connector.rows.file_options import FileOptions
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
 
@@ -154,6 +155,10 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
             yield f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. Leave it out."
         if name == "format-version" and value != "2":
             yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
+    try:
+        FileOptions.of_table(dict(proposal.resource.additional_table_properties))
+    except ValueError as error:
+        yield f"table property {error}."
     owner = found.table.owner if found.table else None
     is_ours = owner is not None and owner.materialization == proposal.materialization
     if found.table and not proposal.last and not is_ours and ALLOW_EXISTING_TABLES not in proposal.flags:

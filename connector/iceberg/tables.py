@@ -30,6 +30,7 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
+from connector.rows.file_options import FileOptions
 from connector.rows.rewriting import UnconvertibleError
 
 ATTEMPTS: Final = 8
@@ -68,11 +69,23 @@ def unpartitioned_spec(table: Table) -> int:
     return spec.spec_id
 
 
+def check_file_options(table: Table) -> None:
+    """UserError where the table's properties ask for data files that cannot be written."""
+    try:
+        FileOptions.of_table(table.properties)
+    except ValueError as error:
+        raise UserError(
+            f"Table {'.'.join(table.name())}: table property {error}. Change it in the table (in Spark: ALTER TABLE … "
+            "SET TBLPROPERTIES …)."
+        ) from error
+
+
 def find(catalog: Catalog, path: Path) -> Found:
     """What a plan of changes starts from; UserError if there is something that we could neither use nor replace."""
     table = load_table(catalog, path)
     if table:
         unpartitioned_spec(table)
+        check_file_options(table)
     elif catalog.view_exists(path):
         raise UserError(f"{'.'.join(path)} is a view. Choose another table name, or drop the view.")
     return _found(catalog, path, table)

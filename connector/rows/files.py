@@ -1,8 +1,7 @@
 """Record batches to data files: row groups of bounded memory, files of the table's target size."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyiceberg.io import FileIO
 from connector.binding import Column
 from connector.errors import ConnectorError
 from connector.object_store import using
+from connector.rows.file_options import FileOptions
 from connector.rows.row_group import RowGroup
 from connector.rows.statistics import column_statistics, split_offsets
 from connector.state import DataFile
@@ -22,26 +22,6 @@ ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
 _SAMPLE: Final = 10_000  # rows
 _FEW: Final = 1_000
 _NEARLY_ALL: Final = 950
-_CODECS: Final = {"uncompressed": "none"}  # Iceberg's names of codecs, where Parquet's writer has another
-
-
-@dataclass(frozen=True)
-class FileOptions:
-    """What a table's properties say of its files."""
-
-    target_size: int
-    codec: str
-    level: int | None
-
-    @classmethod
-    def of_table(cls, properties: Mapping[str, str]) -> "FileOptions":
-        codec = properties.get("write.parquet.compression-codec", "zstd").lower()
-        level = properties.get("write.parquet.compression-level")
-        return cls(
-            target_size=int(properties.get("write.target-file-size-bytes", 512 << 20)),
-            codec=_CODECS.get(codec, codec),
-            level=None if level is None else int(level),
-        )
 
 
 class DataFileWriter:

@@ -19,7 +19,8 @@ from connector.binding import Column
 from connector.errors import UserError
 from connector.object_store import using
 from connector.rows.conversions import NoEquivalentError, converted
-from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.file_options import FileOptions
+from connector.rows.files import DataFileWriter
 from connector.rows.schema import arrow_type_of, is_written
 from connector.state import DataFile
 

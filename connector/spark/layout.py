@@ -14,7 +14,7 @@ from connector.binding import Binding
 from connector.config.settings import Settings
 from connector.file_ios import file_io
 from connector.renewal import Lease
-from connector.rows.files import FileOptions
+from connector.rows.file_options import FileOptions
 from connector.state import DataFile, FileList
 
 

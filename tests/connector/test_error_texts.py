@@ -23,6 +23,7 @@ from connector.errors import ConnectorError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.iceberg.tables import evolve
+from connector.rows.file_options import CODEC, LEVEL, TARGET_SIZE
 from connector.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
@@ -83,6 +84,13 @@ def always_partitioned(warehouse: Path) -> None:
     catalog.create_table(PATH, Schema(column(1, "id", required=True)), partition_spec=by_id)
 
 
+def with_properties(properties: dict[str, str]) -> Callable[[Path], object]:
+    def make(warehouse: Path) -> Table:
+        return foreign_table(local_catalog(warehouse), PATH, properties={OWNER_PROPERTY: OURS.encode(), **properties})
+
+    return make
+
+
 def of_version_3(warehouse: Path) -> None:
     version_3_table(local_catalog(warehouse), PATH)
 
@@ -130,6 +138,10 @@ NOT_VALIDATED = {
     ),
     "a table property of the connector's": proposed(proposing(additional_table_properties={"flow.owner": "me"})),
     "another format version": proposed(proposing(additional_table_properties={"format-version": "3"})),
+    "files of another codec": proposed(proposing(additional_table_properties={CODEC: "lzo"})),
+    "files of too high a level": proposed(proposing(additional_table_properties={LEVEL: "23"})),
+    "files of no size": proposed(proposing(additional_table_properties={TARGET_SIZE: "512 MB"})),
+    "a table with files of another codec": proposed(proposing(), on=with_properties({CODEC: "lzo"}), last=LAST),
     "a table of nobody's": proposed(proposing(), on=table(owner=None)),
     "another materialization's table": proposed(proposing(), on=table(owner=Owner("acme/other", "shop%2Forders.v0"))),
     "a table of version 1": proposed(proposing(), on=table(version="1")),

@@ -16,7 +16,8 @@ from connector.config.settings import AwsCredentials, EndpointConfig, GlueCatalo
 from connector.errors import RetryableError, UserError
 from connector.iceberg.files.file_stores import data_file_properties
 from connector.object_store import using
-from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.file_options import FileOptions
+from connector.rows.files import DataFileWriter
 from support.odd_servers import answering
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address

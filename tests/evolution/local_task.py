@@ -21,7 +21,8 @@ from connector.iceberg.lookups import find_all
 from connector.invalid_values import Policy
 from connector.plan import plans
 from connector.rows.decoder import RowDecoder
-from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.file_options import FileOptions
+from connector.rows.files import DataFileWriter
 from connector.rows.lines import Lines
 from connector.state import StagedCommit
 from connector.validate import validate

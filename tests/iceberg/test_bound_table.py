@@ -99,3 +99,9 @@ def test_a_table_that_was_always_partitioned_is_refused(catalog: Catalog) -> Non
     catalog.create_table(PATH, SCHEMA, partition_spec=spec)
     with pytest.raises(UserError, match="is partitioned"):
         bind(catalog, FieldSelection(keys=("id",)))
+
+
+def test_a_table_whose_files_cannot_be_written_as_it_asks_is_refused_before_there_are_rows(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, SCHEMA, {"write.target-file-size-bytes": "0"})
+    with pytest.raises(UserError, match=r"shop\.orders: table property write\.target-file-size-bytes is '0'"):
+        bind(catalog, FieldSelection(keys=("id",)))

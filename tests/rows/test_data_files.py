@@ -30,7 +30,8 @@ from pyiceberg.types import (
 
 from connector.binding import Binding
 from connector.rows.decoder import RowDecoder
-from connector.rows.files import ROW_GROUP_SIZE, DataFileWriter, FileOptions
+from connector.rows.file_options import CODECS, FileOptions
+from connector.rows.files import ROW_GROUP_SIZE, DataFileWriter
 from connector.rows.statistics import upper_bound_of_bytes, upper_bound_of_text
 from connector.state import DataFile
 from rows.store_lines import binding, json_line, numbered, plain
@@ -134,14 +135,28 @@ def test_rows_that_are_larger_than_a_row_group_are_one_of_their_own(new_writer: 
     assert read(file)["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7, 1, 2]
 
 
-@pytest.mark.parametrize(("codec", "written"), [("zstd", "ZSTD"), ("gzip", "GZIP"), ("uncompressed", "UNCOMPRESSED")])
-def test_the_codec_is_the_tables(new_writer: NewWriter, codec: str, written: str) -> None:
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_codec_is_the_tables_by_icebergs_name(new_writer: NewWriter, codec: str) -> None:
     of = binding(StringType())
-    writer = new_writer(of, **{"write.parquet.compression-codec": codec})
+    # Only some codecs have levels: with the others it says nothing.
+    writer = new_writer(
+        of, **{"write.parquet.compression-codec": codec.upper(), "write.parquet.compression-level": "2"}
+    )
     writer.write(batch(of, plain(1, "a")))
     (file,) = writer.finish()
 
-    assert metadata(file).row_group(0).column(0).compression == written
+    assert metadata(file).row_group(0).column(0).compression.lower() == codec
+    assert read(file)["id"].to_pylist() == [1]
+
+
+def test_a_level_changes_what_is_written(new_writer: NewWriter) -> None:
+    of = binding(StringType())
+    sizes = []
+    for level in ("1", "9"):
+        writer = new_writer(of, **{"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": level})
+        writer.write(batch(of, *(plain(n, f"{n * 7919:b}") for n in range(1000))))
+        sizes.append(sum(file.size for file in writer.finish()))
+    assert sizes[0] > sizes[1]
 
 
 def test_a_dictionary_is_written_where_values_repeat(new_writer: NewWriter) -> None:

@@ -10,7 +10,8 @@ from pyiceberg.types import PrimitiveType
 from connector.binding import Column
 from connector.iceberg.commits.fence import Tenure, new_value
 from connector.iceberg.commits.file_names import file_prefix
-from connector.rows.files import DataFileWriter, FileOptions
+from connector.rows.file_options import FileOptions
+from connector.rows.files import DataFileWriter
 from connector.rows.schema import arrow_type_of
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
