@@ -24,6 +24,23 @@ class Limit:
     size: int  # bytes of data files
 
 
+@dataclass(frozen=True)
+class Failing:
+    """A table that has not taken what was staged for it, and why."""
+
+    table: str
+    transactions: int
+    rows: int
+    size: int  # bytes of data files
+    error: ConnectorError
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table}: {self.transactions} transaction(s), {self.rows} rows, {self.size / 1e6:,.1f} MB staged "
+            f"and waiting: {self.error}"
+        )
+
+
 @dataclass
 class _Waiting:
     staged: list[StagedCommit] = field(default_factory=list)
@@ -84,12 +101,15 @@ class Backlog:
                     "state and land once the table takes commits again."
                 ) from waiting.error
 
-    def report(self) -> list[str]:
-        """A line for every table that is failing."""
+    def failing_tables(self) -> list[Failing]:
         return [
-            f"table {'.'.join(path)}: {len(waiting.staged)} transaction(s), "
-            f"{sum(commit.rows for commit in waiting.staged)} rows, "
-            f"{sum(commit.size for commit in waiting.staged) / 1e6:,.1f} MB staged and waiting: {waiting.error}"
+            Failing(
+                table=".".join(path),
+                transactions=len(waiting.staged),
+                rows=sum(commit.rows for commit in waiting.staged),
+                size=sum(commit.size for commit in waiting.staged),
+                error=waiting.error,
+            )
             for (path, _), waiting in self._waiting.items()
             if waiting.error
         ]

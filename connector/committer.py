@@ -5,10 +5,10 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from connector.backlog import Backlog, Limit
+from connector.backlog import Backlog, Failing, Limit
 from connector.errors import ConnectorError, FencedError, LostColumnError
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.logs import FIELDS
+from connector.logs import Event, fields
 from connector.state import Chain, StagedCommit, TableId
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,8 @@ class Committer:
         if final:
             raise final
         self._backlog.check()
-        for line in self._backlog.report():
-            log.warning("%s", line)
+        for failing in self._backlog.failing_tables():
+            _log_failing(failing)
         return landed
 
     def waiting(self, table: TableId, key_range: str) -> list[StagedCommit]:
@@ -65,12 +65,38 @@ class Committer:
 
 
 def _log_landed(landed: Landed) -> None:
+    table = ".".join(landed.chain[0].path)
+    event = Event.RECOVERED if landed.chain[0].is_recovered else Event.COMMITTED
+    rows, files = sum(commit.rows for commit in landed.chain), sum(commit.file_count for commit in landed.chain)
     log.info(
         "table %s: %s %d rows in %d data file(s), %.2f s",
-        ".".join(landed.chain[0].path),
-        "recovered" if landed.chain[0].is_recovered else "committed",
-        sum(commit.rows for commit in landed.chain),
-        sum(commit.file_count for commit in landed.chain),
+        table,
+        event,
+        rows,
+        files,
         landed.seconds,
-        extra={FIELDS: {"attempts": landed.attempts, "bytes": sum(commit.size for commit in landed.chain)}},
+        extra=fields(
+            event,
+            table=table,
+            transactions=len(landed.chain),
+            rows=rows,
+            files=files,
+            bytes=sum(commit.size for commit in landed.chain),
+            attempts=landed.attempts,
+            seconds=round(landed.seconds, 3),
+        ),
+    )
+
+
+def _log_failing(failing: Failing) -> None:
+    log.warning(
+        "%s",
+        failing,
+        extra=fields(
+            Event.WAITING,
+            table=failing.table,
+            transactions=failing.transactions,
+            rows=failing.rows,
+            bytes=failing.size,
+        ),
     )

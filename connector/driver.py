@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from connector import spec
+from connector.logs import Event, fields
 from connector.signals import UNREAD, Stopped
 from connector.state import StagedTransaction
 from connector.upload_interval import UploadInterval
@@ -100,7 +101,11 @@ def _hold(seconds: float, requests: RequestReader, answer: Callable[[], None]) -
     the input has ended, or we are asked to stop."""
     if seconds > 0:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
-        log.info("waiting until %s before the next transaction may commit (upload_interval)", until)
+        log.info(
+            "waiting until %s before the next transaction may commit (upload_interval)",
+            until,
+            extra=fields(Event.HELD, seconds=seconds),
+        )
         try:
             requests.wait_for((request.Flush,), seconds)
         except Stopped:

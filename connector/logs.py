@@ -6,14 +6,37 @@ import os
 import sys
 import threading
 from datetime import UTC, datetime
-from typing import Final
+from enum import StrEnum
+from typing import Any, Final
 
 from connector.errors import UserError
 
 log = logging.getLogger(__name__)
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
-FIELDS: Final = "fields"  # log.info("…", extra={FIELDS: {"rows": 3}})
+FIELDS: Final = "fields"  # the name under which a record has them
+
+
+class Event(StrEnum):
+    """What a record tells of, for programs that read many: docs/operating.md has each with its fields."""
+
+    RECEIVING = "receiving"
+    STAGED = "staged"
+    COMMITTED = "committed"
+    RECOVERED = "recovered"
+    HELD = "held"
+    RETRIED = "retried"
+    WAITING = "waiting"
+    CLAMPED = "clamped"
+    NULLED = "nulled"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    COLLECTED = "collected"
+
+
+def fields(event: Event, **values: object) -> dict[str, Any]:
+    """For a record's `extra`: `log.info("…", extra=fields(Event.STAGED, rows=3))`."""
+    return {FIELDS: {"event": event, **values}}
 
 
 def configure() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from connector.invalid_values import Tally, Treatment
-from connector.logs import FIELDS
+from connector.logs import Event, fields
 from connector.state import StagedCommit
 from protocol.request import Store
 
@@ -47,7 +47,12 @@ class TransactionProgress:
         if now - self._reported >= REPORT_EVERY:
             self._reported = now
             self._clear()
-            log.info("transaction %d: %s so far", self._number, self._sentence(now))
+            log.info(
+                "transaction %d: %s so far",
+                self._number,
+                self._sentence(now),
+                extra=fields(Event.RECEIVING, **self._received(now)),
+            )
 
     def staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
         self._clear()
@@ -63,17 +68,24 @@ class TransactionProgress:
             sum(commit.file_count for commit in staged),
             len(staged),
             "".join(f"; {total} {treatment}" for treatment, total in totals.items() if total),
-            extra={
-                FIELDS: {
-                    "transaction": self._number,
-                    "rows": self._rows,
-                    "bytes": self._size,
-                    "fileBytes": sum(commit.size for commit in staged),
-                    "seconds": round(now - self._began, 3),
-                    **totals,
-                }
-            },
+            extra=fields(
+                Event.STAGED,
+                **self._received(now),
+                tables=len(staged),
+                files=sum(commit.file_count for commit in staged),
+                fileBytes=sum(commit.size for commit in staged),
+                **totals,
+            ),
         )
+
+    def _received(self, now: float) -> dict[str, float]:
+        assert self._began is not None
+        return {
+            "transaction": self._number,
+            "rows": self._rows,
+            "bytes": self._size,
+            "seconds": round(now - self._began, 3),
+        }
 
     def _sentence(self, now: float) -> str:
         assert self._began is not None
@@ -99,7 +111,13 @@ class TreatmentWarnings:
                 if (index, field, treatment) not in self._said:
                     self._said.add((index, field, treatment))
                     what = WARNINGS[treatment].format(values)
-                    log.warning("table %s, field %r: %s; this is said once a session", self._tables[index], field, what)
+                    log.warning(
+                        "table %s, field %r: %s; this is said once a session",
+                        self._tables[index],
+                        field,
+                        what,
+                        extra=fields(Event(treatment), table=self._tables[index], field=field, count=values.count),
+                    )
 
 
 def _totals(treated: Iterable[Tally]) -> dict[str, int]:

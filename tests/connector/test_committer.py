@@ -12,6 +12,7 @@ from connector.backlog import Backlog, Limit
 from connector.committer import Committer
 from connector.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg.commits.commit import Failed, Landed
+from connector.logs import FIELDS
 from connector.state import Chain, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
 
@@ -145,6 +146,29 @@ def test_every_progress_report_tells_what_waits_and_why(tables: Tables, caplog: 
         "table shop.bad: 1 transaction(s), 10 rows, 0.0 MB staged and waiting: table shop.bad: no.",
         "table shop.bad: 2 transaction(s), 20 rows, 0.0 MB staged and waiting: table shop.bad: no.",
     ]
+    waiting = {"event": "waiting", "table": "shop.bad", "transactions": 2, "rows": 20, "bytes": 2000}
+    assert getattr(caplog.records[-1], FIELDS) == waiting
+
+
+@pytest.mark.parametrize("event", ["committed", "recovered"])
+def test_what_a_table_has_taken_is_told_in_numbers(event: str, caplog: pytest.LogCaptureFixture) -> None:
+    chain = [staged("good", "g1"), staged("good", "g2", prev="g1")]
+    with caplog.at_level(logging.INFO):
+        Committer(Tables().attempt, GENEROUS).commit(
+            [replace(commit, is_recovered=event == "recovered") for commit in chain]
+        )
+    [record] = caplog.records
+    assert record.getMessage() == f"table shop.good: {event} 20 rows in 2 data file(s), 0.00 s"
+    assert getattr(record, FIELDS) == {
+        "event": event,
+        "table": "shop.good",
+        "transactions": 2,
+        "rows": 20,
+        "files": 2,
+        "bytes": 2000,
+        "attempts": 1,
+        "seconds": 0.0,
+    }
 
 
 @pytest.mark.parametrize("limit", [Limit(commits=2, size=1 << 40), Limit(commits=100, size=2999)])

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ import pytest
 
 from connector import logs
 from connector.errors import UserError
+from connector.logs import Event
+from support.jars import REPOSITORY
 
 log = logging.getLogger("connector.test")
 
@@ -39,15 +42,23 @@ def test_json_records_have_what_the_runtime_parses(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(monkeypatch, LOG_FORMAT="json")
-    log.warning("a %s", "warning", extra={logs.FIELDS: {"rows": 3}})
+    log.warning("a %s", "warning", extra=logs.fields(Event.STAGED, rows=3))
     record = json.loads(capsys.readouterr().err)
-    assert (record["level"], record["msg"], record["rows"]) == ("warn", "a warning", 3)
+    assert [*record] == ["ts", "level", "msg", "event", "rows"]
+    assert (record["level"], record["msg"], record["event"], record["rows"]) == ("warn", "a warning", "staged", 3)
     assert record["ts"].startswith("20")
+
+
+def test_every_event_is_documented() -> None:
+    documented = re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \| \w+ \|", (REPOSITORY / "docs" / "operating.md").read_text(), re.M
+    )
+    assert [event.strip("`") for row in documented for event in row.split(", ")] == [*Event]
 
 
 def test_text_is_one_readable_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     configure(monkeypatch)
-    log.info("three rows", extra={logs.FIELDS: {"rows": 3}})
+    log.info("three rows", extra=logs.fields(Event.STAGED, rows=3))
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith(" info  three rows")
 

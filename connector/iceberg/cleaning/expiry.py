@@ -20,6 +20,7 @@ from connector.iceberg.metadata.retention import due
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_updates import same_table
 from connector.iceberg.metadata.unreachable import unreachable
+from connector.logs import Event, fields
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,14 @@ def expire(catalog: Catalog, path: Path, is_interrupted: Callable[[], bool] = la
     if old_metadata.are_ours(after):
         locations += old_metadata.stale(after)
     delete_all(after.io, locations, is_interrupted)
-    log.info("table %s: expired %d snapshot(s), deleted %d file(s)", ".".join(path), len(ids), len(locations))
+    table = ".".join(path)
+    log.info(
+        "table %s: expired %d snapshot(s), deleted %d file(s)",
+        table,
+        len(ids),
+        len(locations),
+        extra=fields(Event.EXPIRED, table=table, snapshots=len(ids), files=len(locations)),
+    )
     return len(locations)
 
 

@@ -21,6 +21,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.metadata.references import file_name, unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
+from connector.logs import Event, fields
 from connector.state import Lineage, StagedCommit
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,13 @@ def collect(
     orphans = unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
-        log.info("table %s: deleted %d file(s) that earlier sessions left behind", ".".join(path), len(orphans))
+        of_table = ".".join(path)
+        log.info(
+            "table %s: deleted %d file(s) that earlier sessions left behind",
+            of_table,
+            len(orphans),
+            extra=fields(Event.COLLECTED, table=of_table, files=len(orphans)),
+        )
     return len(orphans)
 
 

@@ -30,6 +30,7 @@ from connector.iceberg.commits.outcomes import REFUSED, answer, is_hopeless, unk
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.upkeep import Upkeep
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
+from connector.logs import Event, fields
 from connector.parallel import side_by_side
 from connector.state import Chain, StagedCommit
 
@@ -136,7 +137,14 @@ def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: fl
                     f"table {name}: the catalog refuses the commit: {_quoted(error)}. Its files stay staged in the task's "
                     "state: give the connector the permission, or correct the config."
                 ) from error
-            log.warning("table %s: commit attempt %d: %s: %s", name, number + 1, type(error).__name__, _quoted(error))
+            log.warning(
+                "table %s: commit attempt %d: %s: %s",
+                name,
+                number + 1,
+                type(error).__name__,
+                _quoted(error),
+                extra=fields(Event.RETRIED, table=name, attempt=number + 1),
+            )
             last = error
     assert last is not None
     raise _gave_up(name, last, time.monotonic() - began)
