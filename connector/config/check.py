@@ -21,6 +21,7 @@ def endpoint_problems(config: Json) -> list[Problem]:
         *_value_problems(config, found),
         *_store_problems(config),
         *_key_problems(config),
+        *_token_problems(config),
         *_signature_problems(config),
     ]
     further += storage_problems(config, chosen_catalog(config), may_use_the_machine_s=_may_use_the_machine_s(config))
@@ -128,6 +129,16 @@ def _key_problems(config: Json) -> Iterator[Problem]:
             for name, other in (KEY_PAIR, KEY_PAIR[::-1]):
                 if at(config, other) and not at(config, name):
                     yield Problem((name,), f"is required beside {other}")
+
+
+def _token_problems(config: Json) -> Iterator[Problem]:
+    keys = at(config, "credentials")
+    is_temporary = str(at(keys, "awsAccessKeyId")).startswith(credential_schemas.TEMPORARY)
+    if at(keys, "auth_type") == credential_schemas.AWS_ACCESS_KEY and is_temporary and not at(keys, "awsSessionToken"):
+        yield Problem(
+            ("credentials", "awsSessionToken"),
+            f"is required by temporary keys, whose ids begin with {credential_schemas.TEMPORARY}",
+        )
 
 
 def _may_use_the_machine_s(config: Json) -> bool:

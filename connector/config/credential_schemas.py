@@ -9,6 +9,8 @@ AWS_ACCESS_KEY: Final = "AWSAccessKey"
 AWS_IAM: Final = "AWSIAM"
 AWS_ROLE: Final = "AWSRole"
 
+TEMPORARY: Final = "ASIA"  # what AWS lets the ids of such keys begin with
+
 DEFAULT_SESSION_NAME: Final = "materialize-iceberg"
 
 CREDENTIALS: Final[Json] = {
@@ -37,6 +39,13 @@ CREDENTIALS: Final[Json] = {
                     "description": "The secret of the access key.",
                     "minLength": 1,
                     "order": 2,
+                    "secret": True,
+                },
+                "awsSessionToken": {
+                    "type": "string",
+                    "title": "AWS Session Token",
+                    "description": "The session token of temporary keys, whose ids begin with ASIA. The task ends when they expire.",
+                    "order": 3,
                     "secret": True,
                 },
             },

@@ -231,7 +231,8 @@ def _keys(keys: Json) -> AwsCredentials | None:
     secret_access_key = _secret(keys, "awsSecretAccessKey") or _secret(keys, "aws_secret_access_key")
     if not access_key_id or not secret_access_key:
         return None
-    return AwsCredentials(access_key_id, secret_access_key, _secret(keys, "aws_session_token"))
+    session_token = _secret(keys, "awsSessionToken") or _secret(keys, "aws_session_token")
+    return AwsCredentials(access_key_id, secret_access_key, session_token)
 
 
 def _catalog(catalog: Json) -> Catalog:

@@ -198,6 +198,12 @@ def test_a_role_is_assumed_with_keys_of_its_own_config() -> None:
     assert parse(ROLE, [])[0].credentials == role
 
 
+def test_temporary_keys_have_a_session_token() -> None:
+    temporary = {**ACCESS_KEY, "awsAccessKeyId": "ASIA1", "awsSessionToken": "token"}
+    credentials = AwsCredentials("ASIA1", Secret("secret"), Secret("token"))
+    assert parse({**GLUE, "credentials": temporary}, [])[0].credentials == credentials
+
+
 def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_nothing_is_given() -> None:
     without_keys = without(GLUE, "credentials")
     assert parse({**without_keys, **MACHINE_S}, [])[0].credentials == MachineCredentials()

@@ -107,6 +107,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "credentials": {**ROLE, "auth_type": "AWSIAM", "aws_region": "us-east-1"},
     },
     "a role that nobody assumes": {**ON_S3, "credentials": ROLE},
+    "temporary keys without their token": {**ON_S3, "credentials": {**KEYS, "awsAccessKeyId": "ASIA1"}},
     "half a pair of keys": {**ON_S3, "credentials": None, "aws_access_key_id": "planted"},
     "the other half": {**ON_S3, "credentials": None, "aws_secret_access_key": "planted"},
     "signed requests without keys": on_rest(**{"rest.sigv4-enabled": "true"}),

@@ -93,6 +93,7 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/storage/sas_token",
                 "/storage/service_account_json",
                 "/credentials/awsSecretAccessKey",
+                "/credentials/awsSessionToken",
                 "/credentials/aws_secret_access_key",
                 "/credentials/aws_session_token",
             },
