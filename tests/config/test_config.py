@@ -1,5 +1,6 @@
 """A config is judged whole, by the schemas that spec prints, and read into values."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,8 @@ import orjson
 import pytest
 
 from connector.config import settings
+from connector.config.catalog_schemas import CATALOG
+from connector.config.check import chosen_catalog
 from connector.config.keywords import KEYWORDS
 from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config.schema_evolution import SchemaEvolution
@@ -31,6 +34,7 @@ from connector.config.values import FEATURE_FLAGS
 from connector.errors import InvalidConfigError
 from connector.invalid_values import OnInvalid
 from protocol.flow import Json
+from support.jars import REPOSITORY
 
 LOCAL: Json = {"namespace": "ns", "catalog": {"catalog_type": "Local"}}
 ACCESS_KEY: Json = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "secret"}
@@ -88,6 +92,10 @@ S3_TABLES: Json = {
     "credentials": ACCESS_KEY,
     "catalog": {"catalog_type": "Amazon S3 Tables", "table_bucket_arn": "arn:aws:s3tables:eu-west-1:1:bucket/lake"},
 }
+DOCUMENTATION = (REPOSITORY / "docs" / "configuration.md").read_text()
+EXAMPLES = [
+    orjson.loads(found) for found in re.findall(r"```json\n(\{\n  \"namespace\".*?)```", DOCUMENTATION, re.DOTALL)
+]
 MACHINE_S: Json = {"advanced": {"feature_flags": "use_machine_credentials"}}
 
 
@@ -107,6 +115,17 @@ def with_catalog(**properties: Json) -> Json:
 
 def with_advanced(**properties: Json) -> Json:
     return {**LOCAL, "advanced": properties}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=chosen_catalog)
+def test_every_documented_example_is_a_config(example: Json) -> None:
+    endpoint, _ = parse(example, [{"table": "orders"}])
+    assert endpoint.namespace == "shop"
+
+
+def test_every_kind_of_catalog_has_a_documented_example() -> None:
+    kinds = {choice["properties"]["catalog_type"]["const"] for choice in CATALOG["oneOf"]}
+    assert {chosen_catalog(example) for example in EXAMPLES} == kinds
 
 
 def test_everything_that_can_be_set_arrives() -> None:
