@@ -2,6 +2,7 @@
 
 import re
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
+from support.jars import REPOSITORY
 from support.readers import as_json, duckdb_rows, local_catalog
 from support.readme import readme_lines
 from support.rest_catalog import RestCatalogServer
@@ -20,6 +22,7 @@ from support.spark_sql import spark_sql
 
 SHIPPED = {"id": 1, "status": "shipped", "field with spaces": "a"}
 ORDERS = pa.Table.from_pylist([SHIPPED, {"id": 2, "status": "open", "field with spaces": None}])
+AT = datetime(2026, 11, 21, tzinfo=UTC)
 TYPED = pa.table(
     {
         "at": pa.array([1_700_000_000_123_456, -1], pa.timestamp("us", "UTC")),
@@ -55,6 +58,26 @@ def test_duckdb_reads_a_table_from_its_metadata_file_as_readme_says(
     assert install == "INSTALL iceberg; LOAD iceberg;", "which it has from PyPI here"
     query = query.replace("/absolute/path/to/….metadata.json", table.metadata_location)
     assert sorted(duckdb_reader.sql(query).fetchall()) == [("open", 1), ("shipped", 1)]
+
+
+def test_the_newest_row_of_each_key_is_found_as_documented(
+    tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    rows = [
+        {"id": 1, "qty": 5, "_meta/op": "c", "flow_published_at": AT},
+        {"id": 1, "qty": 7, "_meta/op": "u", "flow_published_at": AT + timedelta(microseconds=1)},
+        {"id": 2, "qty": 1, "_meta/op": "c", "flow_published_at": AT + timedelta(seconds=2)},
+        {"id": 2, "qty": None, "_meta/op": "d", "flow_published_at": AT + timedelta(seconds=3)},
+    ]
+    updates = pa.Table.from_pylist(rows)
+    catalog = local_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.orders", updates.schema)
+    for row in reversed(range(len(rows))):
+        table.append(updates.slice(row, 1))
+    [query] = re.findall(r"```sql\n(SELECT .*?)```", (REPOSITORY / "docs" / "reading.md").read_text(), re.DOTALL)
+    query = query.replace("FROM orders", f"FROM iceberg_scan('{table.metadata_location}')")
+    assert duckdb_reader.sql(query.rstrip(";\n")).project("id, qty").fetchall() == [(1, 7)]
 
 
 @pytest.mark.spark
