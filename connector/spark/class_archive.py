@@ -1,18 +1,18 @@
 """Makes the class-data-sharing archive that halves the start of Spark's JVM: `python -m connector.spark.class_archive`.
 
-The JVM writes it when it exits by itself, from the classes that it has loaded by then. A JVM that does not fit the
-archive ignores it.
+The JVM writes it when it exits by itself, from the classes that it has loaded by then. Another JVM, which the archive
+does not fit, ignores it.
 """
 
 from pathlib import Path
 
 from connector.scratch import scratch
-from connector.spark import jvm
+from connector.spark import jvm_command
 from connector.spark.session import Spark
 
 
 def make() -> Path:
-    archive = jvm.class_archive()
+    archive = jvm_command.class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)
     with scratch() as directories:

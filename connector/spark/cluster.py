@@ -9,7 +9,7 @@ from typing import Final
 
 import connector
 from connector.errors import RetryableError, UserError
-from connector.spark.jvm import WORKER_ALLOCATION
+from connector.spark.jvm_command import WORKER_ALLOCATION
 
 MASTER: Final = "spark.master"
 DRIVER_HOST: Final = "spark.driver.host"

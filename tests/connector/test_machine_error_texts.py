@@ -14,9 +14,10 @@ from connector.control_group import ControlGroup
 from connector.errors import ConnectorError
 from connector.machine_share import MachineShare
 from connector.scratch import scratch
-from connector.spark import jvm, presence
+from connector.spark import presence
 from connector.spark.claim_server import claim_server
 from connector.spark.cluster import claims_address, where_tasks_run
+from connector.spark.java import java
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
@@ -83,8 +84,8 @@ ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callab
     "an unknown format of records": ("LOG_FORMAT", "xml", logs.configure),
     "an unknown level of records": ("LOG_LEVEL", "loud", logs.configure),
     "temporary files nowhere": ("TMPDIR", lambda directory: directory / SOMEWHERE, lambda: with_scratch(Path())),
-    "Java nowhere": ("JAVA_HOME", lambda directory: directory, jvm.java),
-    "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), jvm.java),
+    "Java nowhere": ("JAVA_HOME", lambda directory: directory, java),
+    "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), java),
     "an old Java that does not say so": ("JAVA_HOME", java_that("""echo 'version "11.0.2"' >&2"""), presence.look),
     "a Java that cannot be run": ("JAVA_HOME", java_that("echo no libjvm.so >&2; exit 6"), presence.look),
 }
@@ -102,8 +103,8 @@ def test_an_environment_that_will_not_do_is_said_with_what_to_change(
 def test_a_machine_without_java_is_said_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(jvm, "find_spec", lambda _: None)
-    check("no Java", jvm.java, tmp_path)
+    monkeypatch.setattr("connector.spark.java.find_spec", lambda _: None)
+    check("no Java", java, tmp_path)
 
 
 def check(name: str, asked: Callable[[], object], directory: Path) -> None:

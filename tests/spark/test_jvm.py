@@ -12,7 +12,8 @@ from connector.control_group import ControlGroup
 from connector.errors import RetryableError, UserError
 from connector.spark import jvm
 from connector.spark.class_path import class_path
-from connector.spark.jvm import Jvm, spark_home
+from connector.spark.jvm import Jvm
+from connector.spark.jvm_command import spark_home
 from connector.spark.session import explained
 from support.snapshots import check_text
 

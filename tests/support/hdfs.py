@@ -11,7 +11,8 @@ from urllib.request import urlopen
 
 import pyspark
 
-from connector.spark import jvm
+from connector.spark.java import java
+from connector.spark.jvm_command import USER
 from support.jars import REPOSITORY, jars, leave_out
 from support.processes import wait_until
 from support.server_process import free_address, running
@@ -55,20 +56,20 @@ def hdfs(directory: Path) -> Iterator[Hdfs]:
     properties = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
     for file in ("core-site.xml", "hdfs-site.xml"):
         (directory / file).write_text(f"<configuration>{''.join(properties)}</configuration>")
-    java = [str(jvm.java()), *JAVA_OPTIONS, "-cp", classes]
-    names, blocks = [*java, f"{SERVERS}.namenode.NameNode"], [*java, f"{SERVERS}.datanode.DataNode"]
+    virtual_machine = [str(java()), *JAVA_OPTIONS, "-cp", classes]
+    names, blocks = ([*virtual_machine, f"{SERVERS}.{server}"] for server in ("namenode.NameNode", "datanode.DataNode"))
     with (directory / "format.log").open("wb") as log:
         subprocess.run([*names, "-format", "-nonInteractive"], stdout=log, stderr=log, check=True)
     with (
-        running(names, jvm.USER, f"http://{name_node_pages}", directory / "names.log"),
-        running(blocks, jvm.USER, f"http://{data_node_pages}", directory / "blocks.log"),
+        running(names, USER, f"http://{name_node_pages}", directory / "names.log"),
+        running(blocks, USER, f"http://{data_node_pages}", directory / "blocks.log"),
     ):
         assert wait_until(lambda: _live_data_nodes(name_node_pages) == 1)
         clients = [*JARS.glob("hadoop-client-*.jar"), *JARS.glob("*slf4j*.jar"), *JARS.glob("log4j-*.jar")]
         environment = {
             "ARROW_LIBHDFS_DIR": str(native),
             "CLASSPATH": ":".join(map(str, clients)),
-            "JAVA_HOME": str(jvm.java().resolve().parents[1]),
+            "JAVA_HOME": str(java().resolve().parents[1]),
             "LIBHDFS_OPTS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         }
         yield Hdfs(f"hdfs://{name_node}", environment)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
-from connector.spark import jvm
+from connector.spark.java import java
+from connector.spark.jvm_command import spark_home
 from support.jars import leave_out
 from support.processes import marked, new_mark, wait_until
 from support.server_process import free_address, running
@@ -59,7 +60,7 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(directory: Path) -> Iterator[SparkCluster]:
-    modules = subprocess.run([jvm.java(), "--list-modules"], capture_output=True, text=True, check=True).stdout
+    modules = subprocess.run([java(), "--list-modules"], capture_output=True, text=True, check=True).stdout
     if VECTORS not in modules:  # Spark starts every executor with it
         leave_out(f"needs a Java with the module {VECTORS}, which small runtimes leave out")
     master, console = free_address(), free_address()
@@ -85,9 +86,9 @@ def _server(
 ) -> Iterator[None]:
     directory.mkdir(parents=True)
     host, port = address.split(":")
-    java, home = jvm.java(), jvm.spark_home()
+    command_of_java, home = java(), spark_home()
     command = [
-        str(java),
+        str(command_of_java),
         "-Xmx256m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
@@ -101,7 +102,7 @@ def _server(
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": host,
         "SPARK_SCALA_VERSION": "2.13",  # what Spark's own scripts tell its launcher
-        "JAVA_HOME": str(java.resolve().parents[1]),
+        "JAVA_HOME": str(command_of_java.resolve().parents[1]),
     }
     with running(command, {**own, **environment}, f"http://{console}", directory / "server.log"):
         yield
