@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from connector import transactions
+from connector import recovery, transactions
 from connector.committer import Committer
 from connector.config.settings import EndpointConfig
 from connector.file_lists import files_of
@@ -78,16 +78,16 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(transactions, "overlapping", lambda *_: [])
+    swap(recovery, "overlapping", lambda *_: [])
 
 
 def finishes_one_table_of_a_binding() -> None:
-    staged_for = transactions.overlapping
+    staged_for = recovery.overlapping
 
     def one_each(*about: Any) -> list[StagedCommit]:
         return list({commit.lineage: commit for commit in staged_for(*about)}.values())
 
-    swap(transactions, "overlapping", one_each)
+    swap(recovery, "overlapping", one_each)
 
 
 def ignores_the_fence() -> None:
@@ -157,7 +157,7 @@ def _look_for_the_fence_in(snapshots: Callable[[Table], Sequence[Snapshot]]) -> 
         swap(catalog, "load_table", load_table)
         return catalog
 
-    swap(transactions, "open_catalog", open_forgetful)
+    swap(recovery, "open_catalog", open_forgetful)
 
 
 def _has_fence(of: Snapshot) -> bool:

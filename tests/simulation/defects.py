@@ -10,7 +10,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
-from connector import apply, transactions
+from connector import apply, recovery, transactions
 from connector.backlog import Backlog
 from connector.committer import Committer
 from connector.evolution.rejected_table import SUFFIX
@@ -70,7 +70,7 @@ def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(transactions, "overlapping", lambda _staged, _key_range: [])
+    patch.setattr(recovery, "overlapping", lambda _staged, _key_range: [])
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -78,13 +78,13 @@ def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
 
 
 def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
-    recover = transactions.recover
+    recover = recovery.recover
 
     def too_early(staged: Any, committer: Committer, bind: Any, writing: Any) -> Any:
         tables = bind()
         return recover(staged, committer, lambda: tables, writing)
 
-    patch.setattr(transactions, "recover", too_early)
+    patch.setattr(recovery, "recover", too_early)
 
 
 def prev_is_whatever_the_table_says_at_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -215,12 +215,12 @@ def _is_rejected(staged: StagedCommit) -> bool:
 
 
 def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:
-    overlapping = transactions.overlapping
+    overlapping = recovery.overlapping
 
     def of_bindings(staged: Sequence[StagedCommit], key_range: str) -> list[StagedCommit]:
         return [commit for commit in overlapping(staged, key_range) if not _is_rejected(commit)]
 
-    patch.setattr(transactions, "overlapping", of_bindings)
+    patch.setattr(recovery, "overlapping", of_bindings)
 
 
 def rejected_rows_land_with_whatever_else_their_lineage_lands(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 
-from connector import state, transactions
+from connector import recovery, state, transactions
 from connector.backlog import Limit
 from connector.committer import Committer
 from connector.iceberg.bound_table import BoundTable, bind_all
@@ -57,11 +57,9 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        self._staged = transactions.overlapping(state.entries(TASK, self.message.state), key_range)
+        self._staged = recovery.overlapping(state.entries(TASK, self.message.state), key_range)
         committer = Committer(partial(commit.attempt, catalog), LIMIT)
-        session = transactions.recover(
-            self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor)
-        )
+        session = recovery.recover(self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor))
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
             actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))
