@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from connector.config.settings import EndpointConfig, GlueCatalog, ResourceConfig, parse_each, resource_path
+from connector.config.catalog import GlueCatalog
+from connector.config.settings import EndpointConfig, ResourceConfig, parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.errors import InvalidConfigError, UserError, all_of
 from connector.evolution import rejected_table

@@ -7,15 +7,8 @@ from contextlib import closing, nullcontext
 from typing import Any, Final
 
 from connector.commands.json_file import read_json
-from connector.config.settings import (
-    GlueCatalog,
-    HiveCatalog,
-    LocalCatalog,
-    RestCatalog,
-    S3TablesCatalog,
-    SqlCatalog,
-    parse,
-)
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
+from connector.config.settings import parse
 from connector.errors import ConnectorError
 from connector.iceberg.catalogs.opening import warehouse_of
 from connector.iceberg.catalogs.rest_errors import address

@@ -24,7 +24,9 @@ def endpoint_problems(config: Json) -> list[Problem]:
         *_token_problems(config),
         *_signature_problems(config),
     ]
-    further += storage_problems(config, chosen_catalog(config), may_use_the_machine_s=_may_use_the_machine_s(config))
+    further += storage_problems(
+        config, chosen_catalog(config), allows_machine_credentials=_allows_machine_credentials(config)
+    )
     further += _name_problems(config, ("namespace",), chosen_catalog(config))
     return _besides(found, further)
 
@@ -113,7 +115,7 @@ def _signature_problems(config: Json) -> Iterator[Problem]:
 
 def _has_aws_keys(config: Json) -> bool:
     """Without `credentials`."""
-    return _may_use_the_machine_s(config) or any(at(config, name) for name in KEY_PAIR)
+    return _allows_machine_credentials(config) or any(at(config, name) for name in KEY_PAIR)
 
 
 def _key_problems(config: Json) -> Iterator[Problem]:
@@ -123,7 +125,7 @@ def _key_problems(config: Json) -> Iterator[Problem]:
                 yield Problem(("credentials",), "lacks the keys that the runtime adds when it has assumed the role")
         case credential_schemas.AWS_ROLE:
             for name in ("awsAccessKeyId", "awsSecretAccessKey"):
-                if not at(config, "credentials", name) and not _may_use_the_machine_s(config):
+                if not at(config, "credentials", name) and not _allows_machine_credentials(config):
                     yield Problem(("credentials", name), f"is required without the feature flag {MACHINE_CREDENTIALS}")
         case None:
             for name, other in (KEY_PAIR, KEY_PAIR[::-1]):
@@ -141,7 +143,7 @@ def _token_problems(config: Json) -> Iterator[Problem]:
         )
 
 
-def _may_use_the_machine_s(config: Json) -> bool:
+def _allows_machine_credentials(config: Json) -> bool:
     try:
         return MACHINE_CREDENTIALS in values.feature_flags(at(config, "advanced", "feature_flags") or "")
     except (ValueError, AttributeError):  # a problem of its own

@@ -1,16 +1,12 @@
 """The endpoint's and the resources' configs, parsed once: what the rest of the connector knows of them."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from typing import TypeAlias
 
-from connector.config import catalog_schemas, credential_schemas, values
-from connector.config import storage as storage_config
-from connector.config.catalog_schemas import DEFAULT_CATALOG_NAME
-from connector.config.credential_schemas import DEFAULT_SESSION_NAME
+from connector.config import catalog, catalog_schemas, credentials, storage, values
+from connector.config.catalog import Catalog
+from connector.config.credentials import Credentials
 from connector.config.schema import (
     DEFAULT_MAX_WAITING_BYTES,
     DEFAULT_MAX_WAITING_COMMITS,
@@ -18,103 +14,11 @@ from connector.config.schema import (
     DEFAULT_UPLOAD_INTERVAL,
 )
 from connector.config.schema_evolution import SchemaEvolution
-from connector.config.secret import Secret
 from connector.config.storage import Storage
+from connector.config.values import Settings, settings
 from connector.errors import InvalidConfigError
 from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from protocol.flow import Json
-
-Settings: TypeAlias = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class AwsCredentials:
-    """Keys for AWS: a user's own, or those of a role that the runtime has assumed."""
-
-    access_key_id: str
-    secret_access_key: Secret
-    session_token: Secret | None = None
-
-
-@dataclass(frozen=True)
-class MachineCredentials:
-    """What AWS's own tools find on this machine: environment, profile, container, instance."""
-
-
-@dataclass(frozen=True)
-class AwsRole:
-    """A role that is assumed with the connector's own keys."""
-
-    arn: str
-    own: AwsCredentials | MachineCredentials
-    external_id: str = ""
-    session_name: str = DEFAULT_SESSION_NAME
-
-
-@dataclass(frozen=True)
-class RestCatalog:
-    """An Iceberg REST catalog."""
-
-    uri: str
-    warehouse: str
-    credential: Secret | None = None
-    token: Secret | None = None
-    scope: str = ""
-    oauth2_server_uri: str = ""
-    # Headers may hold tokens.
-    properties: Settings = field(default=(), repr=False)
-
-
-@dataclass(frozen=True)
-class GlueCatalog:
-    """The Glue Data Catalog of the account `glue_id`, or of the credentials' own."""
-
-    glue_id: str = ""
-    properties: Settings = ()
-
-
-@dataclass(frozen=True)
-class S3TablesCatalog:
-    """A table bucket of Amazon S3 Tables."""
-
-    arn: str
-
-    @property
-    def region(self) -> str:
-        return self.arn.split(":")[3]
-
-    @property
-    def uri(self) -> str:
-        # Named as AWS's own tools have it: another address than Amazon's.
-        address = os.environ.get("AWS_ENDPOINT_URL_S3TABLES") or f"https://s3tables.{self.region}.amazonaws.com"
-        return f"{address}/iceberg"
-
-
-@dataclass(frozen=True)
-class LocalCatalog:
-    """A catalog and its tables in one directory; without one, in a temporary directory."""
-
-    warehouse: Path | None = None
-
-
-@dataclass(frozen=True)
-class SqlCatalog:
-    """A catalog in a PostgreSQL database; its name is what its rows are told by from other catalogs' there."""
-
-    uri: str  # without a password
-    password: Secret | None = None
-    name: str = DEFAULT_CATALOG_NAME
-
-
-@dataclass(frozen=True)
-class HiveCatalog:
-    """Hive's metastore."""
-
-    uri: str  # of one server, or of several that have the same tables
-    properties: Settings = ()
-
-
-Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | HiveCatalog | LocalCatalog
 
 
 @dataclass(frozen=True)
@@ -124,7 +28,7 @@ class EndpointConfig:
     namespace: str
     catalog: Catalog
     upload_interval: timedelta
-    credentials: AwsCredentials | AwsRole | MachineCredentials | None = None
+    credentials: Credentials | None = None
     bucket: str = ""
     prefix: str = ""
     region: str = ""
@@ -152,7 +56,7 @@ class ResourceConfig:
 
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
-    """Check and parse an endpoint config and its bindings' resource configs: an error names all that is wrong."""
+    """Check and parse an endpoint config and its bindings' resource configs; InvalidConfigError names all that is wrong."""
     endpoint, parsed = parse_each(config, resources)
     if wrong := [resource for resource in parsed if isinstance(resource, InvalidConfigError)]:
         raise InvalidConfigError("\n".join(map(str, wrong)))
@@ -162,7 +66,7 @@ def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list
 def parse_each(
     config: Json, resources: Sequence[Json]
 ) -> tuple[EndpointConfig, list[ResourceConfig | InvalidConfigError]]:
-    """Where the endpoint config is right, what is wrong with a resource config stays in its place. Else all is raised."""
+    """Like `parse`, but what is wrong with a resource config takes its place in the list, if the endpoint config is right."""
     # Imported here: jsonschema takes longer to load than a spec request may take in all.
     from connector.config.check import chosen_catalog, endpoint_problems, resource_problems
 
@@ -194,80 +98,26 @@ def _without_nulls(value: Json) -> Json:
 def _endpoint(config: Json) -> EndpointConfig:
     advanced = config.get("advanced", {})
     flags = values.feature_flags(advanced.get("feature_flags", ""))
+    allows_machine = values.MACHINE_CREDENTIALS in flags
     return EndpointConfig(
         namespace=config["namespace"],
-        catalog=_catalog(config.get("catalog", {"catalog_type": catalog_schemas.GLUE})),
+        catalog=catalog.parse(config.get("catalog", {"catalog_type": catalog_schemas.GLUE})),
         upload_interval=values.upload_interval(config.get("upload_interval") or DEFAULT_UPLOAD_INTERVAL),
-        credentials=_credentials(config.get("credentials", config), flags),
+        credentials=credentials.parse(config.get("credentials", config), allows_machine_credentials=allows_machine),
         bucket=config.get("bucket", ""),
         prefix=config.get("prefix", "").strip("/"),
         region=config.get("region", ""),
         s3_endpoint=config.get("s3_endpoint", ""),
-        storage=_storage(config, flags),
+        storage=_storage(config, allows_machine),
         feature_flags=flags,
-        spark=_settings(advanced, "spark"),
+        spark=settings(advanced, "spark"),
         max_waiting_commits=advanced.get("max_waiting_commits", DEFAULT_MAX_WAITING_COMMITS),
         max_waiting_bytes=advanced.get("max_waiting_bytes", DEFAULT_MAX_WAITING_BYTES),
     )
 
 
-def _storage(config: Json, flags: frozenset[str]) -> Storage | None:
-    uses_machine_s = values.MACHINE_CREDENTIALS in flags
-    return storage_config.parse(config["storage"], uses_machine_s=uses_machine_s) if "storage" in config else None
-
-
-def _credentials(keys: Json, flags: frozenset[str]) -> AwsCredentials | AwsRole | MachineCredentials | None:
-    machine_s = MachineCredentials() if values.MACHINE_CREDENTIALS in flags else None
-    own = _keys(keys) or machine_s
-    if own and keys.get("auth_type") == credential_schemas.AWS_ROLE:
-        name = keys.get("role_session_name") or DEFAULT_SESSION_NAME
-        return AwsRole(keys["aws_role_arn"], own, keys.get("external_id", ""), name)
-    return own
-
-
-def _keys(keys: Json) -> AwsCredentials | None:
-    # An access key has names of its own; a role's and the older form's are the same.
-    access_key_id = keys.get("awsAccessKeyId") or keys.get("aws_access_key_id")
-    secret_access_key = _secret(keys, "awsSecretAccessKey") or _secret(keys, "aws_secret_access_key")
-    if not access_key_id or not secret_access_key:
-        return None
-    session_token = _secret(keys, "awsSessionToken") or _secret(keys, "aws_session_token")
-    return AwsCredentials(access_key_id, secret_access_key, session_token)
-
-
-def _catalog(catalog: Json) -> Catalog:
-    match catalog["catalog_type"]:
-        case catalog_schemas.REST:
-            return RestCatalog(
-                uri=catalog["uri"],
-                warehouse=catalog["warehouse"],
-                credential=_secret(catalog, "credential"),
-                token=_secret(catalog, "token"),
-                scope=catalog.get("scope", ""),
-                oauth2_server_uri=catalog.get("oauth2_server_uri", ""),
-                properties=_settings(catalog, "properties"),
-            )
-        case catalog_schemas.S3_TABLES:
-            return S3TablesCatalog(catalog["table_bucket_arn"])
-        case catalog_schemas.SQL:
-            name = catalog.get("name") or DEFAULT_CATALOG_NAME
-            return SqlCatalog(catalog["uri"], _secret(catalog, "password"), name)
-        case catalog_schemas.HIVE:
-            return HiveCatalog(catalog["uri"], _settings(catalog, "properties"))
-        case catalog_schemas.LOCAL:
-            directory = catalog.get("warehouse")
-            return LocalCatalog(values.warehouse_directory(directory) if directory else None)
-        case _:
-            return GlueCatalog(catalog.get("glue_id", ""), _settings(catalog, "properties"))
-
-
-def _secret(properties: Json, name: str) -> Secret | None:
-    value = properties.get(name)
-    return Secret(value) if value else None
-
-
-def _settings(properties: Json, name: str) -> Settings:
-    return tuple(properties.get(name, {}).items())
+def _storage(config: Json, allows_machine: bool) -> Storage | None:
+    return storage.parse(config["storage"], allows_machine_credentials=allows_machine) if "storage" in config else None
 
 
 def _resource(resource: Json, default_evolution: str) -> ResourceConfig:
@@ -275,7 +125,7 @@ def _resource(resource: Json, default_evolution: str) -> ResourceConfig:
         table=resource["table"],
         namespace=resource.get("namespace") or None,
         delta_updates=resource.get("delta_updates", True),
-        additional_table_properties=_settings(resource, "additional_table_properties"),
+        additional_table_properties=settings(resource, "additional_table_properties"),
         on_invalid=OnInvalid(resource.get("on_invalid", OnInvalid.STOP)),
         max_rejected_ratio=resource.get("max_rejected_ratio", DEFAULT_MAX_REJECTED_RATIO),
         schema_evolution=SchemaEvolution(resource.get("schema_evolution", default_evolution)),

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from connector.config import storage_schemas
 from connector.config.secret import Secret
-from connector.config.values import warehouse_directory
+from connector.config.values import secret, warehouse_directory
 from protocol.flow import Json
 
 
@@ -17,7 +17,7 @@ class GoogleStorage:
     bucket: str
     prefix: str = ""
     service_account: Secret | None = None
-    uses_machine_s: bool = False
+    uses_machine_credentials: bool = False
     endpoint: str = ""
 
     @property
@@ -91,15 +91,13 @@ class LocalFiles:
 Storage: TypeAlias = GoogleStorage | AzureStorage | HdfsStorage | LocalFiles
 
 
-def parse(storage: Json, *, uses_machine_s: bool) -> Storage:
-    """`uses_machine_s`: whether what this machine can sign in with may be used, where the config has nothing."""
+def parse(storage: Json, *, allows_machine_credentials: bool) -> Storage:
+    """Where the config names no sign-in, the machine's own is used if that is allowed."""
     prefix, endpoint = storage.get("prefix", "").strip("/"), storage.get("endpoint", "").rstrip("/")
     match storage["storage_type"]:
         case storage_schemas.GOOGLE:
-            key = storage.get("service_account_json")
-            return GoogleStorage(
-                storage["bucket"], prefix, Secret(key) if key else None, uses_machine_s and not key, endpoint
-            )
+            key = secret(storage, "service_account_json")
+            return GoogleStorage(storage["bucket"], prefix, key, allows_machine_credentials and not key, endpoint)
         case storage_schemas.HDFS:
             return HdfsStorage(storage["uri"].rstrip("/"))
         case storage_schemas.LOCAL_FILES:
@@ -109,12 +107,12 @@ def parse(storage: Json, *, uses_machine_s: bool) -> Storage:
 
 
 def _azure_sign_in(storage: Json) -> AzureSignIn | None:
-    if key := storage.get("account_key"):
-        return AccountKey(Secret(key))
-    if token := storage.get("sas_token"):
-        return SasToken(Secret(token))
-    if secret := storage.get("client_secret"):
-        return ClientSecret(storage["tenant_id"], storage["client_id"], Secret(secret))
+    if key := secret(storage, "account_key"):
+        return AccountKey(key)
+    if token := secret(storage, "sas_token"):
+        return SasToken(token)
+    if client_secret := secret(storage, "client_secret"):
+        return ClientSecret(storage["tenant_id"], storage["client_id"], client_secret)
     return None
 
 

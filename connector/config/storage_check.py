@@ -19,7 +19,7 @@ OF_AN_APPLICATION: Final = ("tenant_id", "client_id", "client_secret")
 OF_S3: Final = ("bucket", "prefix", "s3_endpoint")
 
 
-def storage_problems(config: Json, catalog_type: Json, *, may_use_the_machine_s: bool) -> Iterator[Problem]:
+def storage_problems(config: Json, catalog_type: Json, *, allows_machine_credentials: bool) -> Iterator[Problem]:
     if not isinstance(at(config, "storage"), dict):
         return
     if isinstance(catalog_type, str) and catalog_type in OWN_STORES:
@@ -32,7 +32,7 @@ def storage_problems(config: Json, catalog_type: Json, *, may_use_the_machine_s:
     is_needed = catalog_type != REST
     match at(config, "storage", "storage_type"):
         case storage_schemas.GOOGLE:
-            yield from _google_problems(config["storage"], is_needed=is_needed and not may_use_the_machine_s)
+            yield from _google_problems(config["storage"], is_needed=is_needed and not allows_machine_credentials)
         case storage_schemas.AZURE:
             yield from _azure_problems(config["storage"], is_needed=is_needed)
 

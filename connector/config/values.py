@@ -5,9 +5,14 @@ import os
 from base64 import b64decode
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import isodate
+
+from connector.config.secret import Secret
+from protocol.flow import Json
+
+Settings: TypeAlias = tuple[tuple[str, str], ...]  # names and values, under somebody else's names
 
 MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 
@@ -68,6 +73,15 @@ def service_account(text: str) -> dict[str, str]:
     if missing:
         raise ValueError(demand.format(", ".join(SERVICE_ACCOUNT)))
     return dict(key)
+
+
+def secret(properties: Json, name: str) -> Secret | None:
+    value = properties.get(name)
+    return Secret(value) if value else None
+
+
+def settings(properties: Json, name: str) -> Settings:
+    return tuple(properties.get(name, {}).items())
 
 
 def azure_account_key(text: str) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 
 from connector import object_store
-from connector.config.settings import Settings
+from connector.config.values import Settings
 from connector.evolution.altered_schema import ConvertedColumn, altered, converted_columns
 from connector.evolution.table_change import Alteration, Owner
 from connector.iceberg.commits import fence, late_files

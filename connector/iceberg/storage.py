@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from connector.config.settings import EndpointConfig, LocalCatalog
+from connector.config.catalog import LocalCatalog
+from connector.config.settings import EndpointConfig
 from connector.iceberg.catalogs.opening import explained, warehouse_of
 from connector.iceberg.files import file_stores
 from connector.iceberg.files.file_access import file_properties, has_sign_in

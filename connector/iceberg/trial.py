@@ -7,15 +7,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.config.settings import (
-    EndpointConfig,
-    GlueCatalog,
-    HiveCatalog,
-    LocalCatalog,
-    RestCatalog,
-    S3TablesCatalog,
-    SqlCatalog,
-)
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
+from connector.config.settings import EndpointConfig
 from connector.iceberg.catalogs.opening import explained, table_location
 from connector.steps import Skipped
 

@@ -11,7 +11,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector import file_lists
 from connector.binding import Binding
-from connector.config.settings import Settings
+from connector.config.values import Settings
 from connector.file_ios import file_io
 from connector.renewal import Lease
 from connector.rows.file_options import FileOptions

@@ -8,7 +8,7 @@ from functools import cache, partial
 from threading import Lock
 from typing import Final, TypeAlias
 
-from connector.config.settings import Settings
+from connector.config.values import Settings
 from connector.errors import ConnectorError
 from connector.file_ios import file_io
 from connector.renewal import Renewed

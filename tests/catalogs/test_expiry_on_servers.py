@@ -11,7 +11,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from connector.config.settings import RestCatalog, parse
+from connector.config.catalog import RestCatalog
+from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.cleaning.expiry import expire

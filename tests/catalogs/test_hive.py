@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType
 
-from connector.config.settings import HiveCatalog
+from connector.config.catalog import HiveCatalog
 from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 
 from connector.commands.check import check
-from connector.config import settings
+from connector.config.catalog import SqlCatalog
 from connector.config.settings import EndpointConfig, parse
 from connector.errors import FencedError, RetryableError, UserError
 from connector.evolution.changes import changes
@@ -95,7 +95,7 @@ def test_a_new_catalog_may_be_opened_by_many_at_once(endpoint: EndpointConfig, p
     openers = 8
     barrier = threading.Barrier(openers)
     opened: list[bool] = []
-    assert isinstance(endpoint.catalog, settings.SqlCatalog)
+    assert isinstance(endpoint.catalog, SqlCatalog)
     new = replace(endpoint, catalog=replace(endpoint.catalog, uri=postgres.new_database()))
 
     def open_with_the_others() -> None:

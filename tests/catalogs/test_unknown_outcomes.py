@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.config.settings import RestCatalog
+from connector.config.catalog import RestCatalog
 from connector.errors import CommitUnknownError, FencedError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits

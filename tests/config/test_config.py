@@ -11,25 +11,15 @@ import orjson
 import pytest
 
 from connector.config import settings
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_schemas import CATALOG
 from connector.config.check import chosen_catalog
+from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
 from connector.config.keywords import KEYWORDS
 from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config.schema_evolution import SchemaEvolution
 from connector.config.secret import Secret
-from connector.config.settings import (
-    AwsCredentials,
-    AwsRole,
-    GlueCatalog,
-    HiveCatalog,
-    LocalCatalog,
-    MachineCredentials,
-    RestCatalog,
-    S3TablesCatalog,
-    SqlCatalog,
-    parse,
-    resource_path,
-)
+from connector.config.settings import parse, resource_path
 from connector.config.values import FEATURE_FLAGS
 from connector.errors import InvalidConfigError
 from connector.invalid_values import OnInvalid
@@ -96,7 +86,7 @@ DOCUMENTATION = (REPOSITORY / "docs" / "configuration.md").read_text()
 EXAMPLES = [
     orjson.loads(found) for found in re.findall(r"```json\n(\{\n  \"namespace\".*?)```", DOCUMENTATION, re.DOTALL)
 ]
-MACHINE_S: Json = {"advanced": {"feature_flags": "use_machine_credentials"}}
+MACHINE_CREDENTIALS: Json = {"advanced": {"feature_flags": "use_machine_credentials"}}
 
 
 def complaints(endpoint: Json, *resources: Json) -> list[str]:
@@ -225,11 +215,11 @@ def test_temporary_keys_have_a_session_token() -> None:
 
 def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_nothing_is_given() -> None:
     without_keys = without(GLUE, "credentials")
-    assert parse({**without_keys, **MACHINE_S}, [])[0].credentials == MachineCredentials()
-    assert parse({**GLUE, **MACHINE_S}, [])[0].credentials == AwsCredentials("id", Secret("secret"))
+    assert parse({**without_keys, **MACHINE_CREDENTIALS}, [])[0].credentials == MachineCredentials()
+    assert parse({**GLUE, **MACHINE_CREDENTIALS}, [])[0].credentials == AwsCredentials("id", Secret("secret"))
     role = {"auth_type": "AWSRole", "aws_role_arn": "arn:aws:iam::1:role/flow", "role_session_name": "lake"}
     expected = AwsRole(role["aws_role_arn"], MachineCredentials(), session_name="lake")
-    assert parse({**without_keys, "credentials": role, **MACHINE_S}, [])[0].credentials == expected
+    assert parse({**without_keys, "credentials": role, **MACHINE_CREDENTIALS}, [])[0].credentials == expected
     assert complaints({**without_keys, "credentials": role}) == [
         f"/credentials/{name}: is required without the feature flag use_machine_credentials"
         for name in ("awsAccessKeyId", "awsSecretAccessKey")

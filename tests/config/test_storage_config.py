@@ -27,7 +27,7 @@ KEY: Final = '{"client_email": "a@b", "private_key": "planted", "token_uri": "ht
 GOOGLE: Final = {"storage_type": "Google Cloud Storage", "bucket": "b"}
 AZURE: Final = {"storage_type": "Azure", "account": "lake", "container": "c-1"}
 APPLICATION: Final = {"tenant_id": "t", "client_id": "c", "client_secret": "planted"}
-MACHINE_S: Final = {"advanced": {"feature_flags": "use_machine_credentials"}}
+MACHINE_CREDENTIALS: Final = {"advanced": {"feature_flags": "use_machine_credentials"}}
 
 
 def storage(given: Json, **config: Json) -> Storage | None:
@@ -42,8 +42,8 @@ def storage(given: Json, **config: Json) -> Storage | None:
             {},
             GoogleStorage("b", "lake", Secret(KEY), endpoint="http://host"),
         ),
-        (GOOGLE, MACHINE_S, GoogleStorage("b", uses_machine_s=True)),
-        ({**GOOGLE, "service_account_json": KEY}, MACHINE_S, GoogleStorage("b", service_account=Secret(KEY))),
+        (GOOGLE, MACHINE_CREDENTIALS, GoogleStorage("b", uses_machine_credentials=True)),
+        ({**GOOGLE, "service_account_json": KEY}, MACHINE_CREDENTIALS, GoogleStorage("b", service_account=Secret(KEY))),
         (GOOGLE, {"catalog": REST}, GoogleStorage("b")),
         (
             {**AZURE, "account_key": "cGxhbnRlZA==", "prefix": "lake/", "endpoint": "http://host/"},

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io import load_file_io
 
+from connector.config.catalog import GlueCatalog
+from connector.config.credentials import AwsCredentials
 from connector.config.secret import Secret
-from connector.config.settings import AwsCredentials, EndpointConfig, GlueCatalog
+from connector.config.settings import EndpointConfig
 from connector.errors import RetryableError, UserError
 from connector.iceberg.files.file_stores import data_file_properties
 from connector.object_store import using

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connector.config.settings import Settings
+from connector.config.values import Settings
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.renewal import Renewed
 from connector.rows.rewriting import Rewriting, SourceFile

@@ -9,8 +9,9 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from connector.config.catalog import RestCatalog, SqlCatalog
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig, RestCatalog, SqlCatalog
+from connector.config.settings import EndpointConfig
 from connector.config.storage import AccountKey, AzureStorage, ClientSecret, SasToken
 from connector.errors import RetryableError, UserError
 from connector.iceberg import storage

@@ -20,15 +20,10 @@ from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog
+from connector.config.credentials import AwsCredentials, MachineCredentials
 from connector.config.secret import Secret
-from connector.config.settings import (
-    AwsCredentials,
-    EndpointConfig,
-    GlueCatalog,
-    LocalCatalog,
-    MachineCredentials,
-    RestCatalog,
-)
+from connector.config.settings import EndpointConfig
 from connector.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import explained, open_catalog, table_location

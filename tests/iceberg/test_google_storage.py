@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 import pytest
 from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, PY_IO_IMPL
 
+from connector.config.catalog import RestCatalog, SqlCatalog
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig, RestCatalog, SqlCatalog
+from connector.config.settings import EndpointConfig
 from connector.config.storage import GoogleStorage
 from connector.errors import RetryableError, UserError
 from connector.iceberg import storage
@@ -75,7 +76,7 @@ def test_this_machine_s_credentials_are_used_where_that_is_allowed(
     key = tmp_path / "key.json"
     key.write_text(google.service_account())
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
-    without_key = replace(right, service_account=None, uses_machine_s=True)
+    without_key = replace(right, service_account=None, uses_machine_credentials=True)
     assert probe(without_key) == right.location
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing"))
     with pytest.raises(UserError) as error:

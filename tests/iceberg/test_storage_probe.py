@@ -13,8 +13,10 @@ from typing import Any, Final, TypeAlias
 import pytest
 from pyiceberg.io import load_file_io
 
+from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
+from connector.config.credentials import AwsCredentials
 from connector.config.secret import Secret
-from connector.config.settings import AwsCredentials, EndpointConfig, GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
+from connector.config.settings import EndpointConfig
 from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.errors import RetryableError, UserError
 from connector.iceberg import storage
@@ -292,7 +294,8 @@ LOCAL_PROBE: Final = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from connector.config.settings import EndpointConfig, LocalCatalog
+from connector.config.catalog import LocalCatalog
+from connector.config.settings import EndpointConfig
 from connector.iceberg.storage import probe
 probe(EndpointConfig("ns", LocalCatalog(Path(sys.argv[1])), timedelta()), {})
 print([name for name in sys.modules if name.startswith("boto")])

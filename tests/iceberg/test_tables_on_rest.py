@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
-from connector.config.settings import RestCatalog
+from connector.config.catalog import RestCatalog
 from connector.errors import UserError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import (

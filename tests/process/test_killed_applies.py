@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from connector.config.settings import RestCatalog
+from connector.config.catalog import RestCatalog
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.catalogs.rest import open_rest
 from connector.state import added

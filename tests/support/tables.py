@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
-from connector.config.settings import Settings
+from connector.config.values import Settings
 from connector.evolution.table_change import Owner
 from connector.iceberg.alteration import Alterer, Rewrite
 from connector.iceberg.catalogs.local import open_local

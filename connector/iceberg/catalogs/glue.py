@@ -21,7 +21,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 
 from connector import object_store
-from connector.config import settings
+from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.file_ios import file_io
@@ -75,7 +75,7 @@ def _metadata_of(identifier: str | Identifier) -> str:
 
 
 def open_glue(
-    catalog: settings.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
+    catalog: catalog_config.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
 ) -> GlueCatalog:
     client = session(keys, region).client("glue", config=CLIENT_CONFIG)
     # Else made on demand, and threads that need them first, side by side, would not catch each other's.
@@ -89,7 +89,7 @@ def open_glue(
     return _GlueCatalog(keys, client, {**file_properties, **_own(catalog)})
 
 
-def _own(catalog: settings.GlueCatalog) -> dict[str, str]:
+def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
     return {name: value for name, value in catalog.properties if name in GLUE_PROPERTIES}
 
 

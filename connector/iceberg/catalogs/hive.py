@@ -27,7 +27,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from connector import object_store
-from connector.config import settings
+from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import HIVE_PROPERTIES, HIVE_USER
 from connector.errors import UserError
 from connector.file_ios import file_io
@@ -191,7 +191,7 @@ def _alter(client: Any, table: HiveTable, expected: str) -> None:
 
 
 def open_hive(
-    catalog: settings.HiveCatalog,
+    catalog: catalog_config.HiveCatalog,
     file_properties: Mapping[str, str],
     keys: FileKeys,
     limits: TimeLimits = TIME_LIMITS,

@@ -12,17 +12,10 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_properties import is_signed
-from connector.config.settings import (
-    EndpointConfig,
-    GlueCatalog,
-    HiveCatalog,
-    LocalCatalog,
-    RestCatalog,
-    S3TablesCatalog,
-    Settings,
-    SqlCatalog,
-)
+from connector.config.settings import EndpointConfig
+from connector.config.values import Settings
 from connector.iceberg.files import file_stores
 from connector.iceberg.files.file_access import FileAccess, access_to
 from connector.renewal import Renewed

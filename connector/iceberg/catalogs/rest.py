@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from requests import Session
 
-from connector.config import settings
+from connector.config import catalog as catalog_config
 from connector.file_ios import file_io
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
@@ -62,7 +62,7 @@ def _knowing_its_environment(session: Session, uri: str) -> Session:
 
 
 def open_rest(
-    catalog: settings.RestCatalog,
+    catalog: catalog_config.RestCatalog,
     file_properties: Mapping[str, str],
     limits: TimeLimits = TIME_LIMITS,
     keys: FileKeys = dict,
@@ -71,7 +71,7 @@ def open_rest(
     return RestTables(_sign_in(catalog, limits), keys, limits, properties)
 
 
-def _sign_in(catalog: settings.RestCatalog, limits: TimeLimits) -> SignIn:
+def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
     if not catalog.credential:
         return StaticHeader(catalog.token)
     properties = dict(catalog.properties)

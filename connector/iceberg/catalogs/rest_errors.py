@@ -21,7 +21,7 @@ from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import RequestException
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
-from connector.config import settings
+from connector.config import catalog as catalog_config
 from connector.config.secret import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.answers import said
@@ -133,7 +133,7 @@ def address(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def secrets_of(catalog: settings.RestCatalog) -> list[str]:
+def secrets_of(catalog: catalog_config.RestCatalog) -> list[str]:
     """What must not be quoted of the server's answers."""
     credential, token = catalog.credential or Secret(""), catalog.token or Secret("")
     headers = [value for name, value in catalog.properties if name.startswith(HEADER_PREFIX)]

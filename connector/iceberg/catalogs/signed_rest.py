@@ -6,7 +6,7 @@ from typing import Final
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.typedef import Identifier
 
-from connector.config import settings
+from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
 from connector.iceberg.catalogs.aws_signature import AwsSignature
 from connector.iceberg.catalogs.rest import RestTables
@@ -26,7 +26,7 @@ class _TableBucket(RestTables):
 
 
 def open_signed(
-    catalog: settings.RestCatalog, region: str, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
+    catalog: catalog_config.RestCatalog, region: str, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
 ) -> RestCatalog:
     given = dict(catalog.properties)
     service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
@@ -39,7 +39,7 @@ def open_signed(
 
 
 def open_s3_tables(
-    catalog: settings.S3TablesCatalog, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
+    catalog: catalog_config.S3TablesCatalog, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
 ) -> RestCatalog:
     sign_in = AwsSignature(aws, catalog.region, S3_TABLES)
     return _TableBucket(sign_in, keys, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn})

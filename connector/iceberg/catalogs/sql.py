@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from connector import object_store
-from connector.config import settings
+from connector.config import catalog as catalog_config
 from connector.errors import RetryableError, UserError
 from connector.file_ios import file_io
 from connector.iceberg.catalogs.commit_base import CommitBase
@@ -101,7 +101,7 @@ def opened(open_catalog: Callable[[], SqlTables]) -> SqlTables:
     return open_catalog()
 
 
-def open_sql(catalog: settings.SqlCatalog, file_properties: Mapping[str, str], keys: FileKeys) -> SqlTables:
+def open_sql(catalog: catalog_config.SqlCatalog, file_properties: Mapping[str, str], keys: FileKeys) -> SqlTables:
     properties = {"uri": _url(catalog).render_as_string(hide_password=False), **file_properties}
     return opened(partial(_TablesOnS3, keys, catalog.name, properties))
 
@@ -119,7 +119,7 @@ def try_to_write(catalog: Catalog) -> None:
         connection.rollback()
 
 
-def _url(catalog: settings.SqlCatalog) -> URL:
+def _url(catalog: catalog_config.SqlCatalog) -> URL:
     url = make_url(catalog.uri).set(drivername=DRIVER)
     if catalog.password:
         url = url.set(password=catalog.password.reveal())

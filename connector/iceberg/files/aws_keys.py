@@ -10,8 +10,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import get_session
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKEN
 
+from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
 from connector.config.secret import Secret
-from connector.config.settings import AwsCredentials, AwsRole, MachineCredentials
 from connector.errors import RetryableError, UserError
 from connector.iceberg.files.aws_errors import is_refusal
 from connector.iceberg.files.file_access import S3_EXPIRES_AT_MS
@@ -24,7 +24,7 @@ AwsKeys: TypeAlias = Renewed[AwsCredentials]
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
 )
-MACHINE_S_HOLD: Final = 600.0  # seconds: botocore renews the machine's own before less is left of them
+MACHINE_KEYS_HOLD: Final = 600.0  # seconds: botocore renews the machine's own before less is left of them
 
 
 def aws_keys(credentials: AwsCredentials | AwsRole | MachineCredentials, region: str) -> AwsKeys:
@@ -35,7 +35,7 @@ def aws_keys(credentials: AwsCredentials | AwsRole | MachineCredentials, region:
         case AwsRole():
             return Renewed("the keys of the AWS role", lambda: _assume(credentials, region))
         case MachineCredentials():
-            return Renewed("the machine's AWS keys", _machine_s)
+            return Renewed("the machine's AWS keys", _machine_keys)
 
 
 def session(keys: AwsKeys, region: str) -> boto3.Session:
@@ -114,7 +114,7 @@ def _credentials(access_key_id: str, secret_access_key: str, session_token: str 
     return AwsCredentials(access_key_id, Secret(secret_access_key), Secret(session_token) if session_token else None)
 
 
-def _machine_s() -> Lease[AwsCredentials]:
+def _machine_keys() -> Lease[AwsCredentials]:
     try:
         found = get_session().get_credentials()
         keys = found and found.get_frozen_credentials()
@@ -127,5 +127,5 @@ def _machine_s() -> Lease[AwsCredentials]:
             "the config has no AWS credentials, and this machine has none in its environment, profile, container or "
             "instance role. Set /credentials."
         )
-    expires_at = time.time() + MACHINE_S_HOLD if keys.token else None
+    expires_at = time.time() + MACHINE_KEYS_HOLD if keys.token else None
     return Lease.until(_credentials(keys.access_key, keys.secret_key, keys.token), expires_at)

@@ -38,7 +38,7 @@ from pyiceberg.io import (
 )
 from pyiceberg.table import Table
 
-from connector.config.settings import Settings
+from connector.config.values import Settings
 from connector.errors import UserError
 from connector.renewal import Lease
 

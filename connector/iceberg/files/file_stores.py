@@ -24,14 +24,8 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
 )
 
-from connector.config.settings import (
-    EndpointConfig,
-    GlueCatalog,
-    HiveCatalog,
-    LocalCatalog,
-    RestCatalog,
-    S3TablesCatalog,
-)
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
+from connector.config.settings import EndpointConfig
 from connector.config.storage import (
     AccountKey,
     AzureSignIn,
@@ -130,7 +124,7 @@ def _azure_keys(sign_in: AzureSignIn | None) -> dict[str, str]:
 
 
 def _google_keys(storage: GoogleStorage) -> FileKeys:
-    if not storage.service_account and not storage.uses_machine_s:
+    if not storage.service_account and not storage.uses_machine_credentials:
         return dict
     from connector.iceberg.files.google_keys import file_keys, google_tokens
 
