@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ended(work: Callable[[], int | None]) -> int:
-    """Do the work; what stops it becomes one record and the exit status."""
+    """Do the work; an error becomes one log record and the exit status."""
     try:
         logs.configure()
         return work() or 0
@@ -57,8 +57,8 @@ def _ended(work: Callable[[], int | None]) -> int:
 def _serve(wire: stdio.Wire) -> None:
     _check_codec()
     signals.install(wire)
-    # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and what its own allocator
-    # has had it keeps.
+    # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and its own allocator would
+    # keep them.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     from connector import driver
 
@@ -158,7 +158,7 @@ def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
 
 
 def run() -> None:
-    """The command as a process: ends at once, whatever threads still wait for a network that does not answer."""
+    """Run the command as a process, which ends at once: some thread may still wait for a network that does not answer."""
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()

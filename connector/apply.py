@@ -27,7 +27,7 @@ TABLES_AT_ONCE: Final = 8
 
 
 def apply(message: request.Apply) -> response.Applied:
-    """Make every table fit its binding. All is planned before anything is done: one error leaves every table alone."""
+    """Make every table fit its binding. All of it is planned first, so that one error leaves every table alone."""
     endpoint, resources = parse(
         message.materialization.config, [binding.resource_config for binding in message.materialization.bindings]
     )
@@ -38,7 +38,7 @@ def apply(message: request.Apply) -> response.Applied:
 
 
 def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
-    """What a crash or an error leaves undone of it the next apply plans again."""
+    """Perform the plans; the next apply plans again whatever a crash or an error leaves undone."""
     expected = actions(planned)
     performed = side_by_side(partial(_perform, endpoint, rewrite), planned, TABLES_AT_ONCE, "apply")
     settled = [commit for plan in planned for commit in plan.settled]
@@ -49,13 +49,13 @@ def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite)
 
 
 def _in_order(performed: Iterable[str], expected: Sequence[str]) -> list[str]:
-    """Whichever of the tables that share a namespace makes it, it is named where it was planned."""
+    """The actions in the order of the plan, however the tables were performed; one that several tables share once."""
     places = {action: place for place, action in enumerate(expected)}
     return sorted(dict.fromkeys(performed), key=lambda action: places.get(action, len(places)))
 
 
 def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str]:
-    """What has been done for one table, a line each."""
+    """Perform one table's plan; the actions that were done, a line each."""
     config, catalog = endpoint.config, endpoint.catalog
     finish(catalog, plan.finished)
     performed = list(plan.state_actions())
@@ -69,12 +69,13 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
 
 
 def _plan_again(plan: Plan, found: Found) -> list[TableChange]:
-    """Another table than the one that was to be dropped has been made by whoever came after us, and has rows that we know
-    nothing of."""
+    """The table's changes as they are now. A table that is not the one whose drop was planned is never dropped: a later
+    publication made it, and it may hold rows that we know nothing of."""
     again = changes(found, plan.target)
     if any(isinstance(change, DropTable) and change not in plan.changes for change in again):
         raise RetryableError(
-            f"Table {plan.target.table} has been made anew since this backfill was planned, by another publication of the "
-            "task. It was left alone: publish again, with the binding's backfill incremented, if its rows are to go."
+            f"Table {plan.target.table} has been made anew since this backfill was planned, by another publication of "
+            "the task. It was left alone: publish again, with the binding's backfill incremented, if its rows are to "
+            "go."
         )
     return again

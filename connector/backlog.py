@@ -1,7 +1,7 @@
 """Staged commits that their tables have not taken yet: one bad table is retried and reported, and holds up no other.
 
-They stay in the connector state, and the table's chain grows by one with every transaction that has rows for it. When
-the table takes commits again it takes the whole chain at once.
+They stay in the connector state, and each further transaction with rows for the table adds one to its chain. When the
+table takes commits again it takes the whole chain at once.
 """
 
 import random
@@ -18,7 +18,7 @@ LONGEST_PAUSE: Final = 300.0
 
 @dataclass(frozen=True)
 class Limit:
-    """How much may wait for one table before the task stops: more than its operator wants to be told of by a log."""
+    """How much may wait for one table before the task stops; up to there, warnings in the log are enough."""
 
     commits: int
     size: int  # bytes of data files
@@ -50,7 +50,7 @@ class _Waiting:
 
 
 class Backlog:
-    """What is to be committed, by table. `now` is any clock's seconds."""
+    """The staged commits that wait, by chain. `now` is in seconds, of any one clock."""
 
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
@@ -61,7 +61,7 @@ class Backlog:
             self._waiting.setdefault(commit.chain_id, _Waiting()).staged.append(commit)
 
     def due(self, now: float) -> list[StagedCommit]:
-        """What to try now: everything but the tables that are in the pause after a failure."""
+        """What to try now: everything but what waits for a table that pauses after a failure."""
         pausing = {
             commit.table_id for waiting in self._waiting.values() if waiting.due > now for commit in waiting.staged
         }
@@ -69,7 +69,7 @@ class Backlog:
 
     @property
     def failing(self) -> frozenset[Chain]:
-        """What failed when it was last tried."""
+        """The chains whose last attempt failed."""
         return frozenset(chain for chain, waiting in self._waiting.items() if waiting.error)
 
     def waiting(self, table: TableId) -> list[StagedCommit]:

@@ -29,7 +29,7 @@ class Block:
     runs: tuple[Run, ...]
 
     def line_of(self, row: int) -> int:
-        """Which line of the input the block's row (from 0) was: what an error names."""
+        """The number of the input line that the block's row (from 0) came from, for errors."""
         for run in self.runs:
             if row < run.count:
                 return run.first_line + row
@@ -65,7 +65,7 @@ class OpenBlock:
 
 def _write_fully(file: BinaryIO, pieces: list[bytes | memoryview]) -> None:
     written = os.writev(file.fileno(), pieces)
-    for piece in pieces:  # a short write is rare: only then look where it stopped
+    for piece in pieces:  # a short write is rare: only then write the rest piece by piece
         if written < len(piece):
             rest = memoryview(piece)[written:]
             while rest:

@@ -1,4 +1,4 @@
-"""Brings staged commits into their tables, and keeps at it where a table will not take them."""
+"""Commits what is staged, and keeps trying where a table refuses."""
 
 import logging
 import time
@@ -21,17 +21,17 @@ class Attempt(Protocol):
 
 
 class Committer:
-    """One session's commits. What a table does not take stays in the state and is tried again with later ones."""
+    """One session's commits. What a table refuses stays in the state and is tried again with later transactions."""
 
     def __init__(self, attempt: Attempt, limit: Limit) -> None:
         self._attempt = attempt
         self._backlog = Backlog(limit)
 
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
-        """Try these, and what is due of earlier ones; returns what has landed.
+        """Try these, and the earlier ones that are due; return what has landed.
 
-        FencedError when this process has been replaced, LostColumnError when it writes for a column that is gone; the
-        error of a table for which too much waits.
+        FencedError when this process has been replaced, LostColumnError when it writes to a column that is gone, UserError
+        when too much waits for one table.
         """
         self._backlog.add(staged)
         landed: list[StagedCommit] = []

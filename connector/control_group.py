@@ -1,15 +1,15 @@
-"""What the machine lets this process have: the limits of its control group, which is a container's as a rule."""
+"""The limits of this process's control group, which is usually a container's."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-_UNLIMITED: Final = 1 << 60  # bytes: version 1 has no word for it, but a number that no machine has
+_UNLIMITED: Final = 1 << 60  # bytes: where there is no limit, version 1 gives a number that no machine has
 
 
 class ControlGroup:
-    """Of version 1 or 2. A group's parents limit it too; in a container it is its own root."""
+    """Of version 1 or 2. Its parents' limits hold for it too; in a container it is its own root."""
 
     def __init__(self, membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> None:
         self._membership = membership
@@ -24,7 +24,7 @@ class ControlGroup:
 
     @property
     def cores(self) -> float | None:
-        """How many processors' time it may take, where that is limited."""
+        """How many processors' worth of time it may take, where that is limited."""
         shares = [value.split() for value in self._values("", "cpu.max")]
         periods = self._values("cpu", "cpu.cfs_period_us")
         shares += [[*share] for share in zip(self._values("cpu", "cpu.cfs_quota_us"), periods, strict=True)]
@@ -32,12 +32,12 @@ class ControlGroup:
 
     @property
     def killed_for_memory(self) -> int:
-        """How many of its processes the kernel has ended so far, because there was no memory left."""
+        """How many of its processes the kernel has killed so far for lack of memory."""
         values = [*self._values("", "memory.events"), *self._values("memory", "memory.oom_control")]
         return max((int(found[1]) for value in values if (found := _KILLED.search(value))), default=0)
 
     def _values(self, controller: str, name: str) -> Iterator[str]:
-        """Of version 1's controller, or version 2's with none, from the group up to its root."""
+        """A file's contents in the group and in its parents up to the root; version 2 has no controllers' names ("")."""
         for controllers, path in self._groups():
             if controller in controllers.split(","):
                 top = self._root / controller

@@ -40,7 +40,7 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
     judged = _judged(requests, lifecycle)
     for message in judged:
-        # Imported when they are asked for: spec must answer at once, without PyIceberg.
+        # Imported when needed: spec must answer at once, without loading PyIceberg.
         match message:
             case request.Spec():
                 send(spec.spec())
@@ -73,8 +73,8 @@ def _judged(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
 def _serve_transactions(
     session: "Session", interval: UploadInterval, judged: Iterator[Request], requests: RequestReader, send: Send
 ) -> None:
-    """The order in which messages can come here is the lifecycle's."""
-    staged = StagedTransaction()  # an earlier session's were finished by open: the first answer only reports them
+    """The lifecycle has judged the order of the messages."""
+    staged = StagedTransaction()  # none: open has committed an earlier session's, and the first answer reports them
     for message in judged:
         match message:
             case request.Acknowledge():
@@ -97,8 +97,8 @@ def _serve_transactions(
 
 
 def _hold(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> None:
-    """Answer after so many seconds, or as soon as it is in nobody's interest to wait: the next flush is there already,
-    the input has ended, or we are asked to stop."""
+    """Answer after so many seconds, or as soon as waiting serves nobody: the next flush is there already, the input has
+    ended, or we are asked to stop."""
     if seconds > 0:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         log.info(

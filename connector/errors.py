@@ -23,7 +23,7 @@ class CommitUnknownError(ConnectorError):
 
 
 class BrokenTaskError(ConnectorError):
-    """Our fault: something happened in a Spark task that nobody has thought of."""
+    """Our fault: an exception in a Spark task that no handler expected."""
 
     def __init__(self, kind: str, cause: str) -> None:
         super().__init__(kind, cause)
@@ -31,8 +31,8 @@ class BrokenTaskError(ConnectorError):
 
     def __str__(self) -> str:
         return (
-            f"Internal error in a Spark task: {self.kind}: {' '.join(self.cause.split())}. Nothing of this transaction has become visible. "
-            "Run with LOG_LEVEL=debug for a traceback."
+            f"Internal error in a Spark task: {self.kind}: {' '.join(self.cause.split())}. Nothing of this transaction "
+            "has become visible. Run with LOG_LEVEL=debug for a traceback."
         )
 
 
@@ -45,7 +45,7 @@ class FencedError(ConnectorError):
 
 
 def all_of(errors: Sequence[ConnectorError]) -> ConnectorError:
-    """What says everything that each of them says; worth trying again only if each of them is."""
+    """One error that says what all of them say; retryable only if every one of them is."""
     kind = RetryableError if all(isinstance(error, RetryableError) for error in errors) else UserError
     return kind("\n".join(dict.fromkeys(map(str, errors))))
 
@@ -55,7 +55,7 @@ class InvalidConfigError(UserError):
 
 
 class InvalidValueError(UserError):
-    """A value that fits its column in no way. `never_null` is what the column is, if it may hold no null."""
+    """A value that its column cannot hold. `never_null` says why the column may hold no null; "" if it may."""
 
     def __init__(
         self, table: str, field: str, key: str, value: str, reason: str, line: int, never_null: str = ""

@@ -1,7 +1,7 @@
 """FileIOs whose connections stay open.
 
-PyIceberg makes one anew whenever a table is loaded or its files are written, and to connect to a store again takes longer
-than to write a small file.
+PyIceberg makes a new one whenever a table is loaded or its files are written, and connecting to a store again takes
+longer than writing a small file.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Final
 
 from pyiceberg.io import FileIO, load_file_io
 
-FILE_IOS: Final = 32  # where a catalog hands out keys for each table, each has its own
+FILE_IOS: Final = 32  # more than one, for catalogs that hand out keys for each table
 
 
 def file_io(properties: Mapping[str, str]) -> FileIO:
-    """The same one for the same properties, which say where files are and with which keys they are reached."""
+    """The same FileIO for the same properties, which say where files are and which keys open them."""
     return _opened(tuple(sorted(properties.items())))
 
 

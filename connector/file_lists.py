@@ -1,4 +1,4 @@
-"""Lists of data files that are too long for a message: an object beside the files has them, and the state names it."""
+"""Lists of data files that are too long for a message: an object beside the files holds them, and the state names it."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from pyiceberg.io import FileIO
 from connector import object_store
 from connector.state import DataFile, FileList
 
-# All tables' and shards' entries must fit into one message of 64 MiB, those that wait for a failing table included.
+# The entries of all tables and shards must fit into one message of 64 MiB, with those that wait for failing tables.
 LONGEST_IN_STATE: Final = 64 << 10  # bytes
 
 SUFFIX: Final = "-files.json"
@@ -27,7 +27,7 @@ def write(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:
 
 
 def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFile, ...]:
-    """The files, wherever they are listed."""
+    """The files themselves, read from their list where there is one."""
     if not isinstance(files, FileList):
         return files
     with object_store.using(files.location), io.new_input(files.location).open() as stream:

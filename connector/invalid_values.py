@@ -1,4 +1,4 @@
-"""Values that their column cannot hold as they are: what a binding wants done about them, and what was done."""
+"""Values that their column cannot hold as they are: what a binding wants done with them, and what was done."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ DEFAULT_MAX_REJECTED_RATIO: Final = 0.1
 
 
 class OnInvalid(StrEnum):
-    """What becomes of a value that fits its column in no way."""
+    """What becomes of a value that its column cannot hold."""
 
     STOP = "stop"
     NULL = "null"
@@ -18,7 +18,7 @@ class OnInvalid(StrEnum):
 
 @dataclass(frozen=True)
 class Policy:
-    """What a binding wants done about them."""
+    """What a binding wants done with them."""
 
     on_invalid: OnInvalid = OnInvalid.STOP
     max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO
@@ -27,9 +27,9 @@ class Policy:
 class Treatment(StrEnum):
     """What became of a value."""
 
-    CLAMPED = "clamped"  # it is the nearest that its column can hold
+    CLAMPED = "clamped"  # to the nearest value that its column can hold
     NULLED = "nulled"
-    REJECTED = "rejected"  # with its whole row, into a table of its own
+    REJECTED = "rejected"  # its whole row went to the table of rejected rows
 
 
 @dataclass(frozen=True)

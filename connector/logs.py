@@ -1,4 +1,4 @@
-"""Records on stderr: JSON lines for the runtime, readable ones for a person."""
+"""Log records on stderr: JSON lines for the runtime, readable lines for a person."""
 
 import json
 import logging
@@ -50,8 +50,8 @@ def configure() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
     logging.captureWarnings(True)
-    # Libraries log what fails on the way to an error of ours, py4j and SQLAlchemy at length and after it. Users are
-    # shown the last record on stderr: it has to be the one that says everything.
+    # Libraries log failures that also become errors of ours, py4j and SQLAlchemy at length and afterwards. Users are shown
+    # the last record on stderr, which has to be ours.
     logging.getLogger().addHandler(logging.NullHandler())
     for name, threshold in (("connector", LEVELS[level]), ("py.warnings", logging.WARNING)):
         logger = logging.getLogger(name)
@@ -62,12 +62,12 @@ def configure() -> None:
 
 
 def _log_thread_error(error: threading.ExceptHookArgs) -> None:
-    """What ends a thread is raised where its work is waited for; here is only the traceback."""
+    """The error itself is raised where the thread's work is waited for; this only logs its traceback."""
     log.debug("thread %s", error.thread and error.thread.name, exc_info=error.exc_value)
 
 
 class JsonFormatter(logging.Formatter):
-    """`{"ts": …, "level": …, "msg": …, fields}`: what Flow's runtime parses."""
+    """`{"ts": …, "level": …, "msg": …, …fields}`: what Flow's runtime parses."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(
@@ -82,7 +82,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One readable line; what the fields say its message says too."""
+    """One readable line; the message says what the fields say."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")

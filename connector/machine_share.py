@@ -1,4 +1,4 @@
-"""How much of the machine a session takes: fewer tasks side by side and a smaller spool where there is less for it."""
+"""How much of the machine a session takes: fewer concurrent tasks and a smaller spool where there is less memory."""
 
 import math
 import os
@@ -10,16 +10,16 @@ from connector.control_group import ControlGroup
 from connector.errors import UserError
 
 _MB: Final = 1 << 20
-# What a session of a table with tens of columns has taken, and a quarter more; docs/performance.md has the figures.
+# What a session with a table of tens of columns was measured to take, and a quarter more; see docs/performance.md.
 _FIXED: Final = 448 * _MB  # the JVM, this process, and the workers' parent
 _TASK: Final = 160 * _MB
 SPOOL_LIMIT: Final = 1 << 30  # bytes: what arrives at full speed while a cold Spark starts
-_LEAST_SPOOL: Final = 96 * _MB  # a block that is written while another is being filled
+_LEAST_SPOOL: Final = 96 * _MB  # room for blocks to be written while others are being filled
 
 
 @dataclass(frozen=True)
 class MachineShare:
-    tasks: int  # side by side
+    tasks: int  # at the same time
     spool: int  # bytes
 
     @classmethod

@@ -12,7 +12,7 @@ QUOTED_CHARACTERS: Final = 400
 
 @contextmanager
 def using(location: str) -> Iterator[None]:
-    """For writing and reading files there: what their client raises becomes an error that says what to do."""
+    """For reading and writing files there: what the client raises becomes an error that says what to do."""
     try:
         yield
     except Exception as error:
@@ -25,13 +25,13 @@ def using(location: str) -> Iterator[None]:
 
 
 def _is_of_store(error: Exception) -> bool:
-    from pyarrow import ArrowException  # which is loaded where it was raised, and takes long where it was not
+    from pyarrow import ArrowException  # slow to import; where it was raised, it is loaded already
 
     # PyArrow has no type of its own for what Azure's token server answers.
     return isinstance(error, OSError) or type(error) is ArrowException
 
 
-# What the clients say around the answer of a store: Amazon's, Azure's, Google's.
+# How the clients quote a store's answer in their own texts: Amazon's, Azure's, Google's.
 ANSWERS: Final = (
     re.compile("AWS Error (.*)", re.DOTALL),
     re.compile(r"GetToken\(\): (.*)", re.DOTALL),
@@ -46,8 +46,7 @@ def _answer(text: str) -> str:
     return " ".join(quoted.split())[:QUOTED_CHARACTERS].rstrip(".")
 
 
-# The clients have no types for their errors, only codes in their texts. The first entry that has one of a text's explains
-# it.
+# The clients' errors have no types, only codes in their texts. The first entry with a code that a text has explains it.
 EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...]] = (
     (
         ("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
@@ -101,8 +100,8 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
     (
         ("Status(UNAVAILABLE", "Status(DEADLINE_EXCEEDED"),
         RetryableError,
-        "Google Cloud Storage cannot be reached, or is not able to answer now ({answer}). Check that the network allows "
-        "it, and /storage/endpoint if it is set.",
+        "Google Cloud Storage cannot be reached, or is not able to answer now ({answer}). Check that the network "
+        "allows it, and /storage/endpoint if it is set.",
     ),
     (
         (
@@ -118,7 +117,8 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
     (
         ("GetToken()",),
         RetryableError,
-        "Azure's token server cannot be reached, or is not able to answer now ({answer}). Check that the network allows it.",
+        "Azure's token server cannot be reached, or is not able to answer now ({answer}). Check that the network "
+        "allows it.",
     ),
     (
         (
@@ -127,8 +127,8 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
             "[InsufficientAccountPermissions]",
         ),
         UserError,
-        "Azure forbids this ({answer}). Let the SAS token read, create, write, list and delete blobs, or give the application the role "
-        "Storage Blob Data Contributor on the container.",
+        "Azure forbids this ({answer}). Let the SAS token read, create, write, list and delete blobs, or give the "
+        "application the role Storage Blob Data Contributor on the container.",
     ),
     (
         ("[ContainerNotFound]", "[FilesystemNotFound]", "[OutOfRangeInput]"),
@@ -143,19 +143,20 @@ EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...
     (
         ("Azure Error: []",),
         RetryableError,
-        "Azure cannot be reached, or is not able to answer now ({answer}). Check that the network allows it, /storage/account, "
-        "and /storage/endpoint if it is set.",
+        "Azure cannot be reached, or is not able to answer now ({answer}). Check that the network allows it, "
+        "/storage/account, and /storage/endpoint if it is set.",
     ),
     (
         ("Unable to load libjvm", "Unable to load libhdfs"),
         UserError,
-        "Hadoop's native client, libhdfs, or the Java that it needs is not on this machine. Install them and set HADOOP_HOME and "
-        "JAVA_HOME, or choose another storage than HDFS.",
+        "Hadoop's native client, libhdfs, or the Java that it needs is not on this machine. Install them and set "
+        "HADOOP_HOME and JAVA_HOME, or choose another storage than HDFS.",
     ),
     (
         ("HDFS connection failed",),
         RetryableError,
-        "HDFS cannot be reached. Check /storage/uri, that the network allows it, and that CLASSPATH names the jars of Hadoop's client.",
+        "HDFS cannot be reached. Check /storage/uri, that the network allows it, and that CLASSPATH names the jars of "
+        "Hadoop's client.",
     ),
     (("",), RetryableError, "{answer}."),
 )

@@ -21,17 +21,17 @@ class Plan:
     """What is to be done for one binding."""
 
     target: Target
-    finished: tuple[StagedCommit, ...]  # become part of the table before it is altered
-    dropped: tuple[StagedCommit, ...]  # were staged for a table that a backfill replaces
+    finished: tuple[StagedCommit, ...]  # to be committed before the table is altered
+    dropped: tuple[StagedCommit, ...]  # staged for a table that a backfill replaces: never to be committed
     changes: tuple[TableChange, ...]
 
     @property
     def settled(self) -> tuple[StagedCommit, ...]:
-        """What the state need not name any more."""
+        """What the state need not name afterwards."""
         return self.finished + self.dropped
 
     def state_actions(self) -> Iterator[str]:
-        """A line each for what becomes of staged commits; the changes describe themselves."""
+        """What becomes of the staged commits, a line each; the changes describe themselves."""
         for verb, commits in ("finish", self.finished), ("drop", self.dropped):
             if commits:
                 rows = sum(commit.rows for commit in commits)
@@ -44,7 +44,7 @@ def plans(
     flags: frozenset[str],
     find_all: Callable[[Sequence[Path]], Sequence[Found | UserError]],
 ) -> list[Plan]:
-    """Every binding's plan, or one UserError with everything that speaks against any of them."""
+    """Every table's plan, or one UserError that says all that stands against any of them."""
     targets = list(_targets(message, resources, flags))
     staged = list(entries(message.materialization.name, message.state))
     found = find_all([target.path for target in targets])
@@ -69,7 +69,7 @@ def actions(planned: Sequence[Plan]) -> list[str]:
 
 
 def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Target]:
-    """The bindings' tables, and those of rejected rows."""
+    """The bindings' tables, and their tables of rejected rows."""
     last_by_path = last_bindings(message.last_materialization)
     materialization = message.materialization
     for binding, resource in zip(materialization.bindings, resources, strict=True):
@@ -100,7 +100,7 @@ def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommi
     is_replaced = any(isinstance(change, DropTable) for change in planned)
     table_uuid = None if found.table is None or is_replaced else found.table.uuid
     here = [commit for commit in staged if commit.path == target.path]
-    # Of the current state key nothing is ever dropped: rows for a table that is gone are an error when the session opens.
+    # Nothing of the current state key is ever dropped: if its table is gone, opening the session says so.
     outdated = [commit for commit in here if commit.lineage.state_key != target.owner.state_key]
     return Plan(
         target,

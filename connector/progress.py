@@ -1,4 +1,4 @@
-"""What a person wants to see while it runs: a record per step of a transaction, and one every few seconds meanwhile."""
+"""Progress for a person: a log record for each step of a transaction, and one every few seconds in between."""
 
 import logging
 import sys
@@ -98,14 +98,14 @@ class TransactionProgress:
 
 
 class TreatmentWarnings:
-    """Says of every field, once a session, that its values do not land as they were sent."""
+    """Warns, once a session and field, of values that do not land as they were sent."""
 
     def __init__(self, tables: Sequence[str]) -> None:
         self._tables = tables
         self._said: set[tuple[int, str, Treatment]] = set()
 
     def warn(self, treated: Mapping[int, Tally]) -> None:
-        """Of what was done in a transaction, by binding."""
+        """`treated` is what was done in a transaction, by binding."""
         for index, tally in treated.items():
             for field, treatment, values in tally:
                 if (index, field, treatment) not in self._said:

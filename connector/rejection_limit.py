@@ -1,4 +1,4 @@
-"""How much of what a binding sends may be rejected: a few bad rows are set aside, a source gone wrong stops the task."""
+"""How many of a binding's rows may be rejected: a few are set aside, but a source that has gone wrong stops the task."""
 
 from operator import itemgetter
 from typing import Final
@@ -6,19 +6,22 @@ from typing import Final
 from connector.errors import TooManyRejectedError
 from connector.invalid_values import Tally, Treatment
 
-SAMPLE: Final = 1000  # rows: fewer say nothing of their source
-TOLD: Final = 3  # fields
+SAMPLE: Final = 1000  # rows: fewer say nothing about their source
+FIELDS_NAMED: Final = 3  # in the error
 
 
 class RejectionLimit:
-    """One binding's, for a session. Rows are judged by the thousand at least, however small the transactions are."""
+    """One binding's limit, for a session. At least a thousand rows are judged together, over as many transactions."""
 
     def __init__(self, table: str, max_ratio: float) -> None:
         self._table, self._max_ratio = table, max_ratio
         self._rows, self._treated = 0, Tally()
 
     def check(self, landing: int, treated: Tally) -> None:
-        """Of a transaction that is about to be staged; `landing` are its rows that are not rejected."""
+        """Count a transaction that is about to be staged; `landing` is the number of its rows that are not rejected.
+
+        TooManyRejectedError where the ratio is exceeded.
+        """
         self._treated.add_all(treated)
         rejected = self._treated.total(Treatment.REJECTED)
         self._rows += landing + treated.total(Treatment.REJECTED)
@@ -34,4 +37,4 @@ class RejectionLimit:
             for field, treatment, treated in self._treated
             if treatment is Treatment.REJECTED
         ]
-        return [cause for _, cause in sorted(counts, key=itemgetter(0), reverse=True)[:TOLD]]
+        return [cause for _, cause in sorted(counts, key=itemgetter(0), reverse=True)[:FIELDS_NAMED]]

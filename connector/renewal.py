@@ -1,4 +1,4 @@
-"""Tokens and keys that end: fetched anew when half of their life is over, so that a failure leaves time to try again."""
+"""Tokens and keys that expire: renewed at half of their life, so that a failure leaves time to try again."""
 
 import logging
 import threading
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-PAUSE: Final = 0.1  # of the life that is left: until the next attempt after one that failed
+PAUSE: Final = 0.1  # after a failed attempt: this part of the life that is left
 
 
 @dataclass(frozen=True)
 class Lease(Generic[T]):
-    """A value that may be used for a while. The times are seconds since the epoch; none: it has no end that we know."""
+    """A value that may be used for a while. Times are seconds since the epoch; None: it is not known to expire."""
 
     value: T = field(repr=False)
     expires_at: float | None = None
@@ -44,7 +44,7 @@ class Renewed(Generic[T]):
         self._lock = threading.Lock()
 
     def current(self) -> Lease[T]:
-        """Raises what `fetch` raises, where there is nothing else that could still be used."""
+        """The value, renewed if it is due. Raises what `fetch` raises, unless the old value can still be used."""
         with self._lock:
             lease = self._lease
             if lease is None or lease.seconds_left == 0:
@@ -52,7 +52,7 @@ class Renewed(Generic[T]):
             return lease
 
     def discard(self) -> None:
-        """It was refused: whatever its end was said to be, it is not used again."""
+        """The value was refused: it is not used again, whenever it was to expire."""
         with self._lock:
             self._lease = None
 

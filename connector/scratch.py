@@ -20,36 +20,35 @@ MINUTE: Final = 60.0  # seconds: a younger directory may not have been locked ye
 
 @dataclass(frozen=True)
 class Scratch:
-    """Where a session keeps what does not outlive it."""
+    """A session's temporary directories."""
 
     files: Path  # may grow to the size of the spool
     sockets: Path
 
 
 def temporary_directory() -> Path:
-    """Where temporary directories are made. Python would quietly take another one where TMPDIR cannot be used."""
+    """Where temporary directories are made. Python alone would quietly take another place if TMPDIR cannot be used."""
     with making("directory"):
         return Path(os.environ.get("TMPDIR") or gettempdir())
 
 
 @contextmanager
 def making(what: object) -> Iterator[None]:
-    """For making something temporary: what stands in the way becomes an error that says what to do."""
+    """For making something temporary: an OSError becomes an error that says what to do."""
     try:
         yield
     except OSError as error:
         raise UserError(
-            f"no temporary {what} can be made: {error.strerror or error}. Make room there, or set TMPDIR to a directory "
-            "that can be written to."
+            f"no temporary {what} can be made: {error.strerror or error}. Make room there, or set TMPDIR to a "
+            "directory that can be written to."
         ) from error
 
 
 @contextmanager
 def scratch() -> Iterator[Scratch]:
-    """Directories that are removed in the end."""
+    """A session's directories, removed when it ends."""
     temporary = temporary_directory()
-    # A socket's path may have some 100 characters, of which Spark takes 42: not every machine's temporary directory
-    # leaves that many.
+    # A socket's path is limited to some 100 characters, of which Spark takes 42: too many for some temporary directories.
     short = temporary if len(str(temporary)) <= LONGEST_SOCKET_DIRECTORY else Path("/tmp")
     with _directory(temporary, "materialize-iceberg-") as files, _directory(short, "mi-") as sockets:
         yield Scratch(files, sockets)
@@ -70,8 +69,8 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def _remove_if_abandoned(directory: Path) -> None:
-    """A killed session's spool would fill the disk one crash after the other."""
-    with suppress(OSError):  # somebody else's, or gone meanwhile
+    """Killed sessions leave their spools, which would fill the disk crash by crash."""
+    with suppress(OSError):  # in use, another user's, or gone meanwhile
         if time.time() - directory.stat().st_mtime < MINUTE:
             return
         with (directory / OWNER).open("r+") as owner:

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and a closed stdout end the process at the next moment that loses nothing."""
+"""SIGINT, SIGTERM and a closed stdout end the process at the next moment when nothing is lost."""
 
 import os
 import select
@@ -6,16 +6,16 @@ import signal
 import threading
 from typing import Final
 
-UNREAD: Final = signal.SIGUSR1  # our own: SIGPIPE also comes of any socket that its other side has closed
+UNREAD: Final = signal.SIGUSR1  # our own: SIGPIPE would also come from any socket that its peer has closed
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
 
 
 class Stopped(BaseException):
-    """Somebody asked us to stop. Not an Exception: nobody on the way may take it for a failure."""
+    """We were asked to stop. Not an Exception: no handler on the way may take it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        # The shell's convention; PID 1 of a container cannot die by a signal itself.
+        # The shell's convention: a container's PID 1 cannot die of a signal itself.
         self.exit_status = 128 + (signal.SIGPIPE if number == UNREAD else number)
 
 

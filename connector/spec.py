@@ -1,4 +1,4 @@
-"""Spec: the connector's description of itself, which costs no more than its own words."""
+"""Spec: the connector's description of itself. Imports as little as possible, to answer at once."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """The spool: Store lines between stdin and the tasks that write data files.
 
-Lines are appended to one block a binding, as they came; a full block is sealed and may be claimed. The spool is bounded:
-when tasks fall behind, `add` waits, stdin is not read, and the runtime waits too.
+Lines are appended, as they came, to one block for each binding; a full block is sealed and may be claimed. The spool is
+bounded: when tasks fall behind, `add` waits, stdin is not read, and the runtime waits too.
 """
 
 import shutil
@@ -19,7 +19,7 @@ from connector.machine_share import SPOOL_LIMIT
 from protocol.request import Store
 
 BLOCK_SIZE: Final = 32 << 20  # bytes: large enough to pay for its claim, small enough to spread over the cores
-LOOKS_AFTER_CLAIMANTS: Final = 1.0  # seconds: who waits for a block may be killed meanwhile
+CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that waits for a block has been killed
 
 
 class Spool:
@@ -33,7 +33,7 @@ class Spool:
         self._open: dict[int, OpenBlock] = {}
         self._sealed: list[Block] = []
         self._claimed: set[Block] = set()
-        self._encoded: set[Block] = set()  # in no file yet that counts
+        self._encoded: set[Block] = set()  # but not yet in a file that counts
         self._size = 0
         self._numbers = count(1)
         self._is_complete = False
@@ -41,7 +41,7 @@ class Spool:
         self._changed = threading.Condition()
 
     def add(self, store: Store) -> None:
-        """Append a run; waits while the spool is full. Raises what `fail` was told."""
+        """Append a run; waits while the spool is full. Raises the error that `fail` was given."""
         with self._on_disk():
             block = self._open.get(store.binding) or self._new_block(store.binding)
             block.append(store)
@@ -50,46 +50,48 @@ class Spool:
             if block.size >= self._block_size:
                 self._seal(block)
             if self._size > self._limit:
-                self._seal_all()  # else a spool full of half-filled blocks would wait for ever
+                self._seal_all()  # a spool full of half-filled blocks would otherwise wait for ever
                 self._changed.wait_for(lambda: self._size <= self._limit or self._error)
             self.check()
 
     def complete(self) -> None:
-        """There are no more lines: what is left may be claimed, and claims end when all is done."""
+        """There are no more lines: what is left may be claimed, and claims end when all blocks are encoded."""
         with self._changed:
             self._seal_all()
             self._is_complete = True
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """The transaction cannot be staged: `add` raises this, and claims end. The first error is kept."""
+        """The transaction cannot be staged: `add` and claims raise this error. The first one is kept."""
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()
 
     def wait_for(self, job: Future[Any]) -> None:
-        """Return when the job that claims blocks is over; raises at once what `fail` is told before."""
+        """Return when the job that claims blocks is over, or raise the error that `fail` is given before."""
         job.add_done_callback(self._wake)
         with self._changed:
             self._changed.wait_for(lambda: job.done() or self._error)
             self.check()
 
     def remove(self) -> None:
-        """Remove what is left of it."""
+        """Remove the spool's directory, whatever is left in it."""
         for block in self._open.values():
             block.file.close()
         shutil.rmtree(self._directory)
 
     def check(self) -> None:
-        """Raise what `fail` was told."""
+        """Raise the error that `fail` was given, if any."""
         if self._error:
             raise self._error
 
     def claim(self, preferred: int | None, has_left: Callable[[], bool] = lambda: False) -> Block | None:
-        """A block, of the preferred binding if there is one; None when there are no more. Waits for blocks that may
-        still come, strays of claimed ones included, unless who claims `has_left`. Raises what `fail` was told."""
+        """A block, of the preferred binding if there is one; None when there are no more, or the claimant `has_left`.
+
+        Waits for blocks that may still come, those of claimed blocks' strays included. Raises the error of `fail`.
+        """
         with self._changed:
-            while not self._changed.wait_for(self._is_claim_answered, LOOKS_AFTER_CLAIMANTS):
+            while not self._changed.wait_for(self._is_claim_answered, CLAIMANT_CHECK):
                 if has_left():
                     return None
             self.check()
@@ -101,7 +103,7 @@ class Spool:
             return block
 
     def encoded(self, block: Block) -> None:
-        """A claimed block has no more strays, and its file makes room."""
+        """A claimed block is encoded, and its strays were returned: its file is deleted to make room."""
         block.path.unlink(missing_ok=True)
         with self._changed:
             self._claimed.remove(block)
@@ -115,7 +117,7 @@ class Spool:
             self._encoded.difference_update(blocks)
 
     def give_back(self, blocks: Collection[Block]) -> None:
-        """Claimed or encoded blocks may be claimed again: their rows are in no file that counts."""
+        """Let claimed or encoded blocks be claimed again: their rows are in no file that counts."""
         with self._changed:
             self._size += sum(block.size for block in self._encoded.intersection(blocks))
             self._claimed.difference_update(blocks)
@@ -124,7 +126,7 @@ class Spool:
             self._changed.notify_all()
 
     def check_written(self) -> None:
-        """To be called when nobody claims any more. No row may be lost without an error, whatever has happened."""
+        """To be called when nobody claims any more: raises unless every row is in a file that counts."""
         self.check()
         if left := [*self._open.values(), *self._sealed, *self._claimed, *self._encoded]:
             raise RetryableError(
@@ -133,7 +135,7 @@ class Spool:
             )
 
     def add_strays(self, binding: int, lines: Sequence[bytes], numbers: Sequence[int]) -> None:
-        """Lines that were guessed to be of another binding come back, to be claimed as what they are."""
+        """Take back lines that were spooled under a wrong binding, to be claimed under their own."""
         with self._changed, self._on_disk():
             block = self._new_block(binding, keep=False)
             for line, number in zip(lines, numbers, strict=True):
@@ -151,7 +153,7 @@ class Spool:
 
     @contextmanager
     def _on_disk(self) -> Iterator[None]:
-        """A line of which only a part was written ends the transaction: nothing of it may be claimed."""
+        """A write that fails ends the transaction: a line that is only partly on disk must never be claimed."""
         try:
             yield
         except OSError as error:

@@ -1,7 +1,7 @@
 """What `startedCommit` persists: everything that a successor needs to finish a transaction, on any machine.
 
 Connector state is `{"bindingStates": {state key: {key range: {next fence value: entry}}}}`; an entry is a StagedCommit
-without the parts that its place in the state says. Patches (RFC 7396) add an entry and delete it with null; they never
+without what its place in the state says already. Patches (RFC 7396) add an entry, and delete it with null; they never
 replace an object that another shard may be writing.
 """
 
@@ -27,7 +27,7 @@ class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A Parquet file that a task has written: what its manifest entry says, compactly."""
+    """A Parquet file that a task has written: its manifest entry in compact form."""
 
     path: str
     rows: int
@@ -37,7 +37,7 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class FileList(msgspec.Struct, frozen=True, array_like=True):
-    """Names an object that lists data files: see `file_lists`."""
+    """An object that lists data files; see `file_lists`."""
 
     location: str
     files: int
@@ -70,12 +70,12 @@ class Lineage:
         return begin <= own_end and own_begin <= end
 
 
-# A table's staged commits of one lineage: each was staged on the one before.
+# Identifies the staged commits of one lineage for one table, each of which was staged on the one before.
 Chain: TypeAlias = tuple[tuple[str, str], Lineage]
 
-TableId: TypeAlias = tuple[tuple[str, str], str]  # path and uuid: another table of that name has another one
+TableId: TypeAlias = tuple[tuple[str, str], str]  # path and uuid: a later table of the same name has another uuid
 
-# By fence property, the values that say that nobody has taken over since a session opened.
+# By fence property, the values that prove that nobody has taken over since a session opened.
 Known: TypeAlias = Mapping[str, frozenset[str]]
 
 
@@ -91,9 +91,9 @@ class StagedCommit:
     spec_id: int
     schema_id: int
     files: tuple[DataFile, ...] | FileList
-    checkpoint: str = ""  # a digest of the runtime's, for people
+    checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
-    known: Known = field(default_factory=dict, compare=False)  # to the session that staged it
+    known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
 
     @property
     def chain_id(self) -> Chain:
@@ -101,7 +101,7 @@ class StagedCommit:
 
     @property
     def locations(self) -> Sequence[str]:
-        """Of what the state names: the files, or the object that lists them."""
+        """Of the files that the state names: the data files, or the object that lists them."""
         return (self.files.location,) if isinstance(self.files, FileList) else [file.path for file in self.files]
 
     @property
@@ -123,7 +123,7 @@ class StagedCommit:
 
 @dataclass(frozen=True)
 class StagedTransaction:
-    """Every table's share of a transaction: durable, in no table yet."""
+    """Every table's share of a transaction: durable, but in no table yet."""
 
     commits: tuple[StagedCommit, ...] = ()
 

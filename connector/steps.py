@@ -1,4 +1,4 @@
-"""Checks, one after the other: what came of each is a value."""
+"""Checks that build on each other, each with its outcome as a value."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Step(Generic[T]):
-    """A check, and what it found, or why it failed or was not made."""
+    """A check with what it found, or why it failed or was skipped."""
 
     name: str
     seconds: float
@@ -36,7 +36,7 @@ class Step(Generic[T]):
         return None if isinstance(self.outcome, ConnectorError | Skipped) else self.outcome
 
     def then(self, name: str, check: Callable[[T], R | Skipped]) -> "Step[R]":
-        """Check something else on what this step has found."""
+        """Another check, on what this one has found."""
         match self.outcome:
             case ConnectorError():
                 return Step(name, 0.0, Skipped(f"needs the {self.name}"))

@@ -6,8 +6,8 @@ While it is held the runtime goes on reading into the next transaction, which is
 from datetime import timedelta
 from typing import Final
 
-QUICK_TRANSACTIONS: Final = 3  # the first ones of a session: whoever has just started it wants to see rows
-LARGE_TRANSACTION: Final = 128 << 20  # bytes of data files: worth a snapshot of its own, and there may be a backlog
+QUICK_TRANSACTIONS: Final = 3  # at the start of a session: whoever has just started it wants to see rows
+LARGE_TRANSACTION: Final = 128 << 20  # bytes of data files: worth a snapshot of its own; there may be a backlog
 
 
 class UploadInterval:

@@ -21,13 +21,13 @@ from connector.rows.file_options import FileOptions
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
 
-# The connector's own table properties: with another value it would not know whose a table is, or what it holds.
+# The connector's own table properties, by which it knows whose a table is and what the table holds.
 RESERVED_PROPERTIES: Final = "flow."
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A binding that somebody would like to have."""
+    """A binding as the request proposes it, with its config parsed."""
 
     index: int
     materialization: str
@@ -50,7 +50,7 @@ class Proposal:
 
     @property
     def rejected_path(self) -> Path | None:
-        """Of the table that it needs for its rejected rows."""
+        """The path of its table of rejected rows, if it needs one."""
         is_quarantined = self.resource.on_invalid is OnInvalid.QUARANTINE
         return rejected_table.rejected_path(self.path) if is_quarantined else None
 
@@ -61,8 +61,7 @@ class Proposal:
 
 
 def validate(message: request.Validate) -> response.Validated:
-    """The answer for every binding, or one error with everything that is wrong: with the places that the config names,
-    and with each binding."""
+    """The answer for every binding, or one error that says all that is wrong with the endpoint and with each binding."""
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
     proposals = list(_proposals(message, endpoint, resources))
     paths = [proposal.path for proposal in proposals]
@@ -132,7 +131,7 @@ def _answer(proposal: Proposal, all_found: Mapping[Path, Found | UserError]) -> 
 
 
 def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
-    """What constrains the fields: nothing of a table that is about to be replaced."""
+    """How the table that is there constrains the fields; one that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
     return Evolution(found.table, proposal.path, proposal.materialization, proposal.resource.schema_evolution)
@@ -146,14 +145,15 @@ def _rejected_table_refusals(proposal: Proposal, all_found: Mapping[Path, Found 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
     if not proposal.resource.delta_updates:
         goes_on = proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table
-        yield (
-            "standard updates are not available yet"
-            f"{f', nor do they go on from the delta updates of table {proposal.table} without a backfill' if goes_on else ''}: "
-            "set `delta_updates` to true in the binding's config."
-        )
+        continuation = f", nor do they go on from the delta updates of table {proposal.table} without a backfill"
+        further = continuation if goes_on else ""
+        yield (f"standard updates are not available yet{further}: set `delta_updates` to true in the binding's config.")
     for name, value in proposal.resource.additional_table_properties:
         if name.startswith(RESERVED_PROPERTIES):
-            yield f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. Leave it out."
+            yield (
+                f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
+                "Leave it out."
+            )
         if name == "format-version" and value != "2":
             yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
     try:

@@ -1,1 +1,1 @@
-"""From fields to columns, and from the table that is there to the table that is wanted: pure."""
+"""From fields to columns, and from the table that exists to the table that is wanted: pure functions of values."""

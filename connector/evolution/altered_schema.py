@@ -1,4 +1,4 @@
-"""A table's schema as its alterations leave it: pure."""
+"""A table's schema after its alterations."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from connector.evolution.table_change import (
 
 
 def altered(schema: Schema, changes: Collection[Alteration], last_column_id: int) -> Schema:
-    """Columns are renamed first, and by the names that they have: for the other changes each has its new one.
+    """The schema after these changes. Renames come first: the other changes name a renamed column by its new name.
 
-    `last_column_id` is the last that the table has ever given out: a new column never gets a dropped one's id.
+    `last_column_id` is the highest id that the table has ever given out: a new column never gets a dropped one's id.
     """
     renamed = {change.name: change.new_name for change in changes if isinstance(change, RenameColumn)}
     columns = [column.model_copy(update={"name": renamed.get(column.name, column.name)}) for column in schema.fields]
@@ -53,7 +53,7 @@ def altered(schema: Schema, changes: Collection[Alteration], last_column_id: int
 
 @dataclass(frozen=True)
 class ConvertedColumn:
-    """A column whose values are to be rewritten, and the one that is to hold them."""
+    """A column whose values are to be rewritten, and the column that is to hold them."""
 
     old: NestedField
     new: NestedField
@@ -62,7 +62,7 @@ class ConvertedColumn:
 def converted_columns(
     schema: Schema, changes: Collection[Alteration], last_column_id: int
 ) -> tuple[ConvertedColumn, ...]:
-    """What `altered` makes of the columns that are converted."""
+    """The columns that the changes convert, each with the new one that `altered` gives it."""
     conversions = [change for change in changes if isinstance(change, ConvertColumn)]
     before = altered(schema, [change for change in changes if isinstance(change, RenameColumn)], last_column_id)
     old, new = (
@@ -72,5 +72,5 @@ def converted_columns(
 
 
 def _optional(column: NewColumn, number: int) -> NestedField:
-    """Rows that are there already have no value for it."""
+    """Optional, since existing rows have no value for it."""
     return NestedField(number, column.name, column.type, required=False, doc=column.doc or None)

@@ -1,4 +1,4 @@
-"""A binding that somebody would like to have, and what its fields would be as columns."""
+"""A binding before its fields are selected: the column that each field would have."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ class Candidate:
     evolution: Evolution | None = None
     group_by: tuple[str, ...] = ()
     former_names: Mapping[str, str] = field(default_factory=dict)  # of the columns, by field, of the last binding
-    one_line_names: bool = False  # whether its catalog takes no others
+    one_line_names: bool = False  # whether its catalog takes no line breaks in names
 
     @cached_property
     def fits(self) -> dict[str, Fit]:
-        """What becomes of the columns that fields have, or would have, in the table."""
+        """By field, how it gets a column in the table that exists; empty where there is none."""
         if self.evolution is None:
             return {}
         columns = [self._column(projection, type_) for projection, type_ in self._with_types]
@@ -34,7 +34,7 @@ class Candidate:
 
     @cached_property
     def document(self) -> str | None:
-        """The field that standard updates keep the root document in: the one that has a column, else the first."""
+        """The field in which standard updates keep the root document: one that has a column, else the first."""
         fields = [p.field for p in self.collection.projections if p.ptr == "" and self.has_name(p)]
         return min(fields, key=lambda field: not self._has_column(field), default=None)
 
@@ -55,14 +55,14 @@ class Candidate:
 
     @property
     def name_demand(self) -> str:
-        """What a column's name has to have."""
+        """What a column's name must be, for an error."""
         return (
             f"1 to {MAX_NAME} characters{', and no line breaks or the like in AWS Glue' if self.one_line_names else ''}"
         )
 
     def claimant(self, projection: Projection) -> Projection:
-        """The field that gets the column: of those whose columns' names differ in upper and lower case at most, the one
-        with the best claim to it."""
+        """The field that gets the column: the one with the best claim, of all whose columns' names are the same but for
+        upper and lower case."""
         return self._claimants.get(self.name(projection).lower(), projection)
 
     @cached_property

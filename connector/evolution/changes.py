@@ -1,4 +1,4 @@
-"""What has to change for a table to fit its binding: a pure plan, of which apply only performs the steps."""
+"""What has to change for a table to fit its binding: a plan made of values, which apply only performs."""
 
 from collections.abc import Mapping
 from typing import Final, get_args
@@ -22,10 +22,10 @@ from connector.evolution.type_mapping import MAX_NAME, column_name, column_type,
 from protocol.errors import ProtocolError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 
-# AWS Glue keeps a column's doc as its comment: one line, no more than this.
+# AWS Glue keeps a column's doc as its comment: one line of at most so many characters.
 MAX_DOC: Final = 255
 
-# Every commit writes the metadata anew, with all snapshots, and names the versions before: keep a bounded number of each.
+# Every commit writes the whole metadata again, which lists all snapshots and older versions: keep few of both.
 DEFAULT_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -38,7 +38,7 @@ DEFAULT_PROPERTIES: Final = {
 def columns(
     collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
 ) -> tuple[NewColumn, ...]:
-    """The selected fields' columns: keys, values, document. `last` is what the binding selected before."""
+    """The columns of the selected fields: keys, values, document. `last` is what the binding selected before."""
     projections = {projection.field: projection for projection in collection.projections}
     former = former_names(last)
     spellings: dict[str, str] = {}
@@ -48,13 +48,13 @@ def columns(
         name = column_name(field, selection.field_config.get(field))
         if not 1 <= len(name) <= MAX_NAME:
             raise UserError(
-                f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. Give it "
-                'another with {"column": "…"} in its field config, or deselect the field.'
+                f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. Give "
+                'it another with {"column": "…"} in its field config, or deselect the field.'
             )
         if (other := spellings.setdefault(name.lower(), field)) != field:
             raise UserError(
-                f"Fields {other!r} and {field!r} of collection {collection.name} have the same column name, or differ in "
-                "upper and lower case only, and one table cannot have both. Deselect one of them, or give it another "
+                f"Fields {other!r} and {field!r} of collection {collection.name} have the same column name, or differ "
+                "in upper and lower case only, and one table cannot have both. Deselect one of them, or give it another "
                 'column with {"column": "…"} in its field config.'
             )
     return tuple(
@@ -68,9 +68,9 @@ def former_names(last: FieldSelection | None) -> Mapping[str, str]:
 
 
 def changes(found: Found, target: Target) -> list[TableChange]:
-    """What has to be done, in this order; nothing if the table fits already.
+    """What has to be done, in order; nothing if the table fits already.
 
-    Repeating it is safe after a crash anywhere: a table that records the target's owner is the replacement.
+    Safe to repeat after a crash anywhere: a table that records the target's owner is already the replacement.
     """
     table = found.table
     if table is None:
@@ -113,7 +113,8 @@ def _drop(table: ExistingTable, target: Target) -> DropTable:
     if table.owner is not None and table.owner.materialization != target.owner.materialization:
         raise UserError(
             f"The backfill needs to replace table {target.table}, but materialization {table.owner.materialization} "
-            "made it, and its rows would be lost. Choose another table name for the binding, or drop the table yourself."
+            "made it, and its rows would be lost. Choose another table name for the binding, or drop the table "
+            "yourself."
         )
     return DropTable(target.path, table.uuid)
 

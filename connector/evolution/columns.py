@@ -1,6 +1,6 @@
-"""How the columns of a table that exists come to fit the fields of a binding, and what stands against it: pure.
+"""How the columns of an existing table come to fit the fields of a binding, and what stands against it.
 
-Validate tells it and apply does it, so that the two cannot disagree.
+Validate reports and apply performs the same values, so that the two cannot disagree.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -44,14 +44,14 @@ ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
 class Fit:
     """How a field gets a column that fits it."""
 
-    column: NestedField | None  # the one that it has, by the name that it gets
+    column: NestedField | None  # the existing one, under the name that it gets
     changes: tuple[Alteration, ...] = ()
     refusal: str = ""  # why it cannot, and what to do
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """A table that exists, and how far a materialization may change it."""
+    """An existing table, and how far a materialization may change it."""
 
     table: ExistingTable
     path: Path
@@ -59,9 +59,9 @@ class Evolution:
     mode: SchemaEvolution
 
     def fits(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
-        """Every field's fit."""
+        """The fit of every wanted column, by field."""
         renamed = renames(self.table.schema, self.path, wanted)
-        # What may not be renamed keeps its name: no other field gets that.
+        # A column that may not be renamed keeps its name, which no other field gets then.
         schema = altered(self.table.schema, renamed.changes.values() if self._allows(RenameColumn) else (), 0)
         existing = matching_columns(schema, (column.name for column in wanted))
         former = matching_columns(self.table.schema, renamed.changes)
@@ -75,14 +75,14 @@ class Evolution:
         }
 
     def unwritten(self, fits: Collection[Fit]) -> Iterator[Fit]:
-        """What becomes of the required columns that get no values from now on."""
+        """What becomes of the required columns that no field is written to from now on."""
         written = {fit.column.field_id for fit in fits if fit.column}
         for column in self.table.schema.fields:
             if column.required and column.field_id not in written:
                 yield Fit(column, (MakeOptional(self.path, column.name),), self.against_deselecting(column))
 
     def against_deselecting(self, column: NestedField) -> str:
-        """Why a required column has to go on getting values; "" if it may become optional."""
+        """Why a required column's field must stay selected; "" if the column may become optional."""
         return self._against_null(column, "and cannot go without values: select its field")
 
     def _fit(self, wanted: NewColumn, column: NestedField | None, rename: RenameColumn | None, taken: set[str]) -> Fit:
@@ -122,8 +122,8 @@ class Evolution:
                 )
             case RenameColumn(_, name, new_name) if not self._allows(RenameColumn):
                 return (
-                    f"Field {wanted.field!r} has the column {name!r}, and is to have {new_name!r}: set schema_evolution "
-                    f"to {SchemaEvolution.FULL}, which renames it, or leave it its name."
+                    f"Field {wanted.field!r} has the column {name!r}, and is to have {new_name!r}: set "
+                    f"schema_evolution to {SchemaEvolution.FULL}, which renames it, or leave it its name."
                 )
             case MakeOptional() if column:
                 return self._against_null(
@@ -166,7 +166,7 @@ class Evolution:
         )
 
     def _obstacle(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> tuple[str | None, list[str]]:
-        """What a change of the type fails of, and a way around it."""
+        """What stands against a change of type, if anything, and remedies of its own."""
         if not isinstance(change, WidenColumn):
             if not wanted.former and not self.table.is_of(self.materialization):
                 other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
@@ -195,8 +195,8 @@ _EFFECTS: Final[Mapping[type[Alteration], str]] = {
 
 def _exchanged(wanted: NewColumn) -> str:
     return (
-        f"Field {wanted.field!r} is to have the column {wanted.name!r}, which is another field's that is to have another "
-        "one too: columns cannot exchange their names at once. Publish with a name in between first."
+        f"Field {wanted.field!r} is to have the column {wanted.name!r}, which is another field's that is to have "
+        "another one too: columns cannot exchange their names at once. Publish with a name in between first."
     )
 
 
@@ -206,7 +206,7 @@ def _decimal_config(column_type: DecimalType) -> str:
 
 
 def _free_name(name: str, suffix: str, taken: set[str]) -> str:
-    """The name with the suffix, or like it: one that no column has yet."""
+    """The name with the suffix, shortened or numbered where needed, so that no column has it yet. It is taken then."""
     suffixes = chain([suffix], (f"{suffix}_{number}" for number in count(2)))
     names = (name[: MAX_NAME - len(each)] + each for each in suffixes)
     free = next(candidate for candidate in names if candidate.lower() not in taken)

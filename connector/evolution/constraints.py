@@ -1,4 +1,4 @@
-"""What may become of every field of a binding: pure, from its collection and the columns that its table has."""
+"""What may become of every field of a binding, given its collection and the columns of its table."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,7 +20,7 @@ from connector.evolution.table_change import (
 )
 from protocol.flow import Constraint, ConstraintType, Projection, ProjectionConstraint
 
-# The older form of a response has room for one constraint per field: the first of these.
+# The older form of a response has room for one constraint per field: the one that comes first here.
 SEVERITY: Final = (
     ConstraintType.INCOMPATIBLE,
     ConstraintType.FIELD_FORBIDDEN,
@@ -53,7 +53,7 @@ def most_severe(all_constraints: Iterable[ProjectionConstraint]) -> dict[str, Co
 
 
 def _folded(constraint: Constraint, name: str, field: str) -> Constraint:
-    """The runtime is told under which name a field lands: it selects no two fields of one name."""
+    """Tells the runtime under which name a field lands, so that it selects no two fields of one name."""
     return constraint if name == field else msgspec.structs.replace(constraint, folded_field=name)
 
 
@@ -105,8 +105,8 @@ def _effect(change: Alteration) -> str:
             )
         case SetAsideColumn(_, _, old_type, kept_as, column):
             return (
-                f"The schema now needs {column.type}, for which values of type {old_type} have no equivalent: older rows "
-                f"keep theirs in {kept_as!r}, and newer ones get a new column."
+                f"The schema now needs {column.type}, for which values of type {old_type} have no equivalent: older "
+                f"rows keep theirs in {kept_as!r}, and newer ones get a new column."
             )
         case MakeOptional():
             return "Its NOT NULL is dropped."

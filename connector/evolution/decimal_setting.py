@@ -16,7 +16,7 @@ _NUMBERS: Final = {"integer", "number"}
 
 
 def problem_of(projection: Projection, field_config: Json, is_key: bool) -> str:
-    """A sentence or two; "" where there is none."""
+    """The problem in a sentence or two; "" if there is none."""
     if not isinstance(field_config, dict) or field_config.get(DECIMAL_SETTING) is None:
         return ""
     wrong = _wrong(projection, field_config, is_key)
@@ -37,5 +37,8 @@ def _wrong(projection: Projection, field_config: Json, is_key: bool) -> str:
     if not types <= _NUMBERS | {"string"}:
         return "but its values are not all numbers. Take the setting out, or allow only numbers in the collection's schema."
     if "string" in types and string_format not in NUMERIC_STRINGS:
-        return "but may be any string. Take the setting out, or give its strings `format: number` in the collection's schema."
+        return (
+            "but may be any string. Take the setting out, or give its strings `format: number` in the collection's "
+            "schema."
+        )
     return ""

@@ -1,4 +1,4 @@
-"""What may become of a field that has no column in its table yet: a table of rules."""
+"""What may become of a field that has no column yet: a table of rules."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -13,8 +13,9 @@ Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType,
 
 def _has_lost_its_column(candidate: Candidate, projection: Projection) -> str:
     return (
-        f"Field {candidate.claimant(projection).field!r} has this column: a table has no two whose names differ in upper "
-        'and lower case only. To have this field, give one of the two another column with {"column": "…"} in its field config.'
+        f"Field {candidate.claimant(projection).field!r} has this column: a table has no two whose names differ in "
+        'upper and lower case only. To have this field, give one of the two another column with {"column": "…"} in its '
+        "field config."
     )
 
 
@@ -22,7 +23,7 @@ def _has_no_name(candidate: Candidate, _: Projection) -> str:
     return f'A column\'s name has {candidate.name_demand}: give it one with {{"column": "…"}} in the field config.'
 
 
-# The first one that holds.
+# The first rule that applies decides.
 RULES: Final[tuple[Rule, ...]] = (
     (
         lambda candidate, projection: not candidate.has_name(projection),

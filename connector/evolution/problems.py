@@ -1,4 +1,4 @@
-"""What is wrong with a binding whatever fields of it are selected: pure, and a sentence each."""
+"""What is wrong with a binding, whichever of its fields are selected: a sentence each."""
 
 from collections.abc import Iterable
 
@@ -40,7 +40,7 @@ def problems(candidate: Candidate) -> list[str]:
 
 
 def _clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
-    """Locations that must be materialized and can only have the same column."""
+    """Pairs of locations that must both be materialized, but can only have the same column."""
     by_name: dict[str, str] = {}
     clashes = []
     for ptr in required:
@@ -48,8 +48,8 @@ def _clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
         names = {candidate.name(field).lower() for field in fields}
         if len(names) == 1 and (other := by_name.setdefault(names.pop(), fields[0].field)) != fields[0].field:
             clashes.append(
-                f"fields {other!r} and {fields[0].field!r} must both be materialized, and their columns' names differ in "
-                'upper and lower case only. Give one of them another with {"column": "…"} in its field config.'
+                f"fields {other!r} and {fields[0].field!r} must both be materialized, and their columns' names differ "
+                'in upper and lower case only. Give one of them another with {"column": "…"} in its field config.'
             )
     return clashes
 

@@ -1,4 +1,4 @@
-"""The table that keeps the rows which a binding's own table could not: fixed columns, beside the binding's table."""
+"""The table of a binding's rejected rows: its columns, its name, and what may stand in its way."""
 
 from collections.abc import Iterator
 from typing import Final

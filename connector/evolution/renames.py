@@ -1,4 +1,4 @@
-"""The columns whose fields want another name for them: pure."""
+"""Which columns are renamed, because their fields want another name for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from connector.evolution.table_change import NewColumn, Path, RenameColumn, matc
 
 @dataclass(frozen=True)
 class Renames:
-    """By the former name of a field's column."""
+    """Keyed by the former names of the fields' columns."""
 
     changes: Mapping[str, RenameColumn] = field(default_factory=dict)
-    circle: frozenset[str] = frozenset()  # of columns each of which waits for another one's name
+    circle: frozenset[str] = frozenset()  # columns that wait for each other's names
 
 
 def renames(schema: Schema, path: Path, wanted: Sequence[NewColumn]) -> Renames:
-    """What of the columns that fields had before is to be renamed."""
+    """Which of the fields' former columns are to be renamed, in an order in which each name is free."""
     existing = matching_columns(schema, (column.former for column in wanted))
     pending = {
         column.former: column.name
@@ -29,6 +29,6 @@ def renames(schema: Schema, path: Path, wanted: Sequence[NewColumn]) -> Renames:
     while ready := next((former for former, name in pending.items() if name.lower() not in names), None):
         changes[ready] = RenameColumn(path, existing[ready].name, pending.pop(ready))
         names[names.index(ready.lower())] = changes[ready].new_name.lower()
-    # The others' new names are taken: by a column that waits for another name itself, or by one that a crash left renamed.
+    # The other new names are taken: by a column that is itself waiting, or by one that was renamed before a crash.
     waiting = {former.lower() for former in pending}
     return Renames(changes, frozenset(former for former, name in pending.items() if name.lower() in waiting))

@@ -1,4 +1,4 @@
-"""Changes of tables, and what they start from and lead to: values that say what they do."""
+"""Changes of tables as values that describe themselves, and the values that they start from and lead to."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -36,14 +36,14 @@ class Owner:
 
 @dataclass(frozen=True)
 class ExistingTable:
-    """What of a table decides what has to change."""
+    """What is to be known of a table to decide what has to change."""
 
     schema: Schema
     uuid: str
     owner: Owner | None
-    # By field id, what of the table depends on the column being what it is.
+    # What depends on a column's being what it is, such as a partition spec; by field id.
     pinned: Mapping[int, str] = field(default_factory=dict)
-    # Columns of which some value turned out to have no equivalent of the type that is needed.
+    # Columns with a value that turned out to have no equivalent of the needed type.
     unconvertible: frozenset[int] = frozenset()
 
     def is_of(self, materialization: str) -> bool:
@@ -60,7 +60,7 @@ class Found:
 
 
 def matching_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
-    """The column that a field has already: the one of its very name, else one whose name differs in case only."""
+    """The columns that fields have already: one of the very name, else one whose name differs in case only."""
     columns = {column.name.lower(): column for column in schema.fields}
     columns |= {column.name: column for column in schema.fields}
     matches = {field: columns.get(field, columns.get(field.lower())) for field in fields}
@@ -76,8 +76,8 @@ class NewColumn:
     type: PrimitiveType
     required: bool
     doc: str
-    is_indispensable: bool  # no row can be without it, and its field is always selected: a key
-    former: str = ""  # the column's name when the binding was last applied; "" where the field was not selected then
+    is_indispensable: bool  # its field is always selected and no row can be without it: a key
+    former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
 
     def __str__(self) -> str:
         return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
@@ -85,7 +85,7 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a binding needs; `replaces` says that an older one's rows are to go."""
+    """The table that a binding needs; with `replaces`, in place of an older one whose rows are to go."""
 
     path: Path
     owner: Owner
@@ -154,7 +154,7 @@ class WidenColumn:
 
 @dataclass(frozen=True)
 class ConvertColumn:
-    """Every value is rewritten as its equivalent of another type: the column that holds them is a new one."""
+    """Every value is rewritten as its equivalent of another type, into a new column."""
 
     path: Path
     name: str
@@ -164,14 +164,14 @@ class ConvertColumn:
     @property
     def description(self) -> str:
         return (
-            f"alter table {'.'.join(self.path)}: convert column {self.name!r} from {self.old_type} to {self.column.type}, "
-            "in new data files"
+            f"alter table {'.'.join(self.path)}: convert column {self.name!r} from {self.old_type} to "
+            f"{self.column.type}, in new data files"
         )
 
 
 @dataclass(frozen=True)
 class SetAsideColumn:
-    """The column goes on under another name, for the rows that are there; a new one takes its place."""
+    """Existing rows keep the column under another name; a new column takes its place for newer rows."""
 
     path: Path
     name: str
@@ -207,6 +207,6 @@ class MakeOptional:
         return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
 
 
-# In the order in which they are done: a column that is renamed has its new name in the others.
+# In the order in which they are performed: renames first, so that the others use the new names.
 Alteration: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
 TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | Alteration

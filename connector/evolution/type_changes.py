@@ -1,4 +1,4 @@
-"""What becomes of a column whose field needs another type: one table from the two types."""
+"""What becomes of a column whose field needs another type: one table, keyed by the two types."""
 
 from enum import StrEnum
 from typing import Final
@@ -24,7 +24,7 @@ from pyiceberg.types import (
 
 
 class TypeChange(StrEnum):
-    """The ways in which a column comes to have another type, each dearer than the one before."""
+    """The ways in which a column gets another type, each costlier than the one before."""
 
     NONE = "it has it"
     WIDEN = "in place: Iceberg reads what is there as the wider type"
@@ -32,7 +32,7 @@ class TypeChange(StrEnum):
     SET_ASIDE = "the column goes on under another name, beside a new one"
 
 
-# Of the types of two columns. What is not here is SET_ASIDE.
+# From the type that a column has to the one that is needed. Every other pair is SET_ASIDE.
 TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChange]] = {
     (IntegerType, LongType): TypeChange.WIDEN,
     (FloatType, DoubleType): TypeChange.WIDEN,
@@ -78,11 +78,11 @@ def type_change(column: IcebergType, needed: PrimitiveType) -> TypeChange:
     if column == needed:
         return TypeChange.NONE
     if isinstance(column, DecimalType) and isinstance(needed, DecimalType) and column.scale == needed.scale:
-        # A column of more digits holds all that is needed, and Iceberg never takes digits back.
+        # A column with more digits holds all that is needed, and Iceberg never reduces a precision.
         return TypeChange.WIDEN if column.precision < needed.precision else TypeChange.NONE
     return TYPE_CHANGES.get((type(column), type(needed)), TypeChange.SET_ASIDE)
 
 
 def holds(column: IcebergType, needed: PrimitiveType) -> bool:
-    """Whether the field's values can be written to the column as it is; what does not fit is an invalid value."""
+    """Whether the field's values can be written to the column as it is; those that do not fit are invalid values."""
     return column == needed or (isinstance(column, IntegerType) and isinstance(needed, LongType))

@@ -1,4 +1,4 @@
-"""Which column a projection becomes: one table from inferred types to Iceberg's."""
+"""Which column a projection becomes: one table from inferred types to Iceberg types."""
 
 import re
 from typing import Final
@@ -23,9 +23,9 @@ CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f]")  # without tabs
 STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
 COLUMN_SETTING: Final = "column"
 DECIMAL_SETTING: Final = "decimal"
-MAX_PRECISION: Final = 38
+MAX_PRECISION: Final = 38  # of Iceberg's decimals
 
-# String format → the types that a location may have to be a numeric string, and its column.
+# By string format: the types that make a location a numeric string, and the type of its column.
 NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
     "integer": (frozenset({"integer", "string"}), LongType()),
     "int32": (frozenset({"integer", "string"}), LongType()),
@@ -37,7 +37,7 @@ NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
     "number": (frozenset({"number", "integer", "string"}), DoubleType()),
 }
 
-# A location's only type, and for a string its content encoding or else its format. Anything else is kept as text.
+# By a location's only type, and for strings their content encoding, else their format. Anything else is kept as text.
 COLUMN_TYPES: Final[dict[tuple[str, str], PrimitiveType]] = {
     ("boolean", ""): BooleanType(),
     ("integer", ""): LongType(),
@@ -72,13 +72,13 @@ def selected(selection: FieldSelection) -> tuple[str, ...]:
 
 
 def column_name(field: str, field_config: Json) -> str:
-    """The name of a field's column: its own, unless its field config has another. "" is no name."""
+    """The name of a field's column: the field's own, unless its field config has another; "" if that is no name."""
     name = field_config.get(COLUMN_SETTING) if isinstance(field_config, dict) else None
     return field if name is None else name if isinstance(name, str) else ""
 
 
 def decimal_type(field_config: Json) -> DecimalType | None:
-    """What a field config wants with {"decimal": {"precision": …, "scale": …}}, if it is a type."""
+    """The type that {"decimal": {"precision": …, "scale": …}} in a field config asks for, if it is a valid one."""
     match field_config.get(DECIMAL_SETTING) if isinstance(field_config, dict) else None:
         case {"precision": int(precision), "scale": int(scale), **others} if not others:
             are_numbers = type(precision) is type(scale) is int  # a boolean is an int, too
@@ -95,7 +95,7 @@ def is_required(projection: Projection) -> bool:
 
 
 def is_key(projection: Projection, collection: Collection, keys: tuple[str, ...]) -> bool:
-    """Whether the location is part of the key: every projection of it is then mapped alike, selected as key or not."""
+    """Whether the location is part of the key. All its projections are then mapped alike, selected as key or not."""
     return projection.ptr in collection.key or projection.field in keys
 
 

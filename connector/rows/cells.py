@@ -1,4 +1,4 @@
-"""A column's values before they are one, and which of them fit it in no way."""
+"""A column's values before they are converted, and which of them the column cannot hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from connector.rows.texts import Positions, UnfitError, validity
 
 
 class Cells(Protocol):
-    """A column's values in one of the two forms."""
+    """A column's values, in the plain or the packed form."""
 
     def array(self) -> tuple[pa.Array, Positions]:
-        """The column, and the rows whose values were clamped. UnfitError where values fit in no way."""
+        """The column, and the rows whose values were clamped; UnfitError if some values cannot be held."""
         ...
 
     def without(self, rows: Positions) -> "Cells":
-        """The same with null in these rows."""
+        """The same values, with null in these rows."""
         ...
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A column with null wherever a value is unfit."""
+    """A column, with null wherever a value is unfit."""
 
     array: pa.Array
     clamped: Positions
@@ -32,7 +32,7 @@ class Fitted:
 
 
 def fitted(cells: Cells, *, is_required: bool) -> Fitted:
-    """Every value that fits. Where all do, as they nearly always do, it costs nothing to ask for the others."""
+    """The column, and what is unfit. Nearly always all values fit, which costs one conversion."""
     unfit: dict[int, str] = {}
     while isinstance(found := _array(cells), UnfitError):
         rows = found.rows.tolist()

@@ -1,4 +1,4 @@
-"""The values of a column as values of another type: exact equivalents, or none at all."""
+"""A column's values as exact equivalents of another type."""
 
 import base64
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class NoEquivalentError(Exception):
 
 
 def converted(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
-    """Every value's equivalent; nulls stay null."""
+    """Every value's equivalent; nulls stay null. NoEquivalentError if a single value has none."""
     try:
         return CONVERSIONS[type(old), type(new)](array, new)
     except (KeyError, pa.ArrowInvalid, UnfitError) as error:
@@ -74,7 +74,7 @@ def _time_texts(array: pa.Array) -> pa.StringArray:
 
 
 def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
-    """Of a fraction of a second, which Arrow writes with all six digits."""
+    """Arrow writes fractions of a second with all six digits; the trailing zeros go."""
     return pc.replace_substring_regex(texts, r"\.?0+$", "")
 
 
@@ -102,7 +102,7 @@ def _text(texts: _Texts) -> Conversion:
 
 
 def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
-    """As if the text came in a document: a string, or the JSON text of something else. What would be clamped is unfit."""
+    """As if the text came in a document: as a string, or else as JSON. A value that would be clamped is unfit."""
 
     def read(array: pa.Array, new: PrimitiveType) -> pa.Array:
         values, clamped = rule(new)(Texts(texts(array), np.full(len(array), of_strings)))
@@ -114,7 +114,7 @@ def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
 
 
 def _doubles_of_decimals(array: pa.Array, new: PrimitiveType) -> pa.Array:
-    """Those whose shortest digits are the decimal's."""
+    """A double is the equivalent of a decimal if its shortest digits are the decimal's."""
     doubles = _as_if_sent(_decimal_texts)(array, new)
     back = _as_if_sent(_double_texts)(doubles, DecimalType(array.type.precision, array.type.scale))
     if not back.equals(array):

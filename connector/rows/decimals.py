@@ -1,4 +1,4 @@
-"""Decimals from text: every digit is kept, or the value is unfit. Nothing is rounded."""
+"""Decimals from text: every digit is kept, or the value is unfit; nothing is rounded."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from connector.rows.parsing import Parser
 from connector.rows.texts import NO_ROWS, Positions, Texts
 
 NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_MOST_DIGITS: Final = 38  # that 128 bits hold, whatever they are
+_SAFE_DIGITS: Final = len(str(2**127)) - 1  # any so many fit into 128 bits with a sign
 
 
 @cache
@@ -36,9 +36,8 @@ def _parser(type_: DecimalType) -> Parser:
 
 def _at_once(type_: DecimalType) -> Callable[[pa.StringArray], pa.Array]:
     arrow_type, whole = arrow_decimal(type_), type_.precision - type_.scale
-    # With more digits Arrow's arithmetic overflows unseen: it takes 2¹²⁸ + 1 for 1. An exponent it can take for another
-    # one, or end the process.
-    safe = rf"^[+-]?0*[0-9]{{0,{whole}}}(\.[0-9]{{0,{_MOST_DIGITS - whole}}})?$"
+    # With more digits Arrow's arithmetic overflows silently: it reads 2¹²⁸ + 1 as 1. An exponent it may misread, or crash.
+    safe = rf"^[+-]?0*[0-9]{{0,{whole}}}(\.[0-9]{{0,{_SAFE_DIGITS - whole}}})?$"
 
     def array(texts: pa.StringArray) -> pa.Array:
         if not pc.all(pc.match_substring_regex(texts, safe)).as_py():

@@ -1,4 +1,4 @@
-"""Store lines to record batches: usual lines in a few calls for all of them, other lines one by one."""
+"""Store lines to record batches: usual lines in a few calls for a whole batch, other lines one by one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ _NEWLINE: Final = b"\n"
 
 
 class _UnusualLinesError(Exception):
-    """Some line is another binding's, or two values stand on one line."""
+    """Some line is another binding's, or holds two values."""
 
 
-# Whatever keeps the quick way from an answer: going line by line gives it, or the error that names the line.
+# Whatever makes decoding at once fail: line by line, it succeeds or fails with an error that names the line.
 _UNUSUAL: Final = (
     msgspec.DecodeError,
     UnicodeDecodeError,
@@ -40,7 +40,7 @@ _UNUSUAL: Final = (
 
 @dataclass(frozen=True)
 class Stray:
-    """A line that is not of the binding that it was taken to be of: not decoded."""
+    """A line that turned out to be of another binding; it is not decoded."""
 
     binding: int
     line: bytes  # without its newline
@@ -49,7 +49,7 @@ class Stray:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Rows in no particular order, and the values that did not come as they were sent."""
+    """Rows in no particular order, and what was done with values that do not fit their columns."""
 
     batch: pa.RecordBatch
     treated: Tally
@@ -58,7 +58,7 @@ class Decoded:
 
 
 class RowDecoder:
-    """Decodes one binding's lines, and learns from them which columns hold more than the usual kind of value."""
+    """Decodes one binding's lines, and learns from them in which columns not all values are of the usual kind."""
 
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
@@ -103,7 +103,7 @@ class RowDecoder:
     def _decoded(
         self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any], lines: Lines, places: Sequence[int]
     ) -> Decoded:
-        """`places` are the lines that the rows are of."""
+        """`places` are the rows' places among the lines."""
         invalid = InvalidCells(self._binding, lines)
         batches = [] if rows else [pa.RecordBatch.from_pylist([], self.schema)]
         for group in _by_form(rows):
@@ -142,7 +142,7 @@ class RowDecoder:
             raise ProtocolError(f"line {number}: the Store {error}") from error
 
     def _learn_from_line(self, line: bytes, number: int) -> None:
-        """Most of what there is to learn, before a whole batch is decoded in vain."""
+        """Learns most of what there is to learn, before a whole batch is decoded in vain."""
         self._is_new = False
         row = loose_row(line, number)
         if binding_of(row, number) == self._binding.index:
@@ -150,7 +150,7 @@ class RowDecoder:
             self._learn_from([row])
 
     def _learn_from(self, rows: Sequence[LooseRow]) -> None:
-        """Columns whose usual type did not do are cut out as text from now on: not every batch is to be tried twice."""
+        """From now on columns with unusual values are decoded as raw JSON, so that later batches are not tried twice."""
         cell_types: list[Any] = []
         for half in (self._keys, self._values):
             tuples = [half.tuple_of(row) for row in rows if half.tuple_of(row) is not None]
@@ -167,7 +167,7 @@ class RowDecoder:
 
 
 def _by_form(rows: Sequence[Row[Any, Any]]) -> list[Sequence[int]]:
-    """The rows' places, by the form of their halves: nearly always all are of one."""
+    """The rows' indices grouped by the forms of their halves: nearly always one group."""
     forms = [(row.key is None, row.values is None) for row in rows]
     if len(set(forms)) <= 1:
         return [range(len(rows))] if rows else []

@@ -17,15 +17,15 @@ from connector.rows.row_group import RowGroup
 from connector.rows.statistics import column_statistics, split_offsets
 from connector.state import DataFile
 
-# A row group is held in memory until it is written. Larger ones compress no better.
+# A row group is held in memory until it is written; larger ones compress no better.
 ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
 _SAMPLE: Final = 10_000  # rows
-_FEW: Final = 1_000
-_NEARLY_ALL: Final = 950
+_FIRST_SAMPLE: Final = 1_000  # rows
+_NEARLY_ALL: Final = 950  # of the first sample
 
 
 class DataFileWriter:
-    """Writes batches of one binding to as many files as their size asks for."""
+    """Writes record batches of one schema to files of the target size."""
 
     def __init__(
         self,
@@ -47,24 +47,24 @@ class DataFileWriter:
             return
         self._write_row_group(self._row_group.take())
         if not self._row_group.add(batch):
-            self._write_row_group([batch])  # too large to be copied anywhere
+            self._write_row_group([batch])  # larger than a row group: written as it is
 
     def finish(self) -> list[DataFile]:
-        """Every file, each of them complete and durable."""
+        """All files, complete and durable."""
         self.close_file()
         return self._files
 
     def close_file(self) -> None:
-        """Make durable what was written so far: further rows go to another file."""
+        """Make what was written so far durable: further rows go to another file."""
         self._write_row_group(self._row_group.take())
         self._end_file()
 
     def abort(self) -> None:
-        """Deletes what was written, as far as that is possible: nothing refers to it."""
+        """Delete what was written, as far as possible: nothing refers to it."""
         locations = [file.path for file in self._files]
         if self._open_file:
             locations.append(self._open_file.location)
-            # ValueError: it failed while it was being closed, and is closed.
+            # ValueError: closing it has failed before, and it is closed.
             with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
                 self._open_file.close()
         for location in locations:
@@ -148,13 +148,13 @@ def _worth_a_dictionary(rows: pa.Table) -> list[str]:
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     """Whether every value occurs twice or more on average."""
-    # Counting takes memory for each of the values. Where nearly all of a few differ, half of many do.
-    if pc.count_distinct(column.slice(0, _FEW)).as_py() > _NEARLY_ALL:
+    # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted further.
+    if pc.count_distinct(column.slice(0, _FIRST_SAMPLE)).as_py() > _NEARLY_ALL:
         return False
     return bool(2 * pc.count_distinct(column).as_py() <= len(column))
 
 
 def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:
-    """Bits; and what only other engines' tables have, whose values Arrow does not count."""
+    """Booleans, which are bits already; and types of other engines' tables, whose values Arrow cannot count."""
     of_others = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
     return bool(pa.types.is_boolean(arrow_type) or of_others)

@@ -1,4 +1,4 @@
-"""The halves of a row, key and values, each a tuple in one of two forms."""
+"""The halves of a row, its key and its values: each is a tuple, in the plain or the packed form."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from connector.rows.plain import PlainCells
 
 @dataclass(frozen=True)
 class Half:
-    """`name` is Row's name of the plain form."""
+    """Key or values; `name` is the plain form's attribute of Row."""
 
     name: str
     columns: tuple[Column, ...]
@@ -24,13 +24,13 @@ class Half:
         return getattr(row, self.name)
 
     def cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Cells]:
-        """Column by column. All rows have the form of the first one."""
+        """The values, column by column. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
             return self._packed_cells(rows)
         return self._plain_cells(rows, cell_types)
 
     def check(self, row: LooseRow) -> None:
-        """ValueError unless the row has this half, and of the right length."""
+        """ValueError unless the row has this half, with the right number of elements."""
         elements = self.tuple_of(row)
         if elements is None:
             if self._packed_of(row) is None and self.columns:
@@ -39,7 +39,7 @@ class Half:
             raise ValueError(f"has {len(elements)} elements in {self.name}, expected {len(self.columns)}")
 
     def json_texts(self, rows: Sequence[LooseRow]) -> Iterator[list[str]]:
-        """For people: column by column, each value as JSON. All rows have the form of the first one."""
+        """Every value as JSON, for people, column by column. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
             for elements in self._packed_rows(rows).elements(len(self.columns)):
                 yield [elements.json_text(row) for row in range(len(rows))]
@@ -59,7 +59,7 @@ class Half:
     def _packed_cells(self, rows: Sequence[Row[Any, Any]]) -> Iterator[Cells]:
         elements_by_column = self._packed_rows(rows).elements(len(self.columns))
         try:
-            # strict: that nothing is left over is checked behind the last element.
+            # strict=True makes `elements` check that nothing is left over behind the last element.
             for column, elements in zip(self.columns, elements_by_column, strict=True):
                 yield PackedCells(elements, column.type)
         except PackedTupleError as error:

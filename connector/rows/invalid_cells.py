@@ -1,4 +1,4 @@
-"""What becomes of values that fit their columns in no way: the binding's policy, applied to one batch."""
+"""What becomes of values that their columns cannot hold: the binding's policy, applied to one batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
@@ -13,11 +13,11 @@ from connector.rows.row_texts import document_text, key_text, row_texts
 
 _SHOWN: Final = 100  # characters of a value or a key in an error
 
-_Cause: TypeAlias = tuple[Column, str]  # and the reason
+_Cause: TypeAlias = tuple[Column, str]  # the column, and the reason
 
 
 class InvalidCells:
-    """Those of one batch, and what was done about them."""
+    """One batch's invalid values, and what was done with them."""
 
     def __init__(self, binding: Binding, lines: Lines) -> None:
         self.tally = Tally()
@@ -25,8 +25,10 @@ class InvalidCells:
         self._binding, self._lines = binding, lines
 
     def treat(self, columns: Sequence[Fitted], places: Sequence[int]) -> set[int]:
-        """All columns of some rows, whose lines have these places in the batch. Returns the rows that are rejected;
-        InvalidValueError where the policy is to stop."""
+        """Treat all columns of some rows, whose lines have these places in the batch; return the rejected rows.
+
+        InvalidValueError where the policy is to stop, or a column may hold no null.
+        """
         causes: dict[int, _Cause] = {}
         for column, fitted in zip(self._binding.columns, columns, strict=True):
             if fitted.unfit and self._binding.on_invalid is OnInvalid.QUARANTINE:

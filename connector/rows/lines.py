@@ -1,4 +1,4 @@
-"""Store lines to rows: by a decoder compiled for one binding, or loosely and line by line."""
+"""Store lines to rows: by a decoder made for one binding, or loosely, line by line."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -15,7 +15,7 @@ _Values = TypeVar("_Values")
 
 
 class Row(msgspec.Struct, Generic[_Keys, _Values], frozen=True, rename="camel", gc=False):
-    """A Store, each half of it in one of the two forms or in both."""
+    """A Store; each of its halves is in the plain form, the packed form, or both."""
 
     binding: int | str | None = 0
     key: _Keys | None = None
@@ -36,19 +36,20 @@ _decode_loosely: Final = msgspec.json.Decoder(_Line[list[msgspec.Raw], list[msgs
 
 
 def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
-    """For lines whose elements have these types. For any other line msgspec's error, which does not say which line."""
+    """A decoder of lines whose elements have these types. On any other line it raises msgspec's error, which does not
+    say which line that is."""
     line_type: Any = _Line
     decoder = msgspec.json.Decoder(line_type[GenericAlias(tuple, tuple(keys)), GenericAlias(tuple, tuple(values))])
     return lambda lines: [line.store for line in decoder.decode_lines(lines)]
 
 
 def loose_row(line: bytes, number: int) -> LooseRow:
-    """Any Store that is one, whatever its binding and its elements."""
+    """A Store of any binding with any elements; ProtocolError if the line is none."""
     try:
         row = _decode_loosely(line).store
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"line {number}: expected a Store: {error}") from error
-    # Proto3 JSON: an empty list is as good as none.
+    # In proto3 JSON an empty list is the same as an absent one.
     if row.key == [] and row.key_packed:
         row = msgspec.structs.replace(row, key=None)
     if row.values == [] and row.values_packed:
@@ -57,7 +58,7 @@ def loose_row(line: bytes, number: int) -> LooseRow:
 
 
 class Lines:
-    """Whole lines; `number_of` tells where in the input the first (0), the second (1), … was, for errors."""
+    """Whole lines. `number_of` gives the number in the input of the first (0), the second (1), …, for errors."""
 
     def __init__(self, content: bytes, number_of: Callable[[int], int]) -> None:
         self.content = content

@@ -1,4 +1,4 @@
-"""Numbers as text, a whole column in one call."""
+"""Numbers as text, a whole column at a time."""
 
 import numpy as np
 import orjson
@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def double_texts(doubles: pa.DoubleArray) -> pa.StringArray:
-    """As documents have them: the shortest digits that mean the number."""
+    """The shortest digits that mean the number, as documents have them."""
     numbers = doubles.fill_null(0).to_numpy()
     texts = orjson.dumps(np.where(np.isfinite(numbers), numbers, 0.0), option=orjson.OPT_SERIALIZE_NUMPY)
     finite = pa.array(texts[1:-1].decode().split(",") if len(doubles) else [], pa.string())

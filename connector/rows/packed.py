@@ -34,7 +34,7 @@ _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _ALL_ONES: Final = np.uint64(2**64 - 1)
 _UNKNOWN: Final = -1
 _SIZES: Final = np.full(256, _UNKNOWN, dtype=np.int64)
-_SIZES[[NULL, JSON, STRING, BIG_NEGATIVE, BIG_POSITIVE, FALSE, TRUE]] = 0  # of four of them: not told by the code
+_SIZES[[NULL, JSON, STRING, BIG_NEGATIVE, BIG_POSITIVE, FALSE, TRUE]] = 0  # texts and big integers end otherwise
 _SIZES[ZERO - LARGEST : ZERO + LARGEST + 1] = np.abs(np.arange(-LARGEST, LARGEST + 1))
 _SIZES[DOUBLE] = 8
 _FITS_A_LONG: Final = np.full(256, fill_value=False)  # whatever the integer is
@@ -42,7 +42,7 @@ _FITS_A_LONG[ZERO - LARGEST + 1 : ZERO + LARGEST] = True
 
 
 class PackedTupleError(Exception):
-    """The tuple of this row is none, or is not one of so many elements."""
+    """This row's tuple is malformed, or has another number of elements."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(row, reason)
@@ -52,7 +52,7 @@ class PackedTupleError(Exception):
 class PackedRows:
     """The tuples of all rows in one buffer.
 
-    The zeros between and behind them end a string that lacks its own end: beyond its tuple, where it is noticed.
+    Zeros separate them: they end a string that lacks its own end, beyond its tuple, where that is noticed.
     """
 
     def __init__(self, tuples: Sequence[bytes]) -> None:
@@ -69,7 +69,7 @@ class PackedRows:
         self.string_ends: Positions = zeros[~escaped] if len(self.escapes) else zeros
 
     def elements(self, count: int) -> Iterator["Elements"]:
-        """Column by column; every tuple has exactly `count` elements."""
+        """The elements column by column; PackedTupleError unless every tuple has exactly `count`."""
         cursors = self.begins
         for _ in range(count):
             self._refuse(cursors >= self.limits, f"has fewer elements than the {count} columns")
@@ -129,7 +129,7 @@ class Elements:
         return Texts(as_strings(array), self.codes == STRING)
 
     def integers(self) -> tuple[Words, Mask]:
-        """Magnitudes, and which of them are those of negative numbers; every element is an integer of up to eight bytes."""
+        """Magnitudes, and which numbers are negative. All elements must be integers of up to eight bytes."""
         unused_bits = (64 - 8 * (self.ends - self.at - 1)).astype(np.uint64)
         numbers = self.words() >> unused_bits
         negative = self.codes < ZERO
@@ -153,14 +153,14 @@ class Elements:
         return Elements(self.rows, self.at[rows], codes, _present(codes), self.ends[rows], self.nexts[rows])
 
     def without(self, rows: Positions) -> "Elements":
-        """The same with null in these rows."""
+        """The same elements, with null in these rows."""
         codes, ends = self.codes.copy(), self.ends.copy()
         codes[rows] = NULL
         ends[rows] = self.at[rows] + 1
         return replace(self, codes=codes, present=_present(codes), ends=ends)
 
     def json_text(self, row: int) -> str:
-        """For people: one row's element as JSON."""
+        """One row's element as JSON, for people."""
         code = self.codes[row]
         if code == NULL:
             return "null"

@@ -1,4 +1,4 @@
-"""Packed elements to columns: numbers go straight from the buffer, what is not of the column's kind goes as text."""
+"""Packed elements to columns: numbers straight from the buffer, values of another kind than the column's by their text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class PackedCells:
 
 
 def _number_texts(elements: Elements) -> Texts | None:
-    """What `texts` has, without a detour by each; None where not all are numbers, or one has more than 64 bits."""
+    """What `Elements.texts` gives, but at once; None unless all are numbers of at most 64 bits."""
     doubles = elements.codes == DOUBLE
     if not elements.present <= _NUMBERS:
         return None
@@ -83,7 +83,7 @@ def _array(values: npt.NDArray[np.generic], elements: Elements) -> pa.Array:
 
 
 _Reader: TypeAlias = Callable[[Elements], pa.Array | None]
-# The codes whose elements are read without a detour by their text.
+# By column type, the codes whose elements are read straight from the buffer, and the reader.
 _OWN_CODES: Final[dict[PrimitiveType, tuple[frozenset[int], _Reader]]] = {
     BooleanType(): (frozenset({NULL, FALSE, TRUE}), _booleans),
     LongType(): (_INTEGERS | {NULL}, _longs),

@@ -1,4 +1,4 @@
-"""Text to values: a whole column in one call, and by value only what Arrow cannot read."""
+"""Text to values: a whole column in one call, and one by one only those that Arrow cannot read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from connector.rows.texts import UnfitError
 
-_SO_FEW_THAT_PYTHON_IS_FASTER: Final = 16
+_FASTER_BY_VALUE: Final = 16  # texts, or fewer
 
 
 @dataclass(frozen=True)
 class Parser:
-    """`by_value` reads all that `at_once` reads, with the same result, and more; it raises ValueError for what is unfit."""
+    """`by_value` reads whatever `at_once` reads, with the same result, and more; ValueError means that a text is unfit."""
 
     arrow_type: pa.DataType
     by_value: Callable[[str], object]
     reason: str
-    at_once: Callable[[pa.StringArray], pa.Array] | None = None  # else Arrow's cast; ArrowInvalid where it cannot
+    at_once: Callable[[pa.StringArray], pa.Array] | None = None  # default: Arrow's cast. Raises ArrowInvalid
 
     def parse(self, texts: pa.StringArray) -> pa.Array:
         unfit: list[int] = []
@@ -29,11 +29,11 @@ class Parser:
         return array
 
     def _parts(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[pa.Array]:
-        """Halves and halves again around what Arrow cannot read."""
+        """Halves the texts again and again around those that Arrow cannot read."""
         try:
             yield self.at_once(texts) if self.at_once else texts.cast(self.arrow_type)
         except pa.ArrowInvalid:
-            if len(texts) <= _SO_FEW_THAT_PYTHON_IS_FASTER:
+            if len(texts) <= _FASTER_BY_VALUE:
                 yield pa.array(self._values(texts, first_row, unfit), self.arrow_type)
                 return
             half = len(texts) // 2

@@ -24,8 +24,8 @@ from connector.rows.schema import arrow_type_of
 from connector.rows.texts import NO_ROWS, Positions, Texts, UnfitError, of_json
 from connector.rows.values import rule
 
-# What msgspec makes of the usual kind of value in a column. Where values are of other kinds, and in columns of other
-# types, where its number would not be exact: Raw, and they go as text.
+# What msgspec decodes the usual values of a column to. Values of other kinds, and columns of other types, for which
+# msgspec's numbers would not be exact, are decoded as Raw and go by their text.
 _CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
     BooleanType(): bool | None,
     LongType(): int | None,
@@ -45,7 +45,7 @@ def usual_cell_type(column_type: PrimitiveType) -> Any:
 
 @dataclass(frozen=True)
 class PlainCells:
-    """A column's values as JSON (`cell_type` Raw), or as msgspec has read them."""
+    """A column's values as JSON (`cell_type` Raw), or as msgspec has decoded them."""
 
     cell_type: Any
     column_type: PrimitiveType
@@ -67,12 +67,12 @@ class PlainCells:
 
 
 def is_usual(cell_type: Any, column_type: PrimitiveType, cells: Sequence[msgspec.Raw]) -> bool:
-    """Whether all these values are of the kind that the cell type stands for."""
+    """Whether all these values can be decoded as the cell type."""
     if cell_type is msgspec.Raw:
         return True
     try:
         typed = msgspec.json.decode(b"[" + b",".join(cells) + b"]", type=list[cell_type])
-        with suppress(UnfitError):  # of the usual kind all the same
+        with suppress(UnfitError):  # unfit, but of the usual kind
             PlainCells(cell_type, column_type, typed).array()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, pa.ArrowInvalid):
         return False

@@ -1,4 +1,4 @@
-"""Rows that go to a table of their own, because a value of theirs fits its column in no way."""
+"""Rows that go to the table of rejected rows, because one of their values cannot be held by its column."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 class RejectedRow(NamedTuple):
-    """What is kept of one, in the order of the columns: see `rejected_table`."""
+    """What is kept of a rejected row, in the order of `rejected_table.COLUMNS`."""
 
     reason: str
     field: str

@@ -1,4 +1,4 @@
-"""Data files written again with the values of some columns converted, row group after row group."""
+"""Rewrites data files with the values of some columns converted."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,15 @@ from connector.object_store import using
 from connector.rows.conversions import NoEquivalentError, converted
 from connector.rows.file_options import FileOptions
 from connector.rows.files import DataFileWriter
-from connector.rows.schema import arrow_type_of, is_written
+from connector.rows.schema import FIELD_ID, arrow_type_of, is_written
 from connector.state import DataFile
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 _LARGEST_BATCH: Final = 1 << 16  # rows
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 _NO_ID: Final = -1
-FIELD_ID: Final = b"PARQUET:field_id"
 
-# Of columns of other engines' tables, whose files may hold them as an older or a narrower type.
+# Of columns that only other engines' tables have.
 _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
     FloatType(): pa.float32(),
     TimeType(): pa.time64("us"),
@@ -40,7 +39,7 @@ _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A data file of a table, and the files that say which of its rows are deleted."""
+    """A data file of a table, and the position delete files that apply to it."""
 
     path: str
     size: int  # bytes
@@ -49,7 +48,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """A column of the new files: the values of `source`, which is itself where nothing is to be converted."""
+    """A column of the new files with the values of its source, which is the column itself unless it is converted."""
 
     id: int
     name: str
@@ -68,7 +67,7 @@ class TargetColumn:
 
 
 class UnconvertibleError(Exception):
-    """Some column has values that have no equivalent of its new type."""
+    """Some columns have values without an equivalent of the new type."""
 
     def __init__(self, *column_ids: int) -> None:
         super().__init__(*column_ids)
@@ -77,11 +76,11 @@ class UnconvertibleError(Exception):
 
 @dataclass(frozen=True)
 class Rewriting:
-    """How the files of one table are written again, and where to."""
+    """How the files of one table are rewritten, and where to."""
 
     columns: tuple[TargetColumn, ...]
     location: str  # the table's
-    properties: tuple[tuple[str, str], ...]  # of the table's, those that say how it is written
+    properties: tuple[tuple[str, str], ...]  # those of the table that say how it is written
     file_prefix: str
 
     @classmethod
@@ -90,11 +89,12 @@ class Rewriting:
         return cls(columns, table.location(), writing, file_prefix)
 
     def rewritten(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
-        """The files that take its place, none if all its rows are deleted; None if it holds nothing to be converted, and
-        stays. UnconvertibleError where a value has no equivalent."""
+        """The files that take its place: none if all its rows are deleted. None if nothing in it is to be converted, and
+        it stays. UnconvertibleError where a value has no equivalent.
+        """
         with using(source.path), io.new_input(source.path).open() as stream:
-            # Not a whole row group's bytes at once: other engines' may be large. Nor may what was read stay until the
-            # file ends, as it does when Arrow reads ahead.
+            # Never a whole row group at once, since other engines' may be large. Without pre_buffer, or what was read
+            # would stay in memory until the file ends.
             buffer = _READ_BUFFERS // len(self.columns)
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
             places = _places(file.schema_arrow, source.path)
@@ -111,7 +111,7 @@ class Rewriting:
         columns: Sequence[TargetColumn],
         places: dict[int, int],
     ) -> tuple[DataFile, ...]:
-        # Statistics go by a column's place: what has none, a nested column, comes last.
+        # Statistics go by a column's place: nested columns, which have none, come last.
         columns = sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType))
         fields = [_field(column, file.schema_arrow.field(places[column.source_id]).type) for column in columns]
         primitive = [
@@ -143,8 +143,8 @@ def _places(schema: pa.Schema, path: str) -> dict[int, int]:
     ids = [int((field.metadata or {}).get(FIELD_ID, _NO_ID)) for field in schema]
     if _NO_ID in ids:
         raise UserError(
-            f"{path} has columns without Iceberg's field ids: it cannot be written again. Have the table's files rewritten "
-            "first (in Spark: CALL system.rewrite_data_files)."
+            f"{path} has columns without Iceberg's field ids: it cannot be written again. Have the table's files "
+            "rewritten first (in Spark: CALL system.rewrite_data_files)."
         )
     return {number: place for place, number in enumerate(ids)}
 
@@ -159,7 +159,7 @@ def _field(column: TargetColumn, file_type: pa.DataType) -> pa.Field:
 
 
 def _arrow_type(type_: IcebergType) -> pa.DataType | None:
-    """None: there is but one, the file's own."""
+    """None for types that only the file itself can tell."""
     if not isinstance(type_, PrimitiveType):
         return None
     return arrow_type_of(type_) if is_written(type_) else _OTHER_ARROW_TYPES.get(type_)
@@ -177,7 +177,7 @@ def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> p
 
 
 def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """The rows that are left, a few megabytes at a time."""
+    """The rows that are not deleted, a few megabytes at a time."""
     groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
     first = 0
@@ -190,7 +190,7 @@ def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[p
 
 
 def _deleted_rows(io: FileIO, source: SourceFile) -> npt.NDArray[np.int64]:
-    """In order; one may be deleted several times."""
+    """The positions of deleted rows, in order and without duplicates."""
     positions = [np.empty(0, np.int64)]
     for path in source.position_deletes:
         with using(path), io.new_input(path).open() as stream:

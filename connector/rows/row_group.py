@@ -1,7 +1,7 @@
-"""The rows of a row group while they are gathered: copied to one piece of memory that only they use.
+"""The rows of a row group while they are gathered: copied into one piece of memory that only they use.
 
-What decoding takes for a batch it gives back before the next one. If the batches themselves were kept until a row group is
-full, they would lie among what is given back, and a worker would grow by half of a row group again.
+Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they would lie
+scattered among what is freed, and a worker would grow by another half of a row group.
 """
 
 import mmap
@@ -13,13 +13,13 @@ class RowGroup:
     """Record batches of one schema, as many as there is room for."""
 
     def __init__(self, capacity: int) -> None:
-        """Bytes, which are not taken before they are written to."""
+        """`capacity` is in bytes, which take no memory before they are written to."""
         self._memory = memoryview(mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
 
     def add(self, batch: pa.RecordBatch) -> bool:
-        """Whether there was room for the batch."""
+        """Add a batch if there is room for it, and say whether there was."""
         end = self._size + _size(batch)
         if end > len(self._memory):
             return False
@@ -30,13 +30,13 @@ class RowGroup:
         return True
 
     def take(self) -> list[pa.RecordBatch]:
-        """All the batches, which hold until the next one is added."""
+        """Remove and return all batches; they are valid until the next one is added."""
         batches, self._batches, self._size = self._batches, [], 0
         return batches
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    """What it takes, dictionaries and all."""
+    """Bytes that the batch takes when it is copied."""
     counted = pa.MockOutputStream()
     _write(counted, batch)
     return int(counted.size())

@@ -1,4 +1,4 @@
-"""Rows for people: every value as JSON."""
+"""Rows as text for people: every value as JSON."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -13,7 +13,7 @@ Texts: TypeAlias = tuple[str, ...]  # in the order of the binding's columns
 
 
 def row_texts(binding: Binding, rows: Sequence[LooseRow]) -> list[Texts]:
-    """Row by row; the rows are of one form. What is no UTF-8 has replacement characters."""
+    """The values of each row. All rows have one form; invalid UTF-8 becomes replacement characters."""
     columns = [*Half("key", binding.keys).json_texts(rows), *Half("values", binding.values).json_texts(rows)]
     if binding.document:
         columns.append([bytes(row.doc).decode(errors="replace") or "null" for row in rows])
@@ -26,6 +26,6 @@ def key_text(binding: Binding, texts: Texts) -> str:
 
 
 def document_text(binding: Binding, texts: Texts) -> str:
-    """The whole row, by the fields' names."""
+    """The whole row as an object of its fields."""
     members = zip(binding.columns, texts, strict=True)
     return f"{{{','.join(f'{orjson.dumps(column.field).decode()}:{text}' for column, text in members)}}}"

@@ -21,10 +21,12 @@ from pyiceberg.types import (
 from connector.binding import Binding
 from connector.rows.decimals import arrow_decimal
 
+FIELD_ID: Final = b"PARQUET:field_id"  # in the metadata of an Arrow field
+
 _ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
     BooleanType(): pa.bool_(),
     LongType(): pa.int64(),
-    IntegerType(): pa.int32(),  # of a table that we did not make, and may not widen
+    IntegerType(): pa.int32(),  # in a table that we did not make and may not widen
     DoubleType(): pa.float64(),
     StringType(): pa.string(),
     BinaryType(): pa.binary(),
@@ -43,13 +45,13 @@ def arrow_type_of(column_type: PrimitiveType) -> pa.DataType:
 
 
 def arrow_schema(binding: Binding) -> pa.Schema:
-    """Names are for people only and may collide: readers go by field id, we by position."""
+    """Names are only for people and may collide: readers go by field id, and we by position."""
     return pa.schema(
         pa.field(
             make_compatible_name(column.name),
             arrow_type_of(column.type),
             nullable=not column.required,
-            metadata={"PARQUET:field_id": str(column.id)},
+            metadata={FIELD_ID: str(column.id)},
         )
         for column in binding.columns
     )

@@ -1,4 +1,4 @@
-"""What a manifest says of a data file's columns, from the metadata that its Parquet writer has at the end."""
+"""A data file's column statistics, from the metadata that its Parquet writer has in the end."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -26,7 +26,7 @@ from connector.state import ColumnStatistics
 _BOUND_LENGTH: Final = 16  # characters or bytes: Iceberg's default, truncate(16)
 _SURROGATES: Final = range(0xD800, 0xE000)
 _LAST_CHARACTER: Final = 0x10FFFF
-# The types that Parquet compares as Iceberg does, and has as Iceberg's own numbers.
+# The types whose values Parquet orders and represents as Iceberg does.
 _COMPARABLE: Final = frozenset(
     {BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimestamptzType()}
 )
@@ -44,7 +44,7 @@ def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
 def column_statistics(
     metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
 ) -> tuple[ColumnStatistics, ...]:
-    """Columns go by their place: their names in Parquet may collide. `with_nan` are the places of those with a NaN."""
+    """Columns go by their place, since their names may collide. `with_nan` holds the places of columns with a NaN."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     return tuple(
         _of_column(column, [group.column(place) for group in groups], place not in with_nan)
@@ -68,7 +68,7 @@ def _of_column(column: Column, chunks: Sequence[pq.ColumnChunkMetaData], compara
 
 def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> tuple[bytes | None, bytes | None]:
     of_values = [chunk for chunk in statistics if chunk.num_values]
-    # Parquet leaves out the extremes of a row group when they are long: those of the others say nothing of the file.
+    # Parquet omits a row group's extremes when they are long; those of the other row groups do not bound the file.
     if not of_values or not all(chunk.has_min_max for chunk in of_values):
         return None, None
     if isinstance(column_type, DecimalType):
@@ -95,7 +95,7 @@ def _decimal_bound(column_type: DecimalType, unscaled: int) -> bytes:
 
 
 def upper_bound_of_text(text: str) -> str | None:
-    """The shortest text of at most 16 characters that is no less than this one; None if there is none."""
+    """A text of at most 16 characters that is not less than this one, as tight as a prefix allows; None if none exists."""
     if len(text) <= _BOUND_LENGTH:
         return text
     for length in range(_BOUND_LENGTH, 0, -1):

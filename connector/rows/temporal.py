@@ -1,4 +1,4 @@
-"""Dates and date-times from text: clamped to the years 1 to 9999 (after UTC normalisation), and counted."""
+"""Dates and date-times from text, clamped to the years 1 to 9999 in UTC."""
 
 import re
 from datetime import date
@@ -35,7 +35,7 @@ def dates(texts: Texts) -> tuple[pa.Array, Positions]:
 
 
 def instants(texts: Texts) -> tuple[pa.Array, Positions]:
-    """Digits beyond the microsecond are cut off. A leap second is the first second of the next minute."""
+    """Digits beyond microseconds are cut off. A leap second becomes the first second of the next minute."""
     texts.require_strings(_INSTANTS.reason)
     try:
         array = texts.array.cast(_INSTANTS.arrow_type)
@@ -71,7 +71,7 @@ def _micros(text: str) -> int:
     offset = int(offset_hour) * 60 + int(offset_minute)
     minutes = int(hour) * 60 + int(minute) - (-offset if sign == "-" else offset)
     micros = (minutes * 60 + int(second)) * 1_000_000 + int(fraction[:6].ljust(6, "0"))
-    # An instant so far outside that 64 bits cannot hold it is as clamped as one just outside.
+    # An instant may be too far outside for 64 bits: just outside is enough for it to be clamped.
     return min(max(_day_number(int(year), int(month), int(day)) * _DAY + micros, _FIRST_MICRO - 1), _LAST_MICRO + 1)
 
 

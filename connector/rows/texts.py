@@ -1,4 +1,4 @@
-"""A column as text: what both forms of a tuple come to wherever a typed decoder does not fit."""
+"""A column as text: both forms of a tuple come to this wherever no typed decoder fits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class UnfitError(Exception):
-    """The values in these rows of a column fit it in no way; others may not either."""
+    """The column cannot hold the values in these rows; there may be more of them."""
 
     def __init__(self, rows: Positions, reason: str) -> None:
         super().__init__(rows, reason)
@@ -51,8 +51,8 @@ def validity(array: pa.Array) -> Mask:
 
 
 def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
-    """JSON values, byte for byte; a JSON string without its quotes and escapes. An empty cell is a missing value."""
-    data = b"".join((*cells, b" "))  # the space: even an empty last cell has a first byte
+    """JSON values byte for byte, but strings without quotes and escapes. An empty cell is a missing value."""
+    data = b"".join((*cells, b" "))  # with a space, so that even an empty last cell has a first byte
     ends = np.cumsum(np.fromiter(map(len, cells), np.int64, len(cells)))
     begins = np.concatenate(([0], ends[:-1]))
     firsts = np.frombuffer(data, dtype=np.uint8)[begins]
@@ -92,11 +92,11 @@ def replaced(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) 
 
 
 def as_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """Nothing is copied, but checked: no reader of the file could make anything of what is not UTF-8."""
+    """Checked, not copied: readers of the file could make nothing of invalid UTF-8."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise UnfitError(_those_that_are_not_utf8(array), "is not valid UTF-8") from error
+        raise UnfitError(_rows_that_are_not_utf8(array), "is not valid UTF-8") from error
 
 
 def _binaries(bounds: Positions, data: bytes) -> pa.BinaryArray:
@@ -104,7 +104,7 @@ def _binaries(bounds: Positions, data: bytes) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, buffers)
 
 
-def _those_that_are_not_utf8(array: pa.BinaryArray) -> Positions:
+def _rows_that_are_not_utf8(array: pa.BinaryArray) -> Positions:
     rows = [row for row, value in enumerate(array.to_pylist()) if not _is_utf8(value or b"")]
     assert rows, "Arrow finds a string that is not UTF-8, Python does not"
     return np.array(rows)

@@ -26,7 +26,7 @@ from connector.rows.parsing import Parser
 from connector.rows.temporal import dates, instants
 from connector.rows.texts import NO_ROWS, Positions, Texts, UnfitError, validity
 
-# The column, and which of its values were clamped.
+# From texts to the column, and the rows whose values were clamped.
 Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, Positions]]
 
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -56,7 +56,7 @@ def _long(text: str) -> int:
         number = Decimal(text)
     except InvalidOperation as error:  # an exponent of twenty digits
         raise ValueError(text) from error
-    # The range comes first: to make an int of 1e999999999 would take all memory.
+    # The range is checked first: int(1e999999999) would take all memory.
     if not -(2**63) <= number < 2**63 or number % 1:
         raise ValueError(text)
     return int(number)
@@ -65,7 +65,7 @@ def _long(text: str) -> int:
 def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
     array = _DOUBLES.parse(texts.array)
     not_finite = np.flatnonzero(~np.isfinite(array.fill_null(0).to_numpy()))
-    # Arrow also reads "inf", "nan(1)", and numbers beyond the range of a double as infinite.
+    # Arrow also reads "inf", "nan(1)", and numbers beyond the range of a double.
     unfit = [row for row in not_finite if texts.array[row].as_py() not in _NOT_FINITE]
     if unfit:
         raise UnfitError(np.array(unfit), _DOUBLES.reason)
@@ -96,7 +96,7 @@ def _binaries(texts: Texts) -> tuple[pa.Array, Positions]:
         values = _decode_base64(f'["{json}"]')
     except msgspec.DecodeError:
         values = []
-    # Escapes and quotes are not base64, but would be JSON.
+    # Backslashes and quotes are not base64, but would have a meaning in the JSON that is decoded here.
     if "\\" in json or len(values) != len(strings):
         values = _binaries_by_value(strings)
     mask = ~validity(texts.array) if texts.array.null_count else None
