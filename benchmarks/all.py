@@ -21,7 +21,7 @@ class Line:
     """A line's figure, as it is written to the file."""
 
     work: str
-    must_reach: float
+    must_reach: float | None
     unit: str
     catalog: str
     form: str
@@ -68,7 +68,7 @@ def _report(before: Mapping[str, Any], figures: Figures, given: Sequence[stores.
         PAGE.write_text(targets.replaced(PAGE.read_text(), text))
 
 
-def _named(key: tuple[targets.Target, targets.Column]) -> tuple[str, float, str, str, str]:
+def _named(key: tuple[targets.Target, targets.Column]) -> tuple[str, float | None, str, str, str]:
     target, (catalog, form) = key
     return target.work, target.limit, target.unit, catalog, form
 
@@ -117,6 +117,8 @@ def _transactions() -> Iterator[Figures]:
             (targets.FIRST, column): eight.process_start_to_first_started_commit,
             (targets.EIGHT, column): eight.first_store_to_started_commit_median,
             (targets.EIGHT_ACKNOWLEDGED, column): eight.acknowledge_median,
+            (targets.EIGHT_ACKNOWLEDGED_CPU, column): eight.acknowledge_cpu,
+            (targets.EIGHT_ACKNOWLEDGED_SERVERS, column): eight.acknowledge_cpu_share_of_servers,
             (targets.MANY, column): many.first_store_to_started_commit_median,
             (targets.MANY_ACKNOWLEDGED, column): many.acknowledge_median,
             (targets.MANY_MEMORY, column): many.peak_pss_megabytes - one.peak_pss_megabytes,

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -71,8 +71,7 @@ class PeakMemory:
     def _kind(self, process: Path) -> Kind:
         if process.name == str(self._root):
             return Kind.CONNECTOR
-        command = _read(process / "cmdline").partition("\0")[0]
-        return Kind.JVM if command.endswith("java") else Kind.PYTHON_WORKERS
+        return Kind.JVM if _program(process) == "java" else Kind.PYTHON_WORKERS
 
 
 def memory(root: int) -> Memory:
@@ -103,16 +102,30 @@ def own_cpu_seconds(pid: int) -> float:
     return sum(map(int, _stat(Path(f"/proc/{pid}"))[11:13])) / TICKS
 
 
+def children(of: int) -> dict[str, int]:
+    """The processes that one has started itself, by the names of their programs."""
+    return {_program(Path(f"/proc/{pid}")): pid for pid in _children().get(of, ())}
+
+
 def _tree(root: int) -> Iterator[Path]:
-    children: dict[int, list[int]] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        if stat := _stat(process):
-            children.setdefault(int(stat[1]), []).append(int(process.name))
+    children = _children()
     wanted = [root]
     while wanted:
         pid = wanted.pop()
         yield Path(f"/proc/{pid}")
         wanted += children.get(pid, ())
+
+
+def _children() -> Mapping[int, Sequence[int]]:
+    found: dict[int, list[int]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        if stat := _stat(process):
+            found.setdefault(int(stat[1]), []).append(int(process.name))
+    return found
+
+
+def _program(process: Path) -> str:
+    return Path(_read(process / "cmdline").partition("\0")[0]).name
 
 
 def _stat(process: Path) -> list[str]:

@@ -1,15 +1,17 @@
 """Where a benchmark's tables are: a directory, or the real servers of the tests."""
 
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
+from benchmarks.process_tree import children
 from benchmarks.report import REPOSITORY
 from fixtures.collection import NAMESPACE
 from fixtures.conversation import CONFIG
@@ -22,13 +24,17 @@ from support.jars import jars
 from support.rest_catalog import rest_catalog_on_s3
 from support.s3_server import versitygw, versitygw_server
 
+S3_SERVER: Final = "S3 server"
+REST_CATALOG: Final = "REST catalog"
+
 
 @dataclass(frozen=True)
 class Lake:
-    """The endpoint config for it, and a catalog that sees what has landed there."""
+    """The endpoint config for it, a catalog that sees what has landed there, and the processes of its servers."""
 
     config: Any
     catalog: Callable[[], Catalog]
+    servers: Mapping[str, int] = field(default_factory=dict)
 
 
 @contextmanager
@@ -47,4 +53,6 @@ def lake(catalog: str, directory: Path) -> Iterator[Lake]:
         versitygw_server(versitygw(), directory / "s3") as s3,
         rest_catalog_on_s3(jars("rest-catalog"), directory / "rest", s3) as server,
     ):
-        yield Lake(on_s3(s3, server.bucket, NAMESPACE, rest(server.uri)), server.client)
+        started = children(os.getpid())
+        servers = {S3_SERVER: started["versitygw"], REST_CATALOG: started["java"]}
+        yield Lake(on_s3(s3, server.bucket, NAMESPACE, rest(server.uri)), server.client, servers)

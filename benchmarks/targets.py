@@ -17,13 +17,15 @@ Column: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Target:
-    """One line. Speeds are to be at least the limit, all else at most."""
+    """One line. Speeds are to be at least the limit, all else at most; what has none explains the line before."""
 
     work: str
-    limit: float
+    limit: float | None
     unit: str
 
     def is_met(self, figure: float) -> bool:
+        if self.limit is None:
+            return True
         return figure >= self.limit if self.unit == "R" else figure <= self.limit
 
     def is_met_on_the_reference(self, figure: float, yardstick: float) -> bool:
@@ -39,6 +41,8 @@ PROCESSOR: Final = Target("processor seconds of the process tree, 1M rows", 9, "
 MEMORY: Final = Target("peak memory (sum of PSS), 1 GB", 650, "MB")
 EIGHT: Final = Target("8 tables of 1,000 rows: first store byte → startedCommit, median of 30", 0.20, "s")
 EIGHT_ACKNOWLEDGED: Final = Target("the same: acknowledge", 0.15, "s")
+EIGHT_ACKNOWLEDGED_CPU: Final = Target("processor seconds of that: all processes", None, "s")
+EIGHT_ACKNOWLEDGED_SERVERS: Final = Target("of these, the part of the catalog's and the store's servers", None, "")
 MANY: Final = Target("200 tables of 100 rows: startedCommit", 2, "s")
 MANY_ACKNOWLEDGED: Final = Target("the same: acknowledge", 3, "s")
 MANY_MEMORY: Final = Target("the same: memory over that of one table", 100, "MB")
@@ -62,6 +66,8 @@ TARGETS: Final = (
     MEMORY,
     EIGHT,
     EIGHT_ACKNOWLEDGED,
+    EIGHT_ACKNOWLEDGED_CPU,
+    EIGHT_ACKNOWLEDGED_SERVERS,
     MANY,
     MANY_ACKNOWLEDGED,
     MANY_MEMORY,
@@ -88,7 +94,8 @@ def table(figures: Figures, yardstick: float) -> Iterator[str]:
         cells = [_cell(target, figures.get((target, column))) for column in COLUMNS]
         measured = [figures[target, column] for column in COLUMNS if (target, column) in figures]
         verdict = _verdict(target, measured, yardstick)
-        yield f"| {target.work} | {target.limit:g} {target.unit} | {' | '.join(cells)} | {verdict} |"
+        limit = "" if target.limit is None else f"{target.limit:g} {target.unit}"
+        yield f"| {target.work} | {limit} | {' | '.join(cells)} | {verdict} |"
 
 
 def _cell(target: Target, figure: float | None) -> str:
@@ -101,6 +108,8 @@ def _cell(target: Target, figure: float | None) -> str:
 def _verdict(target: Target, measured: Sequence[float], yardstick: float) -> str:
     if not measured:
         return "not measured"
+    if target.limit is None:
+        return ""
     if all(map(target.is_met, measured)):
         return "met"
     if yardstick and all(target.is_met_on_the_reference(figure, yardstick) for figure in measured):

@@ -4,20 +4,24 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
+from typing import Final
 
 from benchmarks import rows
 from benchmarks.connector import Connector
-from benchmarks.process_tree import PeakMemory
+from benchmarks.process_tree import PeakMemory, cpu_seconds
 from benchmarks.publishing import many_collections, publish_task
 from benchmarks.report import conditions, publish
-from benchmarks.servers import lake
+from benchmarks.servers import REST_CATALOG, S3_SERVER, lake
 from benchmarks.stores import CACHE, FORMS, MB
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, opening, store
+
+CONNECTOR: Final = "connector"
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Load:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds, but where the name says another unit; the first transaction is not among the medians."""
+    """Seconds, but where the name says another unit; the first transaction is not among the medians and means. CPU
+    seconds are those of a process and its descendants."""
 
     catalog: str
     form: str
@@ -43,6 +48,11 @@ class Measurement:
     process_start_to_first_started_commit: float
     first_store_to_started_commit_median: float
     acknowledge_median: float
+    acknowledge_cpu: float
+    acknowledge_cpu_of_connector: float
+    acknowledge_cpu_of_s3_server: float
+    acknowledge_cpu_of_rest_catalog: float
+    acknowledge_cpu_share_of_servers: float
     peak_pss_megabytes: float
 
 
@@ -68,8 +78,13 @@ def measure(load: Load, catalog: str) -> Measurement:
             opened = time.perf_counter() - began
             connector.send(acknowledge)
             connector.expect("acknowledged")
-            (_, _, first_started), *rest = [_transaction(connector, stores) for _ in range(load.transactions + 1)]
+            clock = partial(_cpu_seconds, {CONNECTOR: connector.pid, **place.servers})
+            first, *rest = [_transaction(connector, stores, clock) for _ in range(load.transactions + 1)]
             connector.end()
+    cpu = {
+        name: mean(each.acknowledge_cpu.get(name, 0.0) for each in rest)
+        for name in (CONNECTOR, S3_SERVER, REST_CATALOG)
+    }
     return Measurement(
         catalog=catalog,
         form=load.form,
@@ -79,9 +94,14 @@ def measure(load: Load, catalog: str) -> Measurement:
         validate=validated,
         apply=applied,
         process_start_to_opened=opened,
-        process_start_to_first_started_commit=first_started - began,
-        first_store_to_started_commit_median=median(staged for staged, _, _ in rest),
-        acknowledge_median=median(committed for _, committed, _ in rest),
+        process_start_to_first_started_commit=first.started_commit_at - began,
+        first_store_to_started_commit_median=median(each.to_started_commit for each in rest),
+        acknowledge_median=median(each.acknowledge for each in rest),
+        acknowledge_cpu=sum(cpu.values()),
+        acknowledge_cpu_of_connector=cpu[CONNECTOR],
+        acknowledge_cpu_of_s3_server=cpu[S3_SERVER],
+        acknowledge_cpu_of_rest_catalog=cpu[REST_CATALOG],
+        acknowledge_cpu_share_of_servers=1 - cpu[CONNECTOR] / sum(cpu.values()),
         peak_pss_megabytes=peak.peak.pss / MB,
     )
 
@@ -91,17 +111,34 @@ def _stores(index: int, collection: Collection, load: Load) -> bytes:
     return b"".join(store(collection, Row(index, document), packed=packed) for document in rows.documents(load.rows))
 
 
-def _transaction(connector: Connector, stores: Sequence[bytes]) -> tuple[float, float, float]:
-    """Seconds to startedCommit, seconds from there to acknowledged, and when it was staged."""
+@dataclass(frozen=True)
+class _Transaction:
+    to_started_commit: float
+    started_commit_at: float
+    acknowledge: float
+    acknowledge_cpu: Mapping[str, float]  # by process
+
+
+def _transaction(
+    connector: Connector, stores: Sequence[bytes], cpu_seconds_by_process: Callable[[], Mapping[str, float]]
+) -> _Transaction:
     connector.send(line("flush", {}))
     connector.expect("flushed")
     began = time.perf_counter()
     connector.send(*stores, rows.START_COMMIT)
     connector.expect("startedCommit")
-    staged = time.perf_counter()
+    staged, before = time.perf_counter(), cpu_seconds_by_process()
+    asked = time.perf_counter()
     connector.send(line("acknowledge", {}))
     connector.expect("acknowledged")
-    return staged - began, time.perf_counter() - staged, staged
+    acknowledge, after = time.perf_counter() - asked, cpu_seconds_by_process()
+    return _Transaction(
+        staged - began, staged, acknowledge, {name: seconds - before[name] for name, seconds in after.items()}
+    )
+
+
+def _cpu_seconds(processes: Mapping[str, int]) -> Mapping[str, float]:
+    return {name: cpu_seconds(pid) for name, pid in processes.items()}
 
 
 def _arguments() -> argparse.Namespace:

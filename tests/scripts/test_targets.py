@@ -9,6 +9,7 @@ FIGURES = {
     (targets.COLD, ("rest", "packed")): 1.1,
     (targets.MEMORY, ("local", "plain")): 650.0,
     (targets.PROCESSOR, ("local", "plain")): 20.5,
+    (targets.EIGHT_ACKNOWLEDGED_SERVERS, ("rest", "plain")): 0.74,
 }
 
 
@@ -28,6 +29,10 @@ def test_all_else_is_at_most_its_target() -> None:
 @pytest.mark.parametrize(("yardstick", "verdict"), [(70.0, "red; met at the reference's speed"), (100.0, "red")])
 def test_seconds_are_also_judged_as_they_would_be_where_the_targets_were_set(yardstick: float, verdict: str) -> None:
     assert line_of(targets.PROCESSOR, yardstick)[-1] == verdict
+
+
+def test_what_explains_another_line_is_neither_met_nor_red() -> None:
+    assert line_of(targets.EIGHT_ACKNOWLEDGED_SERVERS) == ["", "", "0.74", "", ""]
 
 
 def test_what_was_not_measured_is_said_so() -> None:
