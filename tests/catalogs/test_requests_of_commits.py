@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.cleaning.maintenance import Maintenance
 from connector.iceberg.commits import commit
 from connector.state import Lineage
 from protocol.flow import WHOLE_RANGE
@@ -53,18 +54,18 @@ def kind(request: Request) -> tuple[str, str]:
     return request.method, "manifest list" if name.startswith("snap-") else "manifest" if "-m0." in name else name
 
 
-def test_a_commit_writes_two_files_and_reads_one(catalog: Catalog, store: FaultProxy, server: FaultProxy) -> None:
-    staged = stage(catalog, PATH, LINEAGE, 1)
-    store.seen.clear()
-    server.seen.clear()
-    commit.finish(catalog, [staged])
-    assert [kind(request) for request in store.seen] == [
-        ("PUT", "manifest"),
-        ("HEAD", "manifest list"),
-        ("GET", "manifest list"),
-        ("PUT", "manifest list"),
-    ]
-    assert [kind(request) for request in server.seen] == [("GET", "orders"), ("POST", "orders")]
+def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
+    catalog: Catalog, store: FaultProxy, server: FaultProxy
+) -> None:
+    session = Maintenance(catalog)
+    read = [("HEAD", "manifest list"), ("GET", "manifest list")]
+    for number, expected in enumerate((read, [], []), start=1):
+        staged = stage(catalog, PATH, LINEAGE, number)
+        store.seen.clear()
+        server.seen.clear()
+        session.attempt([staged])
+        assert [kind(request) for request in store.seen] == [("PUT", "manifest"), *expected, ("PUT", "manifest list")]
+        assert [kind(request) for request in server.seen] == [("GET", "orders"), ("POST", "orders")]
 
 
 def test_connections_stay_open_from_one_commit_to_the_next(

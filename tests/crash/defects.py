@@ -17,7 +17,7 @@ from connector.file_lists import files_of
 from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import Tenure
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
 from crash import task_defects, writing_defects
 from crash.faults import DEFECT, swap
@@ -173,7 +173,7 @@ def _fence_of(of: Snapshot) -> tuple[str, str]:
 
 def drops_what_others_appended() -> None:
     ours: set[int] = set()
-    manifests, append = manifests_of, snapshot.SnapshotWriter.append
+    manifests, append = WrittenLists.manifests_of, snapshot.SnapshotWriter.append
 
     def append_ours(self: Any, *arguments: Any) -> Snapshot:
         appended = append(self, *arguments)
@@ -181,7 +181,11 @@ def drops_what_others_appended() -> None:
         return appended
 
     swap(snapshot.SnapshotWriter, "append", append_ours)
-    swap(snapshot, "manifests_of", lambda *about: [own for own in manifests(*about) if own.added_snapshot_id in ours])
+    swap(
+        WrittenLists,
+        "manifests_of",
+        lambda *about: [own for own in manifests(*about) if own.added_snapshot_id in ours],
+    )
 
 
 def checks_no_uuid() -> None:

@@ -19,6 +19,9 @@ from connector.iceberg.cleaning import orphans
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.folding import Folder
 from connector.iceberg.metadata import unreachable
+from connector.iceberg.metadata.avro_files import read_manifest_list
+from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
@@ -55,10 +58,14 @@ def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
-    def attempt_table(catalog: Any, staged: Sequence[StagedCommit], once: Any) -> list[commit.Landed | commit.Failed]:
+    def attempt_table(
+        catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
+    ) -> list[commit.Landed | commit.Failed]:
         chains = groupby(sorted(staged, key=commit._lineage_order), key=lambda commit: commit.chain_id)
         return [
-            commit._attempt_chain(catalog, fence.chain(list(commits)), 0.0 if chain in once else commit.RETRY_FOR)
+            commit._attempt_chain(
+                catalog, fence.chain(list(commits)), 0.0 if chain in once else commit.RETRY_FOR, new_writer()
+            )
             for chain, commits in chains
         ]
 
@@ -190,6 +197,14 @@ def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.Mon
     patch.setattr(Folder, "_write", once)
 
 
+def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) -> None:
+    def own(lists: WrittenLists, table: Table) -> list[ManifestFile]:
+        written = lists._newest.get(table.metadata.table_uuid)
+        return list(read_manifest_list(written)) if written else manifests_of(table.io, table.current_snapshot())
+
+    patch.setattr(WrittenLists, "manifests_of", own)
+
+
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(orphans, "_condition", lambda *_: lambda _origin: True)
 
@@ -275,6 +290,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         manifests_are_used_twice,
         what_was_folded_is_used_for_whatever_a_later_attempt_finds,
         a_skewed_clock_is_believed,
+        the_own_manifest_list_is_taken_for_the_table_s,
         files_of_the_present_value_are_orphans,
         referenced_files_are_orphans,
         expired_snapshots_have_files_of_their_own,

@@ -14,6 +14,7 @@ from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
 from pyiceberg.typedef import Record
 
+from connector.iceberg.files.written_file import RememberedFile
 from connector.iceberg.metadata import avro_files
 from simulation.store import Download
 
@@ -93,5 +94,6 @@ def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifest, "AvroFile", RecordsInput)
     patch.setattr(avro_files, "_Output", RecordsOutput)
     patch.setattr(avro_files, "_ManifestListFile", RecordsInput)
+    patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
     # The schemas that it derives are for Avro only.
     patch.setattr(manifest.ManifestWriter, "new_writer", lambda writer: RecordsOutput(writer._output_file))

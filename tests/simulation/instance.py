@@ -16,7 +16,9 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.cleaning.expiry import expire
 from connector.iceberg.cleaning.orphans import collect
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
 from connector.spark.writing import Writing, Written
 from connector.state import DataFile, StagedCommit, StagedTransaction
@@ -58,7 +60,8 @@ class Instance:
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         self._staged = recovery.overlapping(state.entries(TASK, self.message.state), key_range)
-        committer = Committer(partial(commit.attempt, catalog), LIMIT)
+        new_writer = partial(SnapshotWriter, WrittenLists())
+        committer = Committer(partial(commit.attempt, catalog, new_writer=new_writer), LIMIT)
         session = recovery.recover(self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor))
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))

@@ -17,9 +17,11 @@ from connector.iceberg.cleaning.expiry import expire
 from connector.iceberg.cleaning.orphans import collect
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_buckets import is_in_table_bucket
+from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.state import Chain, StagedCommit
 
 log = logging.getLogger(__name__)
@@ -39,12 +41,13 @@ class Maintenance:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._new_writer = partial(SnapshotWriter, WrittenLists())
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._ended = threading.Event()
 
     def attempt(self, staged: Sequence[StagedCommit], once: Collection[Chain] = ()) -> list[Landed | Failed]:
         """`commit.attempt`; what the commits leave to be done is done later."""
-        outcomes = commit.attempt(self._catalog, staged, once)
+        outcomes = commit.attempt(self._catalog, staged, once, self._new_writer)
         for outcome in outcomes:
             if isinstance(outcome, Landed):
                 self._look_after(outcome)

@@ -7,7 +7,7 @@ replaying property updates over another process's commit, and clean up after con
 import logging
 import random
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from textwrap import shorten
@@ -70,7 +70,12 @@ def finish(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
     return [outcome for outcome in outcomes if isinstance(outcome, Landed)]
 
 
-def attempt(catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain] = ()) -> list[Landed | Failed]:
+def attempt(
+    catalog: Catalog,
+    staged: Sequence[StagedCommit],
+    once: Collection[Chain] = (),
+    new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
+) -> list[Landed | Failed]:
     """Make every staged commit part of its table, whatever of it has landed before: any number of times, with the same
     outcome. Tables are committed side by side, and one's failure is its own.
 
@@ -81,14 +86,16 @@ def attempt(catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[C
     tables = [list(commits) for _, commits in by_table]
 
     def attempt_table(commits: Sequence[StagedCommit]) -> list[Landed | Failed]:
-        return _attempt_table(catalog, commits, once)
+        return _attempt_table(catalog, commits, once, new_writer)
 
     return [
         outcome for outcomes in side_by_side(attempt_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
     ]
 
 
-def _attempt_table(catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain]) -> list[Landed | Failed]:
+def _attempt_table(
+    catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain], new_writer: Callable[[], SnapshotWriter]
+) -> list[Landed | Failed]:
     by_lineage = groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.chain_id)
     chains = [fence.chain(list(commits)) for _, commits in by_lineage]
     # What earlier sessions have staged lands first: a session's own commit closes the values that it was staged on, and
@@ -100,7 +107,8 @@ def _attempt_table(catalog: Catalog, staged: Sequence[StagedCommit], once: Colle
             case [Failed(_, error)]:
                 outcomes.append(Failed(tuple(chain), error))
             case _:
-                outcomes.append(_attempt_chain(catalog, chain, 0.0 if chain[0].chain_id in once else RETRY_FOR))
+                retry_for = 0.0 if chain[0].chain_id in once else RETRY_FOR
+                outcomes.append(_attempt_chain(catalog, chain, retry_for, new_writer()))
     return outcomes
 
 
@@ -108,16 +116,20 @@ def _lineage_order(commit: StagedCommit) -> tuple[str, str]:
     return commit.lineage.state_key, commit.lineage.key_range
 
 
-def _attempt_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float) -> Landed | Failed:
+def _attempt_chain(
+    catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float, snapshots: SnapshotWriter
+) -> Landed | Failed:
     try:
-        return _finish_chain(catalog, chain, retry_for)
+        return _finish_chain(catalog, chain, retry_for, snapshots)
     except ConnectorError as error:
         return Failed(tuple(chain), error)
 
 
-def _finish_chain(catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float) -> Landed:
+def _finish_chain(
+    catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float, snapshots: SnapshotWriter
+) -> Landed:
     began = time.monotonic()
-    snapshots, late = SnapshotWriter(), LateFiles()
+    late = LateFiles()
     name = ".".join(chain[0].path)
     last: Exception | None = None
     for number in _attempts(retry_for):

@@ -16,8 +16,10 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.commits.folding import Folder
 from connector.iceberg.commits.replacement import Replacement, replaced_manifests, replaced_summary
+from connector.iceberg.files.written_file import WrittenFile
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, check_version
 from connector.iceberg.metadata.manifests import ManifestFactory, manifests_of, metadata_location
+from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.state import Lineage, StagedCommit
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
@@ -30,7 +32,8 @@ class SnapshotWriter:
     """Writes one append's metadata files. Manifests are written once and used by every attempt; the manifest list, which
     depends on what the table holds, is new for each."""
 
-    def __init__(self) -> None:
+    def __init__(self, lists: WrittenLists | None = None) -> None:
+        self._lists = WrittenLists() if lists is None else lists
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self._factory = ManifestFactory(self._id)
         self._folder = Folder(self._factory)
@@ -40,7 +43,7 @@ class SnapshotWriter:
         """A snapshot on top of the table's current one."""
         prefix = _file_prefix(table, staged[0].lineage)
         added = self._manifests_of(table, prefix, staged)
-        held = self._folder.folded(table, prefix, manifests_of(table.io, table.current_snapshot()), added)
+        held = self._folder.folded(table, prefix, self._lists.manifests_of(table), added)
         return self._snapshot(table, prefix, [*added, *held], _with_totals(Operation.APPEND, _appended(staged), table))
 
     def mark(self, table: Table, lineage: Lineage, summary: Mapping[str, str]) -> Snapshot:
@@ -76,14 +79,16 @@ class SnapshotWriter:
         sequence_number = metadata.last_sequence_number + 1
         location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
         check_version(table)
+        written = WrittenFile(table.io.new_output(location))
         with ManifestListWriter(
-            output_file=table.io.new_output(location),
+            output_file=written,
             snapshot_id=self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=sequence_number,
             compression=AVRO_COMPRESSION,
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
+        self._lists.add(table, written)
         return Snapshot(
             snapshot_id=self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,

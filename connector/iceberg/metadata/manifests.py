@@ -18,7 +18,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from connector.iceberg.files.measured_output import MeasuredOutput
+from connector.iceberg.files.written_file import WrittenFile
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestWriter, check_version, read_manifest_list
 from connector.state import ColumnStatistics, DataFile
 
@@ -51,9 +51,7 @@ class ManifestFactory:
         return ManifestWriter(
             spec=table.specs()[spec_id],
             schema=table.schemas().get(schema_id, table.schema()),
-            output_file=MeasuredOutput(
-                table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))
-            ),
+            output_file=WrittenFile(table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))),
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
         )

@@ -1,0 +1,74 @@
+"""A session remembers the manifest lists that it writes, and never in place of somebody else's."""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.iceberg.cleaning.maintenance import Maintenance
+from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.metadata import written_lists
+from connector.state import Lineage
+from protocol.flow import WHOLE_RANGE
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of, local_catalog
+
+PATH: Final = ("shop", "orders")
+LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    return catalog
+
+
+def land(session: Maintenance, catalog: Catalog, *ids: int) -> Landed | Failed:
+    staged = stage(catalog, PATH, LINEAGE, *ids)
+    [outcome] = session.attempt([staged], once=[staged.chain_id])
+    return outcome
+
+
+def lose_the_manifest_list(catalog: Catalog) -> None:
+    snapshot = catalog.load_table(PATH).current_snapshot()
+    assert snapshot
+    Path(snapshot.manifest_list.removeprefix("file://")).unlink()
+
+
+def test_a_commit_on_top_of_the_session_s_own_needs_no_list_from_the_store(catalog: Catalog) -> None:
+    session = Maintenance(catalog)
+    land(session, catalog, 1)
+    land(session, catalog, 2)
+    lose_the_manifest_list(catalog)
+    assert isinstance(land(session, catalog, 3), Landed)
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_what_others_have_committed_in_between_is_kept(catalog: Catalog) -> None:
+    sessions = Maintenance(catalog), Maintenance(catalog)
+    for number in range(4):
+        land(sessions[number % 2], catalog, number)
+    rows = pa.table({"id": [100]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    catalog.load_table(PATH).append(rows)
+    land(sessions[0], catalog, 4)
+    assert ids_of(catalog, PATH) == [0, 1, 2, 3, 4, 100]
+
+
+def test_a_table_that_is_dropped_and_created_again_has_none_of_the_old_one_s_rows(catalog: Catalog) -> None:
+    session = Maintenance(catalog)
+    land(session, catalog, 1)
+    catalog.drop_table(PATH)
+    foreign_table(catalog, PATH)
+    land(session, catalog, 2)
+    assert ids_of(catalog, PATH) == [2]
+
+
+def test_a_long_list_is_read_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_lists, "KEPT_BYTES", 100)
+    session = Maintenance(catalog)
+    land(session, catalog, 1)
+    lose_the_manifest_list(catalog)
+    assert isinstance(land(session, catalog, 2), Failed)
