@@ -26,8 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     match options.command:
         case "spec":
-            print(spec.describe())
-            return 0
+            return _ended(lambda: _show(spec.describe()))
         case "fence":
             return _ended(partial(_fence, options))
         case "plan":
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case "check":
             return _ended(partial(_check, options))
         case _:
-            return _ended(partial(_serve, stdio.claim_stdout()))
+            return _ended(_serve)
 
 
 def _ended(work: Callable[[], int | None]) -> int:
@@ -54,7 +53,11 @@ def _ended(work: Callable[[], int | None]) -> int:
         return BROKEN
 
 
-def _serve(wire: stdio.Wire) -> None:
+def _serve() -> None:
+    # A descriptor that is closed would be the next file's that is opened, and get the answers.
+    if sys.stdin is None or sys.stdout is None:
+        raise UserError("stdin and stdout must be open: requests come from the one, and answers go to the other.")
+    wire = stdio.claim_stdout()
     _check_codec()
     signals.install(wire)
     # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and its own allocator would
@@ -68,13 +71,13 @@ def _serve(wire: stdio.Wire) -> None:
 def _plan() -> None:
     from connector.commands import plan as plan_command
 
-    print(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))
+    _show(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))
 
 
 def _check(options: argparse.Namespace) -> int:
     from connector.commands import check as check_command
 
-    passed = check_command.check(options.config, partial(print, flush=True), as_json=options.json)
+    passed = check_command.check(options.config, _show, as_json=options.json)
     return 0 if passed else FAILED
 
 
@@ -84,14 +87,24 @@ def _fence(options: argparse.Namespace) -> None:
 
     place = fence_command.Place(options.config, options.table, options.materialization, options.state)
     if options.action == "show":
-        print(fence_command.show(place, as_json=options.json))
+        _show(fence_command.show(place, as_json=options.json))
         return
     decision = Decision(options.staged)
-    print(
+    _show(
         fence_command.reset(
             place, options.state_key, options.key_range, decision, options.reason, is_confirmed=options.yes
         )
     )
+
+
+def _show(text: str) -> None:
+    """Print it; whoever does not get it is not told that all is well."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise signals.Stopped(signals.UNREAD) from None
+    except OSError as error:
+        raise UserError(f"stdout cannot be written to: {error.strerror}.") from error
 
 
 def _check_codec() -> None:
@@ -159,10 +172,7 @@ def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
 
 def run() -> None:
     """Run the command as a process, which ends at once: some thread may still wait for a network that does not answer."""
-    status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    os._exit(main())
 
 
 if __name__ == "__main__":
