@@ -9,6 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from protocol.errors import ProtocolError
+
 # What the protocol carries without looking into it: configs, connector state, defaults.
 Json: TypeAlias = Any
 
@@ -194,4 +196,10 @@ class ValidateBinding(msgspec.Struct, frozen=True, rename="camel"):
 
 def collection_of(binding: MaterializationBinding | ValidateBinding, linked: tuple[Collection, ...]) -> Collection:
     """A binding's collection: in the binding itself, or (newer runtimes) an index into the linked ones."""
-    return binding.collection if binding.collection is not None else linked[binding.collection_index]
+    if binding.collection is not None:
+        return binding.collection
+    if not 0 <= binding.collection_index < len(linked):
+        raise ProtocolError(
+            f"a binding has neither a collection nor, at {binding.collection_index}, one of the {len(linked)} linkedCollections"
+        )
+    return linked[binding.collection_index]

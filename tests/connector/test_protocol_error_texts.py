@@ -46,6 +46,9 @@ INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
     "another type": [b'{"open":{"version":5}}\n'],
     "not UTF-8": [b'{"validate":{"name":"\xff"}}\n'],
     "a field that does not exist": [APPLY],
+    "a collection that does not exist": [
+        encode({"validate": {"config": LOCAL, "bindings": [{"resourceConfig": {"table": "orders"}}]}}) + b"\n"
+    ],
     "nested beyond measure": [b'{"validate":{"config":' + b"[" * 100_000 + b"]" * 100_000 + b"}}\n"],
 }
 
