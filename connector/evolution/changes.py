@@ -48,14 +48,14 @@ def columns(
         name = column_name(field, selection.field_config.get(field))
         if not 1 <= len(name) <= MAX_NAME:
             raise UserError(
-                f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. Give "
-                'it another with {"column": "…"} in its field config, or deselect the field.'
+                f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. "
+                'Give it another with {"column": "…"} in its field config, or deselect the field.'
             )
         if (other := spellings.setdefault(name.lower(), field)) != field:
             raise UserError(
                 f"Fields {other!r} and {field!r} of collection {collection.name} have the same column name, or differ "
-                "in upper and lower case only, and one table cannot have both. Deselect one of them, or give it another "
-                'column with {"column": "…"} in its field config.'
+                "in upper and lower case only, and one table cannot have both. Deselect one of them, or give it "
+                'another column with {"column": "…"} in its field config.'
             )
     return tuple(
         _column(projections[field], collection, selection, former.get(field, "")) for field in selected(selection)

@@ -35,7 +35,10 @@ def _wrong(projection: Projection, field_config: Json, is_key: bool) -> str:
     if is_key and types != {"integer"}:
         return "but is part of the key, and strings that are different keys may be one number. Take the setting out."
     if not types <= _NUMBERS | {"string"}:
-        return "but its values are not all numbers. Take the setting out, or allow only numbers in the collection's schema."
+        return (
+            "but its values are not all numbers. Take the setting out, or allow only numbers in the collection's "
+            "schema."
+        )
     if "string" in types and string_format not in NUMERIC_STRINGS:
         return (
             "but may be any string. Take the setting out, or give its strings `format: number` in the collection's "

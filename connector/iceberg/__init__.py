@@ -1,1 +1,1 @@
-"""The lakehouse: catalogs, changes of tables, and the fenced commit. The only place that imports pyiceberg.catalog."""
+"""The lakehouse: catalogs, tables, and the fenced commit. The only package that imports pyiceberg.catalog."""

@@ -1,9 +1,9 @@
-"""Alters tables. Where columns are converted, their data files are written again: by Spark, before the one commit that
-gives the table both its new schema and its new files.
+"""Alters tables. Where columns are converted, Spark first rewrites their data files; then one commit gives the table both
+its new schema and its new files.
 
-That commit asserts the main branch that was read. When somebody else is faster all is planned anew, but files that were
-written for the same columns are used again: what came in between is all that is left to write. That goes only while the
-fence value in their names is the table's: once it has moved on, a session may take them for left behind.
+That commit asserts the main branch that was read. When another writer was faster, everything is planned anew, but files
+that were rewritten for the same columns are used again: only what came in between is left to rewrite. That holds only
+while the fence value in their names is the table's: once it has moved on, a session may take them for left behind.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ SUMMARY_CONVERTED: Final = "flow.converted-columns"
 
 
 class Alterer:
-    """Alters one table, in as many attempts as it takes."""
+    """Alters one table. What one attempt has rewritten serves the next ones."""
 
     def __init__(self, owner: Owner, rewrite: Rewrite) -> None:
         self._owner = owner
@@ -55,8 +55,10 @@ class Alterer:
         self._rewritten: dict[tuple[Rewriting, SourceFile], tuple[DataFile, ...] | None] = {}
 
     def alter(self, catalog: Catalog, table: Table, changes: Sequence[Alteration]) -> None:
-        """All changes in one commit, if the table is still what they were planned on. UnconvertibleError where a value of
-        a column that is to be converted has no equivalent."""
+        """Make all changes in one commit, if the table is still what they were planned on.
+
+        UnconvertibleError where a value of a column that is to be converted has no equivalent.
+        """
         schema = numbered(table, altered(table.schema(), changes, table.metadata.last_column_id))
         requirements: tuple[TableRequirement, ...] = (same_table(table), *same_schema(table))
         updates: tuple[TableUpdate, ...] = new_schema(table, schema)
@@ -78,7 +80,7 @@ class Alterer:
             self._rewritten.update(
                 ((rewriting, source), of_source) for source, of_source in zip(missing, written, strict=True)
             )
-            # That may have taken longer than the keys hold that the table was loaded with; and than others can wait.
+            # The rewriting may have outlasted the keys that the table was loaded with, and another writer's patience.
             table = _unchanged(catalog, table)
         replacements = [
             Replacement(file.entry, files)
@@ -104,7 +106,7 @@ def _access(catalog: Catalog, table: Table) -> Renewed[Settings]:
 
 
 def _unchanged(catalog: Catalog, table: Table) -> Table:
-    """The table, loaded again."""
+    """The table, loaded again; CommitFailedException if it has changed."""
     loaded = catalog.load_table(table.name())
     if loaded.metadata_location != table.metadata_location:
         raise CommitFailedException("the table was changed while its files were written again")
@@ -112,14 +114,14 @@ def _unchanged(catalog: Catalog, table: Table) -> Table:
 
 
 def _target_columns(schema: Schema, converted: Sequence[ConvertedColumn]) -> tuple[TargetColumn, ...]:
-    """Of a column that is new the old files hold nothing."""
+    """The columns of the new files; the old files hold nothing of columns that are new."""
     sources = {column.new.field_id: column.old for column in converted}
     return tuple(TargetColumn.of(column, sources.get(column.field_id, column)) for column in schema.fields)
 
 
 def _file_prefix(table: Table, owner: Owner) -> str:
-    """In the name of a lineage of the owner's, one that will go on if there is one: its next commit lets a session judge
-    whether the files were left behind."""
+    """Names the files after one of the owner's lineages, preferably one that is not closed: its next commit lets a session
+    judge whether the files were left behind."""
     whole = Lineage(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
     ranges = {
         name.rpartition(".")[2]: value.startswith(fence.CLOSED)

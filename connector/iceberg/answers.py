@@ -1,4 +1,4 @@
-"""What a catalog has said, of an error that PyIceberg has made of it."""
+"""What a catalog has answered, out of the error that PyIceberg has made of it."""
 
 from typing import Final
 
@@ -6,6 +6,6 @@ _PAGE: Final = ": Received unexpected JSON Payload"  # follows, in PyIceberg's w
 
 
 def said(error: Exception) -> tuple[str, bool]:
-    """Without a gateway's page; and whether there was one in the place of a catalog's answer."""
+    """The answer without a gateway's error page, and whether there was such a page instead of a catalog's answer."""
     words, page, _ = str(error).partition(_PAGE)
     return words, bool(page)

@@ -1,4 +1,4 @@
-"""A bound table as a session finds it when it opens: everything that its transactions need to know of it."""
+"""A bound table as a session finds it when it opens: all that its transactions need to know about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Where a table's rejected rows go, and how many may."""
+    """Where a table's rejected rows go, and which part of its rows may be rejected."""
 
     table: int  # its place among the session's tables
     max_ratio: float
@@ -35,8 +35,10 @@ class Quarantine:
 
 @dataclass(frozen=True)
 class BoundTable:
-    """A bound table, read once: its properties hold the fence values that the session begins with. Its place among the
-    session's tables is its binding's index."""
+    """A bound table, read once; its properties hold the fence values that the session begins with.
+
+    Its place among the session's tables is its binding's index.
+    """
 
     binding: Binding
     lineage: Lineage
@@ -50,8 +52,10 @@ class BoundTable:
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
-    """Load every binding's table, in the bindings' order, and behind them the tables of rejected rows; UserError where
-    one cannot take its rows."""
+    """Load every binding's table, in the bindings' order, and then the tables of rejected rows.
+
+    UserError where one of them cannot take its rows.
+    """
     quarantined = [index for index, policy in enumerate(policies) if policy.on_invalid is OnInvalid.QUARANTINE]
     requested = [*task.bindings, *(_of_rejected_rows(task.bindings[index]) for index in quarantined)]
     on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in quarantined)]
@@ -68,7 +72,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
 
 
 def _of_rejected_rows(binding: MaterializationBinding) -> MaterializationBinding:
-    """A binding of its own, of the same state key: fences and staged commits are told apart by their tables."""
+    """A separate binding with the same state key: fences and staged commits are told apart by their tables."""
     namespace, name = binding.resource_path
     return MaterializationBinding(
         resource_path=rejected_path((namespace, name)),
@@ -84,8 +88,8 @@ def _bind(
     table = load_table(catalog, (namespace, name))
     if table is None:
         raise UserError(
-            f"table {namespace}.{name} does not exist. The connector creates it when the task is published: publish the "
-            "task again, or backfill the binding if the table was dropped."
+            f"table {namespace}.{name} does not exist. The connector creates it when the task is published: publish "
+            "the task again, or backfill the binding if the table was dropped."
         )
     binding = _binding(index, requested, on_invalid, table.schema())
     check_file_options(table)
@@ -128,8 +132,8 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
 def _column(table: str, field: str, name: str, found: NestedField | None) -> Column:
     if found is None:
         raise UserError(
-            f"table {table} has no column {name!r} for the field {field!r}: it was dropped or renamed after the task was "
-            "published. Publish the task again to add it, or deselect the field."
+            f"table {table} has no column {name!r} for the field {field!r}: it was dropped or renamed after the task "
+            "was published. Publish the task again to add it, or deselect the field."
         )
     if not isinstance(found.field_type, PrimitiveType) or not is_written(found.field_type):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Whether an endpoint can be used: its storage is tried, its catalog is asked."""
+"""Whether an endpoint can be used: its catalog is asked, its storage is tried."""
 
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
@@ -57,17 +57,17 @@ def try_to_create(namespace: Namespace) -> Skipped | None:
 
 
 def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | Skipped:
-    """Needs no catalog; where there is one, its server may have added to the config."""
+    """Needs no catalog; an opened one may add properties from its server."""
     added = opened.catalog.properties if opened else {}
     return storage.probe(config, file_properties(data_file_properties(config), added))
 
 
 def survey(config: EndpointConfig, paths: Sequence[Path]) -> tuple[Tables, list[ConnectorError]]:
-    """What is at each of these paths, and what makes the endpoint unusable."""
+    """What there is at each of these paths, and the errors that make the endpoint unusable."""
     opened = attempt("catalog", partial(open_endpoint, config))
 
     def ask_catalog() -> tuple[Step[Any], ...]:
-        # One question before there are many: a catalog that refuses every one is to say so once.
+        # One question first: a catalog that refuses every question should say so once.
         name = paths[0][0] if paths else config.namespace.lower()
         namespace = opened.then("namespace", partial(look_up_namespace, name=name))
         tables = namespace.then("tables", lambda found: find_all(found.endpoint.catalog, config, paths))

@@ -1,4 +1,4 @@
-"""Many tables looked up at once: what waits most of the time for its catalog need not wait in turn."""
+"""Looks up many tables at once, since each look-up mostly waits for the catalog."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ LOOKUPS_AT_ONCE: Final = 8
 
 
 def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[Path]) -> list[Found | UserError]:
-    """What the catalog has at each path, or why it is nothing that could be written to; raises what may pass."""
+    """What the catalog has at each path, or the UserError that says why it cannot be written to; raises other errors."""
 
     def look_up(path: Path) -> Found | UserError:
         try:

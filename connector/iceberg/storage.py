@@ -1,4 +1,4 @@
-"""Whether the place for data files can be used: tried with a file that means nothing."""
+"""Whether the place for data files can be used, tried with a file of no meaning."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,9 +16,9 @@ from connector.steps import Skipped
 
 
 def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skipped:
-    """Write, read and delete a file, and say where; an error says which of it fails, why, and what to do.
+    """Write, read and delete a file, and return where; an error says which of these fails, why, and what to do.
 
-    `properties` are those of the catalog, which may have got some from its server.
+    `properties` are FileIO properties, some of which the catalog may have got from its server.
     """
     if isinstance(config.catalog, LocalCatalog):
         directory = warehouse_of(config.catalog)

@@ -1,4 +1,4 @@
-"""Tables as the catalog has them, and the performers of their changes."""
+"""Tables as the catalog has them, and how their changes are performed."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -35,14 +35,14 @@ from connector.rows.rewriting import UnconvertibleError
 
 ATTEMPTS: Final = 8
 FORMAT_REMEDIES: Final = {
-    1: "Only version 2 is written: upgrade the table (in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')), "
-    "or choose another table name.",
+    1: "Only version 2 is written: upgrade the table (in Spark: ALTER TABLE … SET TBLPROPERTIES "
+    "('format-version'='2')), or choose another table name.",
     3: "Only version 2 can be written yet, and a table cannot be taken back to it: choose another table name.",
 }
 
 
 def load_table(catalog: Catalog, path: Path) -> Table | None:
-    """The table, or None if there is none; UserError if it is nothing that we could write to."""
+    """The table, or None if there is none; UserError if what is there cannot be written to."""
     try:
         table = catalog.load_table(path)
     except NoSuchIcebergTableError as error:
@@ -58,7 +58,7 @@ def load_table(catalog: Catalog, path: Path) -> Table | None:
 
 
 def unpartitioned_spec(table: Table) -> int:
-    """The spec that our files are filed under: one without partitions, current or not; UserError if it never had one."""
+    """The id of a spec without partitions, current or not, for our files; UserError if the table never had one."""
     specs = [table.spec(), *table.specs().values()]
     spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
     if spec is None:
@@ -81,7 +81,7 @@ def check_file_options(table: Table) -> None:
 
 
 def find(catalog: Catalog, path: Path) -> Found:
-    """What a plan of changes starts from; UserError if there is something that we could neither use nor replace."""
+    """What a plan of changes starts from; UserError if there is something that we can neither use nor replace."""
     table = load_table(catalog, path)
     if table:
         unpartitioned_spec(table)
@@ -100,7 +100,7 @@ class Alter(Protocol):
 def evolve(
     catalog: Catalog, path: Path, location: str | None, plan: Callable[[Found], Sequence[TableChange]], alter: Alter
 ) -> list[TableChange]:
-    """Perform what `plan` says of the table, planned anew whenever somebody else was faster; what was performed."""
+    """Perform what `plan` makes of the table, planning again whenever another writer was faster; return what was done."""
     performed: list[TableChange] = []
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
@@ -141,7 +141,7 @@ def _found(catalog: Catalog, path: Path, table: Table | None, unconvertible: Col
 
 
 def _pinned(table: Table) -> dict[int, str]:
-    """The columns that something refers to by its id, and what that is."""
+    """The columns that something depends on, by their ids, and what that is."""
     if table.name_mapping():  # files without field ids go by the columns' names
         return {column.field_id: "the name mapping" for column in table.schema().fields}
     return {
@@ -168,13 +168,13 @@ def _perform(catalog: Catalog, change: TableChange, location: str | None) -> Non
 def _create_namespace(catalog: Catalog, namespace: str) -> None:
     try:
         catalog.create_namespace(namespace)
-    except Exception:  # of racing creators the SQL catalog lets its database's own error through
+    except Exception:  # when creators race, the SQL catalog lets its database's own error through
         if not catalog.namespace_exists(namespace):
             raise
 
 
 def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> None:
-    # PyIceberg numbers the fields itself and takes format-version out of the dict: a table's ids are those it has now.
+    # PyIceberg renumbers the fields and pops format-version from the dict: ids are always read from the table.
     schema = Schema(
         *(
             NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)

@@ -1,4 +1,4 @@
-"""Whether a catalog would take changes: tried as far as that leaves nothing behind."""
+"""Whether a catalog would accept changes, tried as far as that leaves nothing behind."""
 
 import uuid
 from typing import Final
@@ -16,7 +16,7 @@ SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 
 
 def try_to_create(config: EndpointConfig, catalog: Catalog, namespace: str, *, exists: bool) -> Skipped | None:
-    """Ask for a table, and not go on with it. `exists` says whether there is a namespace for it."""
+    """Begin to create a table, and never finish. `exists` says whether its namespace does."""
     match config.catalog:
         case LocalCatalog() | SqlCatalog():
             from connector.iceberg.catalogs.sql import try_to_write

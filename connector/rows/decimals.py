@@ -36,7 +36,8 @@ def _parser(type_: DecimalType) -> Parser:
 
 def _at_once(type_: DecimalType) -> Callable[[pa.StringArray], pa.Array]:
     arrow_type, whole = arrow_decimal(type_), type_.precision - type_.scale
-    # With more digits Arrow's arithmetic overflows silently: it reads 2¹²⁸ + 1 as 1. An exponent it may misread, or crash.
+    # With more digits Arrow's arithmetic overflows silently: it reads 2¹²⁸ + 1 as 1. An exponent it may misread, or
+    # crash.
     safe = rf"^[+-]?0*[0-9]{{0,{whole}}}(\.[0-9]{{0,{_SAFE_DIGITS - whole}}})?$"
 
     def array(texts: pa.StringArray) -> pa.Array:

@@ -150,7 +150,8 @@ class RowDecoder:
             self._learn_from([row])
 
     def _learn_from(self, rows: Sequence[LooseRow]) -> None:
-        """From now on columns with unusual values are decoded as raw JSON, so that later batches are not tried twice."""
+        """From now on columns with unusual values are decoded as raw JSON, so that later batches are not tried
+        twice."""
         cell_types: list[Any] = []
         for half in (self._keys, self._values):
             tuples = [half.tuple_of(row) for row in rows if half.tuple_of(row) is not None]

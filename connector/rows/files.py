@@ -148,7 +148,8 @@ def _worth_a_dictionary(rows: pa.Table) -> list[str]:
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     """Whether every value occurs twice or more on average."""
-    # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted further.
+    # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted
+    # further.
     if pc.count_distinct(column.slice(0, _FIRST_SAMPLE)).as_py() > _NEARLY_ALL:
         return False
     return bool(2 * pc.count_distinct(column).as_py() <= len(column))

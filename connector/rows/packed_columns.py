@@ -1,4 +1,5 @@
-"""Packed elements to columns: numbers straight from the buffer, values of another kind than the column's by their text."""
+"""Packed elements to columns: numbers straight from the buffer, values of another kind than the column's by their
+text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

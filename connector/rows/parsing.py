@@ -14,7 +14,8 @@ _FASTER_BY_VALUE: Final = 16  # texts, or fewer
 
 @dataclass(frozen=True)
 class Parser:
-    """`by_value` reads whatever `at_once` reads, with the same result, and more; ValueError means that a text is unfit."""
+    """`by_value` reads whatever `at_once` reads, with the same result, and more; ValueError means that a text is
+    unfit."""
 
     arrow_type: pa.DataType
     by_value: Callable[[str], object]

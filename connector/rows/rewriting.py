@@ -89,8 +89,8 @@ class Rewriting:
         return cls(columns, table.location(), writing, file_prefix)
 
     def rewritten(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
-        """The files that take its place: none if all its rows are deleted. None if nothing in it is to be converted, and
-        it stays. UnconvertibleError where a value has no equivalent.
+        """The files that take its place: none if all its rows are deleted. None if nothing in it is to be converted,
+        and it stays. UnconvertibleError where a value has no equivalent.
         """
         with using(source.path), io.new_input(source.path).open() as stream:
             # Never a whole row group at once, since other engines' may be large. Without pre_buffer, or what was read

@@ -1,7 +1,7 @@
 """The rows of a row group while they are gathered: copied into one piece of memory that only they use.
 
-Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they would lie
-scattered among what is freed, and a worker would grow by another half of a row group.
+Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they would
+lie scattered among what is freed, and a worker would grow by another half of a row group.
 """
 
 import mmap

@@ -95,7 +95,8 @@ def _decimal_bound(column_type: DecimalType, unscaled: int) -> bytes:
 
 
 def upper_bound_of_text(text: str) -> str | None:
-    """A text of at most 16 characters that is not less than this one, as tight as a prefix allows; None if none exists."""
+    """A text of at most 16 characters that is not less than this one, as tight as a prefix allows; None if none
+    exists."""
     if len(text) <= _BOUND_LENGTH:
         return text
     for length in range(_BOUND_LENGTH, 0, -1):

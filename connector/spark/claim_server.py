@@ -1,5 +1,5 @@
-"""Where tasks get their work: a socket on which the driver hands out one spooled block after another, and hears of the
-files that their rows have become."""
+"""Where tasks get their work: a socket on which the driver hands out spooled blocks, one after another, and learns
+which files their rows are in."""
 
 import secrets
 import threading
@@ -22,7 +22,7 @@ BACKLOG: Final = 64
 
 
 def claim_server(settings: Mapping[str, str], socket: Path) -> "ClaimServer":
-    """Where the tasks of this Spark can reach it: at the socket, or on the network."""
+    """A server where this Spark's tasks can reach it: at the socket, or on the network."""
     if is_local(settings):
         return ClaimServer(str(socket))
     address = claims_address(settings)
@@ -37,10 +37,10 @@ def claim_server(settings: Mapping[str, str], socket: Path) -> "ClaimServer":
 
 
 class ClaimServer:
-    """Serves the claims of a session's transactions, one transaction after the other, a thread a task."""
+    """Serves the claims of a session's transactions, one transaction after the other, with a thread for each task."""
 
     def __init__(self, listening: Place, host: str = "") -> None:
-        """Tasks find it where it listens; on a network, at the port of this host."""
+        """Tasks find it where it listens; on a network, at its port on `host`."""
         self._listener = Listener(listening, backlog=BACKLOG)
         bound = self._listener.address
         place = (host, bound[1]) if isinstance(bound, tuple) else listening
@@ -53,7 +53,7 @@ class ClaimServer:
         self._transaction = TransactionClaims(spool, layouts, handover)
 
     def finish(self) -> Counted:
-        """To be called when the tasks are over: hears each to its end, so that no failure is missed."""
+        """To be called when the tasks are over: waits for the last message of each, so that no failure is missed."""
         assert self._transaction is not None
         for thread in self._transaction.threads:
             thread.join()
@@ -70,7 +70,7 @@ class ClaimServer:
                 continue
             except OSError:
                 return  # closed
-            # Each is authenticated in a thread of its own: who connects and says nothing holds up nobody.
+            # Each is authenticated in its own thread: a connection that stays silent holds up no other.
             threading.Thread(target=self._serve, args=(connection,), name="claim", daemon=True).start()
 
     def _serve(self, connection: "Connection[Any, Any]") -> None:
@@ -80,6 +80,6 @@ class ClaimServer:
                 deliver_challenge(connection, self.address.secret)
                 answer_challenge(connection, self.address.secret)
             except (AuthenticationError, EOFError, OSError):
-                return  # none of our tasks, or one that was killed at once: its job fails
+                return  # not one of our tasks, or one that was killed at once, whose job fails
             assert self._transaction is not None
             self._transaction.serve(connection)

@@ -1,8 +1,7 @@
-"""What a task and the driver say to each other about blocks.
+"""The messages between a task and the driver about blocks.
 
-A task lives as long as its transaction and its files grow across blocks, so what it writes cannot be dealt out before
-it starts. Every message is a pickled object, over a connection that both sides authenticate with a secret of the
-session's own.
+A task lives as long as its transaction and its files grow across blocks, so its work cannot be assigned before it
+starts. Every message is a pickled object on a connection that both sides authenticate with the session's own secret.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from protocol.errors import ProtocolError
 
 @dataclass(frozen=True)
 class Next:
-    """Asks for a block, of this binding if there is one; what was claimed before is encoded."""
+    """Asks for a block, of this binding if there is one; the block that was claimed before is encoded."""
 
     binding: int | None
 
@@ -47,7 +46,7 @@ class Strays:
 
 @dataclass(frozen=True)
 class TreatedValues:
-    """Values of the claimed block that did not come to their column as they were sent."""
+    """Values of the claimed block that did not reach their column as they were sent."""
 
     binding: int
     tally: Tally
@@ -55,8 +54,11 @@ class TreatedValues:
 
 @dataclass(frozen=True)
 class Wrote:
-    """Every row of the blocks that are encoded is durable, in these files by table (its binding's index) and in those
-    that were named before. Answered by Noted."""
+    """Every row of the encoded blocks is durable, in these files and in those that were named before. Answered by
+    Noted.
+
+    Files are by table: its binding's index.
+    """
 
     files: Sequence[tuple[int, tuple[DataFile, ...]]]
 
@@ -71,7 +73,7 @@ class Failed:
     """The task gives up, and with it the transaction."""
 
     error: ConnectorError | ProtocolError
-    traceback: str = ""  # of what nobody has thought of
+    traceback: str = ""  # of an unexpected exception
 
 
 Place: TypeAlias = str | tuple[str, int]  # a socket's path, or host and port

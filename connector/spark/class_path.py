@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-# How the names begin of what runs tasks on this machine: all that the container image has (image/unused.txt). A JVM keeps
-# the directory of every jar of its class path in its heap, and all of Spark's are 287 jars with 150,000 entries.
+# The beginnings of the names of the jars that run tasks on this machine; the container image has no others
+# (image/unused.txt). A JVM keeps the directory of every jar on its class path in its heap, and Spark has 287 jars with
+# 150,000 entries.
 LOCAL: Final = (
     "spark-core_",
     "spark-common-utils",
@@ -67,7 +68,7 @@ LOCAL: Final = (
 
 
 def class_path(jars: Path, *, is_local: bool) -> list[Path]:
-    """In one order, always: an archive of classes fits one, and a longer class path that begins with it."""
+    """Always in the same order: a class archive fits one class path, and longer ones that begin with it."""
     every = sorted(jars.glob("*.jar"))
     local = [jar for jar in every if jar.name.startswith(LOCAL)]
     return local if is_local else [*local, *(jar for jar in every if not jar.name.startswith(LOCAL))]

@@ -1,4 +1,4 @@
-"""What is different where tasks run on other machines, that is where `spark.master` names a cluster."""
+"""What is different where tasks run on other machines, because `spark.master` names a cluster."""
 
 import re
 import socket
@@ -14,11 +14,11 @@ from connector.spark.jvm_command import WORKER_ALLOCATION
 MASTER: Final = "spark.master"
 DRIVER_HOST: Final = "spark.driver.host"
 BIND_ADDRESS: Final = "spark.driver.bindAddress"
-# Ours, beside Spark's own spark.driver.port and spark.driver.blockManager.port: where firewalls want to know.
+# Ours, beside Spark's own spark.driver.port and spark.driver.blockManager.port, for firewalls.
 CLAIMS_PORT: Final = "spark.materialize.claims.port"
 PYTHON: Final = "spark.pyspark.python"
 
-GREATEST_PORT: Final = 65_535
+MAX_PORT: Final = 65_535
 MASTER_TIMEOUT: Final = 10.0  # seconds for each of the masters
 EXECUTOR_TIMEOUT: Final = 120.0  # seconds: a worker may have to load its image first
 
@@ -32,19 +32,20 @@ def is_local(settings: Mapping[str, str]) -> bool:
 
 
 def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of Spark's that a cluster needs, for whoever has not set them."""
+    """Defaults that a cluster needs."""
     package_root = str(Path(connector.__file__).parent.parent)
     environment = {"PYTHONPATH": package_root, **WORKER_ALLOCATION}
     return {
         DRIVER_HOST: driver_host(settings),
-        # The blocks of a task that is lost are given to another: it may run again.
+        # A lost task may run again: its blocks are given to another task.
         "spark.task.maxFailures": "4",
         **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
     }
 
 
 def driver_host(settings: Mapping[str, str]) -> str:
-    """How the cluster reaches this process: as it is told, or at the address from which this machine reaches the master."""
+    """How the cluster reaches this process: as configured, or at the address from which this machine reaches the
+    master."""
     if host := settings.get(DRIVER_HOST):
         return host
     for address in _masters(settings):
@@ -58,16 +59,17 @@ def driver_host(settings: Mapping[str, str]) -> str:
 
 
 def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
-    """Where this process listens for its tasks; port 0 is any."""
+    """Where this process listens for its tasks; port 0 is any free one."""
     port = settings.get(CLAIMS_PORT, "0")
-    if not port.isdecimal() or int(port) > GREATEST_PORT:
+    if not port.isdecimal() or int(port) > MAX_PORT:
         raise UserError(f"{CLAIMS_PORT} in /advanced/spark is {port!r}, which is no port.")
     return settings.get(BIND_ADDRESS) or driver_host(settings), int(port)
 
 
 def where_tasks_run(settings: Mapping[str, str]) -> str:
-    """For a person. RetryableError where a standalone cluster has no master that answers: Spark itself would try for a
-    minute, and not say so."""
+    """A sentence for a person. RetryableError if no master of a standalone cluster answers: Spark itself would try for
+    a minute without saying so.
+    """
     if is_local(settings):
         return "tasks run on this machine"
     refusals = []
@@ -89,7 +91,7 @@ def where_tasks_run(settings: Mapping[str, str]) -> str:
 
 
 def _masters(settings: Mapping[str, str]) -> list[tuple[str, int]]:
-    """Of a standalone cluster."""
+    """The addresses of a standalone cluster's masters; none for any other cluster."""
     master = settings[MASTER]
     if not master.startswith(_STANDALONE):
         return []

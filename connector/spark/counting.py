@@ -1,7 +1,7 @@
 """Who has which block, and which files count.
 
-Only what the driver hears from its tasks counts. A task's files are counted in the same moment as the blocks that they
-hold, so that a row is in one counted file however its task ends.
+Only what tasks report to the driver counts. A task's files are counted in the same moment as the blocks that they hold,
+so that every row is in exactly one counted file, however its task ends.
 """
 
 import logging
@@ -35,16 +35,16 @@ class Counted:
 
 @dataclass
 class _Task:
-    """What one task has done since it last named its files: it is counted with them, or not at all."""
+    """What one task has done since it last named its files: it is counted with the next ones, or not at all."""
 
-    block: Block | None = None  # which it is encoding
+    block: Block | None = None  # the one that it is encoding
     encoded: list[Block] = field(default_factory=list)
-    strays: list[Strays] = field(default_factory=list)  # of the block
+    strays: list[Strays] = field(default_factory=list)  # of that block
     treated: list[TreatedValues] = field(default_factory=list)
 
 
 class TransactionClaims:
-    """One transaction's: what its tasks have, and what they have made of it."""
+    """One transaction's claims: which blocks its tasks have, and which files they have written."""
 
     def __init__(self, spool: Spool, layouts: Sequence[Layout], handover: Handover) -> None:
         self.threads: list[threading.Thread] = []
@@ -53,10 +53,10 @@ class TransactionClaims:
         self._spool = spool
         self._layouts = layouts
         self._handover = handover
-        self._sorted: set[Block] = set()  # whose strays are in blocks of their own by now
+        self._sorted: set[Block] = set()  # blocks whose strays have been spooled under their own bindings
 
     def serve(self, connection: "Connection[Any, Any]") -> None:
-        """Answer one task to its end. What ends it early is told to the spool."""
+        """Answer one task until it ends. An error fails the spool, and with it the transaction."""
         self.threads.append(threading.current_thread())
         task = _Task()
         try:
@@ -73,7 +73,7 @@ class TransactionClaims:
         match message:
             case Next(binding):
                 self._end_block(task)
-                task.block = self._spool.claim(binding, connection.poll)  # who waits says nothing but farewell
+                task.block = self._spool.claim(binding, connection.poll)  # a waiting task sends nothing unless it ends
                 _send(connection, self._claim_of(task.block) if task.block else None)
             case Strays():
                 task.strays.append(message)
@@ -105,7 +105,7 @@ class TransactionClaims:
         task.encoded, task.treated = [], []
 
     def _ended(self, task: _Task) -> None:
-        """It has ended, in good order or not."""
+        """The task has ended, in good order or not."""
         unwritten = task.encoded if task.block is None else [*task.encoded, task.block]
         if unwritten:
             self._sorted.update(task.encoded)
@@ -131,7 +131,7 @@ def _raise(failed: Failed) -> NoReturn:
 
 
 def _send(connection: "Connection[Any, Any]", answer: Claim | Noted | None) -> None:
-    with suppress(ConnectionError):  # a task that has given up says why before it goes: to be heard next
+    with suppress(ConnectionError):  # the task has given up, and its last message says why: it is received next
         connection.send(answer)
 
 
@@ -140,4 +140,4 @@ def _receive(connection: "Connection[Any, Any]") -> object | None:
         received: object = connection.recv()
         return received
     except (EOFError, OSError):
-        return None  # it has ended
+        return None  # the task has ended

@@ -1,7 +1,7 @@
-"""The parent of Spark's Python workers: what every worker needs is loaded here, once, before they are forked.
+"""The parent of Spark's Python workers: loads once, before they are forked, what every worker needs.
 
-Spark puts pyspark.zip and its jars on the Python path, and each task then reads the zip's directory again (50 ms a
-task). PySpark is installed, so they are taken off.
+Spark puts pyspark.zip and its jars on the Python path, where each task would read the zip's directory again (50 ms).
+They are taken off, since PySpark is installed.
 """
 
 import gc
@@ -19,7 +19,7 @@ from connector.spark import tasks  # noqa: E402
 if __name__ == "__main__":
     pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
     assert tasks  # imported so that workers are forked with it
-    # Rows are many short-lived objects in no cycles: collecting cycles among them is a sixth of the decoding.
+    # Rows are many short-lived objects without cycles: looking for cycles among them takes a sixth of the decoding.
     gc.freeze()
     gc.disable()
     daemon.manager()

@@ -1,4 +1,4 @@
-"""What a session's data files are written with: Spark, on its share of the machine, in directories of its own."""
+"""What writes a session's data files: Spark, with its share of the machine and its own directories."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ class Engine:
 
 @contextmanager
 def starting(settings: Mapping[str, str]) -> Iterator[Engine]:
-    """Spark is being started, and is ended with the block."""
+    """Spark, while it is being started; it is killed when the block ends."""
     with scratch() as directories:
         share = MachineShare.of(ControlGroup(), directories.files)
         spark = Spark({"spark.master": f"local[{share.tasks}]", **settings}, directories)

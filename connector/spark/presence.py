@@ -1,4 +1,4 @@
-"""What Spark needs of the machine: seen without starting it."""
+"""Whether this machine has what Spark needs, found out without starting Spark."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Spark jobs that write data files again: a task takes one file after another."""
+"""Spark jobs that rewrite data files: a task takes one file after another."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,20 +17,20 @@ from connector.scratch import scratch
 from connector.spark.session import Spark
 from connector.state import DataFile
 
-# The keys of an object store may end before the last file of a large table is written: each job gets fresh ones.
+# An object store's keys may expire before the last file of a large table is written: each job gets fresh ones.
 JOB_SIZE: Final = 4 << 30  # bytes of data files
 
 
 @dataclass(frozen=True)
 class Written:
-    """What has taken the place of a file; None: it stays."""
+    """The files that take the place of one; None if it stays as it is."""
 
     files: tuple[DataFile, ...] | None
 
 
 @dataclass(frozen=True)
 class Unconvertible:
-    """The columns of a file of which a value has no equivalent."""
+    """The columns of a file with a value that has no equivalent."""
 
     column_ids: frozenset[int]
 
@@ -43,7 +43,7 @@ RewriteJobs: TypeAlias = Callable[
 
 @contextmanager
 def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[RewriteJobs]:
-    """What runs the jobs, one table's after another's. Spark starts with the first of them, and ends with the block."""
+    """Runs the jobs, one table's after another's. Spark starts with the first job, and ends with the block."""
     turn = Lock()
     with ExitStack() as resources:
 

@@ -1,4 +1,4 @@
-"""Spark, started in the background when a session opens, so that nobody waits for it who does not need it yet."""
+"""Spark, started in the background: only a job waits for it."""
 
 import sys
 import time
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 
-TASKS_PER_CORE: Final = 4  # so that a long one at the end holds up little, and starting them costs little
+TASKS_PER_CORE: Final = 4  # few enough to start cheaply, enough that a long last one holds up little
 
 DEFAULT_SETTINGS: Final = {
     "spark.master": "local[*]",
     "spark.app.name": "materialize-iceberg",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # What nobody will look at need not stay in memory for thousands of transactions.
+    # Nobody looks at the history of jobs, which would fill the memory over thousands of transactions.
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
     # Unix sockets between JVM and workers: TCP's delayed acknowledgements cost 40 ms a task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "connector.spark.daemon",
-    # A task that ran has consumed blocks and cannot run again: its failure is the transaction's, which is replayed.
+    # A task that has consumed blocks cannot run again: its failure fails the transaction, which is replayed.
     "spark.task.maxFailures": "1",
 }
 HEAP: Final = "spark.driver.memory"
-DEFAULT_HEAP: Final = "512m"  # tasks hand over a few kilobytes each; Spark itself refuses less than 450 MiB
+DEFAULT_HEAP: Final = "512m"  # tasks return a few kilobytes each; Spark refuses less than 450 MiB
 LOCAL_SETTINGS: Final = {
-    # Where the host's name does not resolve, Spark would neither find itself nor be quiet about it.
+    # Where the host's name does not resolve, Spark would not find itself, and print a warning to stdout.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # the same, before it has read its settings
+LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time before Spark has read its settings
 
 MEMORY_RAN_OUT: Final = (
-    "the kernel has ended Spark's JVM or one of its workers, because the memory of this container (or control group) ran "
-    "out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as local[1])."
+    "the kernel has ended Spark's JVM or one of its workers, because the memory of this container (or control group) "
+    "ran out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as local[1])."
 )
 
 
@@ -65,11 +65,11 @@ class Spark:
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
 
     def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
-        """Run a job of one task a core; a task gets an iterator of one number."""
+        """Run a job of one task per core; a task gets an iterator of one number."""
         return self._executor.submit(self._run, task)
 
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
-        """Run a job that calls for each thing, with some things in turn for each task."""
+        """Run a job that calls `call` for each thing, several things per task."""
         return self._executor.submit(self._map, call, things)
 
     def stop(self) -> None:
@@ -97,7 +97,7 @@ class Spark:
 
 
 def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
-    sockets = {"spark.python.unix.domain.socket.dir": str(directories.sockets)}  # which other machines do not have
+    sockets = {"spark.python.unix.domain.socket.dir": str(directories.sockets)}  # other machines do not have it
     return {
         **DEFAULT_SETTINGS,
         **(LOCAL_SETTINGS | sockets if is_local(settings) else cluster_settings(settings)),
@@ -117,7 +117,7 @@ def _connect(jvm: Jvm, settings: Mapping[str, str], directories: Scratch) -> "Sp
         if not is_local(settings):
             _wait_for_executor(context, jvm)
     context.pythonExec = settings.get(PYTHON, sys.executable)
-    # It would print a traceback when the JVM goes first; nobody here uses accumulators.
+    # It would print a traceback when the JVM ends first; nobody here uses accumulators.
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no public way
     return context
 
@@ -129,19 +129,20 @@ def _wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
         if scala.isStopped():
             reason = jvm.last_words.rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
             raise RetryableError(
-                f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' say more."
+                f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' "
+                "say more."
             )
         if time.monotonic() > deadline:
             raise RetryableError(
-                f"the Spark master {context.master} has given no executor within {EXECUTOR_TIMEOUT:.0f} s. Check that its "
-                "workers have the cores and the memory that spark.* in /advanced/spark asks for."
+                f"the Spark master {context.master} has given no executor within {EXECUTOR_TIMEOUT:.0f} s. Check that "
+                "its workers have the cores and the memory that spark.* in /advanced/spark asks for."
             )
         time.sleep(0.1)
 
 
 @contextmanager
 def explained(jvm: Jvm, failed: str) -> Iterator[None]:
-    """What Py4J raises has its text in the JVM: it is asked for while there is one."""
+    """Turn what Py4J raises into a RetryableError, at once: the error's text is in the JVM, and goes with it."""
     from py4j.protocol import Py4JError
 
     try:
@@ -155,7 +156,7 @@ def explained(jvm: Jvm, failed: str) -> Iterator[None]:
 
 
 def _cause(error: BaseException) -> str:
-    """The line of Spark's long message that says what happened."""
+    """The line of Spark's long error message that says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it

@@ -1,4 +1,4 @@
-"""The data files that one task writes for a table, and for the rows that the table cannot hold."""
+"""The data files that one task writes for a table, and for the table of its rejected rows."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -10,7 +10,7 @@ from connector.rows.schema import arrow_schema
 from connector.spark.layout import TableLayout
 from connector.state import DataFile
 
-# Both writers may be open at once: what is planned for one is not to be doubled.
+# Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
 
 
@@ -31,20 +31,20 @@ class TableFiles:
             self._rejected.write(batch_of(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
-        """End the open files; what is written further goes to others."""
+        """End the open files; further rows go to others."""
         self._rows.close_file()
         if self._rejected:
             self._rejected.close_file()
 
     def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """The files by table, each of them complete and durable."""
+        """All files by table, complete and durable."""
         written = [(self._layout.binding.index, tuple(self._rows.finish()))]
         if self._rejected and self._layout.rejected:
             written.append((self._layout.rejected.binding.index, tuple(self._rejected.finish())))
         return [(table, files) for table, files in written if files]
 
     def abort(self) -> None:
-        """Deletes what was written, as far as that is possible: nothing refers to it."""
+        """Delete what was written, as far as possible: nothing refers to it."""
         self._rows.abort()
         if self._rejected:
             self._rejected.abort()

@@ -21,25 +21,25 @@ from connector.spark.claims import Address, Claim, Failed, Next, Noted, Strays, 
 from connector.spark.table_files import TableFiles
 from protocol.errors import ProtocolError
 
-DECODING_BATCH: Final = 4 << 20  # bytes: larger ones leave the processor's cache, smaller ones pay more calls
+DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
 
 decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
 
 
 def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
-    """One task of a transaction's job. The driver hears on the connection what it has written, and where it cannot go
-    on, why: the transaction fails."""
+    """One task of a transaction's job. It reports on the connection what it has written, or why it cannot go on, which
+    fails the transaction."""
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
     gc.collect()  # the daemon has turned the automatic collection off
-    # The driver hears of a failure before the files are cleaned up: a store that has failed may not answer that either.
+    # A failure is reported before the files are cleaned up: a store that has failed may not answer a deletion either.
     with address.connected() as claims, ExitStack() as unfinished:
         try:
             _write_claims(claims, unfinished)
         except (ConnectorError, ProtocolError) as error:
             claims.send(Failed(error))
         except EOFError:
-            raise  # the transaction has failed elsewhere, or the network has: another task may go on
+            raise  # the transaction or the network has failed: another task may go on
         except OSError as error:
             claims.send(Failed(RetryableError(f"A data file could not be written: {error}")))
         except Exception as error:
@@ -49,8 +49,8 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
 
 
 def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None:
-    """Blocks of one binding in a row go to the same files, while the keys are the same. One table is written to at a time,
-    which is what memory is planned for."""
+    """Consecutive blocks of one binding go to the same files, while the keys are the same. One table is written at a
+    time, for which memory is planned."""
     claims.send(Next(None))
     claim = _receive(claims)
     while claim:
@@ -61,10 +61,10 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
             _write_block(claims, claim, files, layout.io)
             claims.send(Next(layout.binding.index))
             if not claims.poll(layout.seconds_left):
-                files.close()  # the keys may end before the next block comes
+                files.close()  # the keys may expire before the next block comes
             claim = _receive(claims)
         wrote = Wrote(files.finish())
-        unfinished.pop_all()  # once this is sent the files may count, whatever comes of the answer
+        unfinished.pop_all()  # once this is sent the files may count, whatever becomes of the answer
         claims.send(wrote)
         noted = claims.recv()
         assert isinstance(noted, Noted)
@@ -84,7 +84,7 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles
             lines = Lines(content, _numbers_from(claim.block, row))
             row += lines.count
             tally.add_all(_write_lines(claims, claim, files, lines))
-            del content, lines  # before others are read: nothing of a batch is to lie among the next one's
+            del content, lines  # before the next batch is read, or their memory would be scattered among its own
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
 

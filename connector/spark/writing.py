@@ -33,8 +33,10 @@ class Written:
 
 
 class Writing:
-    """A job of long-lived tasks that claim spooled blocks while more of them come. The layouts are those of the bindings'
-    tables; behind them come, as tables are counted, the tables of rejected rows."""
+    """A job of long-lived tasks that claim spooled blocks while more of them come.
+
+    Tables are counted as the bindings' tables first, then the tables of rejected rows.
+    """
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Writing:
         self._job.add_done_callback(self._report_failure)
 
     def add(self, store: Store) -> None:
-        """Spool a run of lines; raises what has stopped a task meanwhile."""
+        """Spool a run of lines; raises the error that has stopped a task meanwhile."""
         try:
             self._spool.add(store)
         except (ConnectorError, ProtocolError):
@@ -81,12 +83,13 @@ class Writing:
         except ConnectorError as error:
             self._spool.fail(error)
         counted = self._claims.finish()
-        self._spool.check_written()  # raises the first cause, where Spark knows only that a task failed
+        self._spool.check_written()  # raises the first cause; Spark knows only that a task failed
         return counted
 
     def _clear_away(self) -> None:
-        """After a failure, which ends the process: the spool's directory goes with it, what is elsewhere would stay."""
-        # The failure may be the store's own: nobody waits for that again.
+        """After a failure, which ends the process: the spool's directory goes with it, but objects in a store would
+        stay."""
+        # Waits only for a while: the failure may be the store's own.
         removal = threading.Thread(target=self._handover.remove, name="removal", daemon=True)
         removal.start()
         removal.join(LONGEST_REMOVAL)

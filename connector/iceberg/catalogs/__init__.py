@@ -1,1 +1,1 @@
-"""Every kind of catalog, and how one is opened."""
+"""Every kind of catalog, how it is opened, and what its errors mean."""

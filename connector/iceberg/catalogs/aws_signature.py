@@ -1,4 +1,4 @@
-"""Requests to a REST catalog of Amazon's, signed as AWS demands."""
+"""Signs requests to Amazon's REST catalogs (SigV4)."""
 
 from hashlib import sha256
 from urllib.parse import parse_qsl, urlsplit
@@ -12,7 +12,7 @@ from connector.iceberg.files.aws_keys import AwsKeys, frozen
 
 
 class AwsSignature(AuthBase):
-    """Signs every request (SigV4) with keys that hold now."""
+    """Signs every request with keys that are valid now."""
 
     def __init__(self, keys: AwsKeys, region: str, service: str) -> None:
         self._keys, self._region, self._service = keys, region, service

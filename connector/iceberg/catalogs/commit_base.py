@@ -1,7 +1,7 @@
-"""What a commit starts from, in the catalogs that only keep the address of a table's metadata: their clients write it.
+"""What a commit starts from in catalogs that only keep the address of a table's metadata, which their clients write.
 
-PyIceberg reads the metadata again to commit, applies the changes to what it finds then, and copies all of it. Ours
-replaces the very metadata that its table was loaded with, and is refused where that is no longer the table's.
+To commit, PyIceberg loads the metadata again, applies the changes to what it finds then, and copies all of it. Ours
+replaces the very metadata that the table was loaded with, and is refused where that is no longer the table's.
 """
 
 import threading
@@ -32,8 +32,10 @@ class CommitBase(threading.local):
 
 
 class _SharingMetadata(TableMetadataV2):
-    """Metadata whose copies share whatever no update replaces, since nobody changes it in place. PyIceberg's commit copies
-    it deeply, which takes as long as all the rest for a table with some hundred snapshots."""
+    """Metadata whose copies share whatever no update replaces, since nobody changes it in place.
+
+    PyIceberg's commit copies it deeply, which for a table with some hundred snapshots takes as long as all the rest.
+    """
 
     def model_copy(
         self,

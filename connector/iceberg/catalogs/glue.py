@@ -1,4 +1,4 @@
-"""AWS Glue as a catalog, made without a call to AWS."""
+"""AWS Glue as a catalog. Opening it makes no call to AWS."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,8 +32,8 @@ from connector.iceberg.files.file_access import file_properties
 
 
 class _GlueCatalog(GlueCatalog):
-    """Glue knows where a table's metadata is, and the client reads and writes it: with keys that hold now, and what the
-    object store refuses of that is an error that says so."""
+    """Glue only knows where a table's metadata is: the client reads and writes it, with keys that are valid now. What
+    the object store refuses becomes an error that says so."""
 
     _base = CommitBase()
 
@@ -46,7 +46,7 @@ class _GlueCatalog(GlueCatalog):
             return super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
-        return False  # a view of Glue's is a table that is none of Iceberg's: load_table refuses it
+        return False  # in Glue a view is a table that is not Iceberg's, which load_table refuses
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         with object_store.using(_metadata_of(identifier)):
@@ -60,13 +60,13 @@ class _GlueCatalog(GlueCatalog):
         base = self._base.table
         if base is None:
             return super()._convert_glue_to_iceberg(glue_table)
-        # Glue compares the version with that of now, which was not the base's if the table has changed since.
+        # Glue would compare with the version that was read just now, which is not the base's if the table has changed.
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
             raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
         return base
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # A table's own properties have no say in it.
+        # Not from the table's own properties.
         return file_io(file_properties(self.properties, file_keys(self._keys)))
 
 
@@ -78,7 +78,7 @@ def open_glue(
     catalog: catalog_config.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
 ) -> GlueCatalog:
     client = session(keys, region).client("glue", config=CLIENT_CONFIG)
-    # Else made on demand, and threads that need them first, side by side, would not catch each other's.
+    # Made here: of threads that first need them at the same time, each would get exception classes of its own.
     _ = client.exceptions
     if catalog.glue_id:
         # PyIceberg reads glue.id only for a client of its own making.
@@ -104,7 +104,7 @@ def explained(region: str) -> Iterator[None]:
         reason = ": ".join(filter(None, (answer["Code"], answer.get("Message", "").rstrip("."))))
         if not is_refusal(error):
             raise RetryableError(f"{place} is not able to answer now: {reason}.") from error
-        is_late = any(words in reason for words in OF_THE_CLOCK)
+        is_late = any(words in reason for words in CLOCK_ERRORS)
         sentence = WRONG_CLOCK if is_late else REFUSALS.get(answer["Code"], OTHER_REFUSAL)
         raise UserError(f"{place} {sentence.format(reason=reason)}") from error
     except BotoCoreError as error:
@@ -115,20 +115,21 @@ def explained(region: str) -> Iterator[None]:
 _KEYS_REFUSED: Final = "does not accept the keys ({reason}). Check /credentials."
 OTHER_REFUSAL: Final = "refused the request ({reason}). Check /credentials, /region and /catalog/glue_id."
 
-# The code is that of a wrong key.
-OF_THE_CLOCK: Final = ("Signature expired", "Signature not yet current")
+# They have the code of a wrong key.
+CLOCK_ERRORS: Final = ("Signature expired", "Signature not yet current")
 WRONG_CLOCK: Final = "says that the clock of this machine is wrong ({reason}). Set it."
 
 # By the codes of Glue's errors.
 REFUSALS: Final[Mapping[str, str]] = {
     "UnrecognizedClientException": _KEYS_REFUSED,
     "InvalidClientTokenId": _KEYS_REFUSED,
-    "InvalidSignatureException": "says that the secret access key is not that of the access key id ({reason}). Check both "
-    "in /credentials.",
+    "InvalidSignatureException": "says that the secret access key is not that of the access key id ({reason}). Check "
+    "both in /credentials.",
     "IncompleteSignatureException": _KEYS_REFUSED,
     "MissingAuthenticationTokenException": _KEYS_REFUSED,
     "ExpiredTokenException": "says that the session token has expired ({reason}). Start the task again.",
-    "AccessDeniedException": "forbids this ({reason}). Allow it in the policy of the keys, or set others in /credentials.",
+    "AccessDeniedException": "forbids this ({reason}). Allow it in the policy of the keys, or set others in "
+    "/credentials.",
 }
 
 # The first entry that an error is an instance of explains it.

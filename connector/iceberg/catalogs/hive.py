@@ -1,15 +1,12 @@
-"""Hive's metastore as a catalog: where a table's metadata is, changed under a lock and only from what it was."""
+"""Hive's metastore as a catalog: it keeps the address of a table's metadata, changed under a lock and only if it is
+still what it was."""
 
 import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, cast
 
-from hive_metastore.ttypes import (
-    EnvironmentContext,
-    GetTableRequest,
-    NoSuchObjectException,
-)
+from hive_metastore.ttypes import EnvironmentContext, GetTableRequest, NoSuchObjectException
 from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog import EXTERNAL_TABLE, ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.hive import (
@@ -47,17 +44,17 @@ NOWHERE: Final = "the address of no metadata"
 
 
 class _HiveCatalog(HiveCatalog):
-    """PyIceberg's, whose change of a table is one that the metastore makes only if the table's metadata still are those
-    that it was loaded with. The lock alone does not ensure that: it may be lost without its holder knowing."""
+    """PyIceberg's, but the metastore changes a table only if its metadata is still what the table was loaded with. The
+    lock alone does not ensure that: it may be lost without its holder knowing."""
 
     _base = CommitBase()
 
     def __init__(self, connections: Connections, keys: FileKeys, properties: Mapping[str, str]) -> None:
         super().__init__("hive", **properties)
         self._connections = connections
-        self._client = cast(Any, connections)  # where PyIceberg has its own
+        self._client = cast(Any, connections)  # in place of PyIceberg's own
         self._keys = keys
-        self._compares = False  # as far as is known
+        self._compares = False  # as far as known
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         table = super().create_table(identifier, *args, **kwargs)
@@ -75,7 +72,7 @@ class _HiveCatalog(HiveCatalog):
         return self._base.commit(table, partial(self._commit, requirements, updates))
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
-        return False  # a view of Hive's is a table that is none of Iceberg's: load_table refuses it
+        return False  # in Hive a view is a table that is not Iceberg's, which load_table refuses
 
     def _commit(
         self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -83,7 +80,7 @@ class _HiveCatalog(HiveCatalog):
         base = self._base.table
         assert base
         path = self._path(base)
-        # Before the lock is taken, for which others wait.
+        # Written before the lock is taken, for which others may wait.
         staged = self._update_and_stage_table(base, base.name(), requirements, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         with self._connections as client, locked(self._connections, client, path):
@@ -100,8 +97,8 @@ class _HiveCatalog(HiveCatalog):
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
     def _demand_comparison(self, client: Any, table: HiveTable) -> None:
-        """UserError if the metastore changes a table whatever it is told to expect of it: asked once, with a change of
-        nothing that is to be refused."""
+        """UserError if the metastore ignores the expected metadata and changes the table anyway. It is asked once, with
+        an empty change that expects something wrong."""
         if self._compares:
             return
         try:
@@ -110,12 +107,12 @@ class _HiveCatalog(HiveCatalog):
             self._compares = True
             return
         raise UserError(
-            "the Hive metastore changes a table without looking whether another process has changed it meanwhile: rows could be "
-            "lost. Use Hive 2.3.10, or 4.0 or newer, which can (HIVE-26882)."
+            "the Hive metastore changes a table without looking whether another process has changed it meanwhile: rows "
+            "could be lost. Use Hive 2.3.10, or 4.0 or newer, which can (HIVE-26882)."
         )
 
     def _columns(self, table: Table) -> Any:
-        # Hive 2 creates a table with a type that it does not know, and refuses every change of it.
+        # Hive 2 creates a table with types that it does not know, and then refuses every change of it.
         is_hive2 = self.properties.get(HIVE2_COMPATIBLE, "true").lower() == "true"
         descriptor = _construct_hive_storage_descriptor(table.schema(), table.location(), is_hive2)
         for column in descriptor.cols:
@@ -128,7 +125,7 @@ class _HiveCatalog(HiveCatalog):
         return database, name
 
     def _get_hive_table(self, open_client: Any, database_name: str, table_name: str) -> HiveTable:
-        # get_table, which PyIceberg uses, is no longer there in Hive 4.
+        # Hive 4 no longer has get_table, which PyIceberg uses.
         try:
             return open_client.get_table_req(GetTableRequest(dbName=database_name, tblName=table_name)).table
         except NoSuchObjectException as error:
@@ -161,12 +158,12 @@ class _HiveCatalog(HiveCatalog):
             HiveCatalog._write_metadata(metadata, io, metadata_path)
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # A table's own properties have no say in it.
+        # Not from the table's own properties.
         return file_io(file_properties(self.properties, self._keys()))
 
 
 def _alter(client: Any, table: HiveTable, expected: str) -> None:
-    """Change a table whose metadata are at this address, and no other."""
+    """Change the table if its metadata is at this address."""
     context = {
         DO_NOT_UPDATE_STATS: "true",
         "expected_parameter_key": METADATA_LOCATION,
@@ -181,8 +178,8 @@ def _alter(client: Any, table: HiveTable, expected: str) -> None:
         if "doesn't exist" in str(error):
             raise NoSuchTableError(f"there is no table {name}") from error
         raise UserError(
-            f"table {name}: the Hive metastore refuses the change: {' '.join(str(error).split())}. Where that is about the types of "
-            "columns, set hive.metastore.disallow.incompatible.col.type.changes to false there."
+            f"table {name}: the Hive metastore refuses the change: {' '.join(str(error).split())}. Where that is about "
+            "the types of columns, set hive.metastore.disallow.incompatible.col.type.changes to false there."
         ) from error
     except MetastoreError as error:
         if "has been modified" in str(error):

@@ -1,7 +1,8 @@
-"""The lock that everybody who changes an Iceberg table in Hive takes for it.
+"""Hive's lock of a table, which everybody who changes an Iceberg table takes.
 
-A metastore need not ever take a lock away from a process that has died. Ours are known by their name, and one that stands
-in the way for long is released: it keeps other engines out, while our own changes are compared by the metastore itself.
+Some metastores never release the lock of a process that has died. Ours are known by their agent's name, and one that
+stands in the way for long is released. That is safe: the lock only keeps other engines out, since the metastore itself
+compares before it makes a change of ours.
 """
 
 import logging
@@ -30,20 +31,20 @@ from connector.iceberg.catalogs.metastore import Connections, MetastoreError
 log = logging.getLogger(__name__)
 
 AGENT: Final = "materialize-iceberg"
-PATIENCE: Final = 10.0  # seconds: a change takes a fraction of one
+PATIENCE: Final = 10.0  # seconds: a change takes a fraction of a second
 POLL_SECONDS: Final = 0.1
 
 
 @contextmanager
 def locked(connections: Connections, client: Any, path: tuple[str, str]) -> Iterator[None]:
-    """For a change of a table. CommitFailedException: another has it for longer than we wait."""
+    """Hold the lock while a table is changed; CommitFailedException if another holds it for longer than we wait."""
     lock = client.lock(request(path))
     try:
         if lock.state != LockState.ACQUIRED:
             _wait(client, lock.lockid, path)
         yield
     finally:
-        # Through a connection of its own: the change's may be broken, and the lock is none of the connection's.
+        # Through another connection: the change's may be broken, and the lock does not belong to it.
         with suppress(MetastoreError, NoSuchLockException), connections as another:
             another.unlock(UnlockRequest(lockid=lock.lockid))
 
@@ -86,7 +87,7 @@ def _is_ours(client: Any, lock_id: int) -> bool:
 
 
 def _ahead(client: Any, lock_id: int, path: tuple[str, str]) -> list[Any]:
-    """Who has the lock, and who waits longer for it."""
+    """The locks before this one: the holder's, and those of others who have waited for longer."""
     database, table = path
     standing = client.show_locks(ShowLocksRequest(dbname=database, tablename=table)).locks
     return [lock for lock in standing if lock.lockid < lock_id]

@@ -1,4 +1,4 @@
-"""The Local catalog: an SQLite file in its warehouse directory, which several processes may use at once."""
+"""The Local catalog: an SQLite file in its warehouse directory, which several processes may use at a time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
 
 
 class _LocalTables(SqlTables):
-    """Tables whose metadata files are named by whole paths, as Iceberg has it: a directory that was moved has none."""
+    """Iceberg names metadata files by absolute paths: after its directory was moved, a table's cannot be found."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
         try:

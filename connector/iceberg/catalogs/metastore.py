@@ -29,19 +29,19 @@ TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
 
 
 class MetastoreError(OSError):
-    """The metastore has not done what it was asked, as far as it knows."""
+    """The metastore says that it has not done what it was asked."""
 
 
 class MetastoreUnreachableError(MetastoreError):
-    """There was no answer: whether it was done, nobody knows."""
+    """There was no answer: it may have been done or not."""
 
 
 class MetastoreRefusalError(MetastoreError):
-    """It never will."""
+    """The metastore refuses, and will again."""
 
 
 class Connections(threading.local):
-    """What PyIceberg enters for each of its uses. Its own shares one connection among all threads, and waits for ever."""
+    """What PyIceberg enters for each use. Its own shares one connection among all threads, and waits for ever."""
 
     def __init__(self, uris: Sequence[str], user: str, limits: TimeLimits = TIME_LIMITS) -> None:
         self._uris, self._user, self._limits = uris, user, limits
@@ -79,8 +79,8 @@ class Connections(threading.local):
 
 
 class _Calls:
-    """A client's methods. What they raise must not leave here as it is, unless it is caught at once: errors of Thrift's
-    are immutable, and a context manager that is a generator fails when it hands one on."""
+    """A client's methods. Thrift's errors are immutable, and a generator-based context manager fails when it passes one
+    on: so all but those that are caught at once are replaced here."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""What goes wrong with a Hive metastore, in words that say what to do."""
+"""A Hive metastore's errors, in words that say what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ def explained(uri: str) -> Iterator[None]:
         yield
     except MetastoreUnreachableError as error:
         raise RetryableError(
-            f"{place} cannot be reached: {error}. Check that it is up, that the network allows it, and /catalog/uri; it must "
-            "speak Thrift without Kerberos and TLS."
+            f"{place} cannot be reached: {error}. Check that it is up, that the network allows it, and /catalog/uri; "
+            "it must speak Thrift without Kerberos and TLS."
         ) from error
     except MetastoreRefusalError as error:
         raise UserError(f"{place} refuses this: {first_line(str(error))}. Check the names in the config.") from error
@@ -28,13 +28,13 @@ def explained(uri: str) -> Iterator[None]:
         raise kind(f"{place} {sentence.format(answer=first_line(str(error)))}") from error
 
 
-# By what the metastore says. The first entry that has words of it explains it.
+# The first entry with words that the metastore's answer contains explains it.
 EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[UserError] | type[RetryableError], str], ...]] = (
     (
         ("No FileSystem for scheme", "ClassNotFoundException"),
         UserError,
-        "cannot reach the store of the tables' files ({answer}). Give it the store's client and sign-in, as Hive's own tables "
-        "there need them.",
+        "cannot reach the store of the tables' files ({answer}). Give it the store's client and sign-in, as Hive's own "
+        "tables there need them.",
     ),
     (
         ("Permission denied", "AccessControlException", "AccessDenied"),

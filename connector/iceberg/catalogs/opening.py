@@ -1,4 +1,4 @@
-"""An endpoint config's catalog, opened; where its new tables are; and what the writers of their files need."""
+"""Opens the catalog of an endpoint config, and says where its new tables go and what opens their files."""
 
 import hashlib
 import logging
@@ -23,14 +23,14 @@ from connector.scratch import making, temporary_directory
 
 logger = logging.getLogger(__name__)
 
-_ONE_AT_A_TIME: Final = threading.Lock()
+_warehouse_lock = threading.Lock()
 
 READABLE_CHARACTERS: Final = 64
 
 
 def open_catalog(config: EndpointConfig) -> Catalog:
-    """The catalog, made from the config: PyIceberg's own environment variables and files have no say."""
-    # Each catalog's client is imported when it is wanted: together they take a second and many megabytes.
+    """The catalog, made from the config alone: PyIceberg's own environment variables and files are not read."""
+    # Each catalog's client is imported when it is needed: together they take a second and many megabytes.
     addresses, aws = file_stores.file_addresses(config), file_stores.aws_keys(config)
     keys = file_stores.file_keys(config, aws)
     with explained(config):
@@ -69,7 +69,7 @@ def open_catalog(config: EndpointConfig) -> Catalog:
 
 
 def explained(config: EndpointConfig) -> AbstractContextManager[None]:
-    """For any use of the catalog but a commit: what its client raises becomes an error that says what to do."""
+    """For any use of the catalog but commits: what its client raises becomes an error that says what to do."""
     match config.catalog:
         case LocalCatalog() as catalog:
             from connector.iceberg.catalogs import local
@@ -100,7 +100,7 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
 def renewed_access(
     catalog: Catalog, config: EndpointConfig, path: tuple[str, str], first: FileAccess
 ) -> Renewed[Settings]:
-    """What opens a table's files, for as long as a session lasts."""
+    """What opens a table's files, renewed for as long as a session lasts."""
 
     def load() -> FileAccess:
         with explained(config):
@@ -121,7 +121,7 @@ def table_location(config: EndpointConfig, path: tuple[str, str]) -> str | None:
 
 
 def _namespace_directory(namespace: str) -> str:
-    # Two namespaces that read alike must not share a directory: their tables may have the same name.
+    # Two namespaces must not share a directory: their tables may have the same name.
     return namespace if _readable(namespace) == namespace else _with_digest(namespace)
 
 
@@ -134,20 +134,20 @@ def _readable(name: str) -> str:
 
 
 def warehouse_of(catalog: LocalCatalog) -> Path:
-    """Its directory, whether it exists or not."""
-    with _ONE_AT_A_TIME:  # several threads may be the first to ask
+    """The catalog's directory, whether or not it exists."""
+    with _warehouse_lock:  # several threads may be the first to ask
         return catalog.warehouse or _temporary_warehouse()
 
 
 @cache
 def _temporary_warehouse() -> Path:
-    """One directory for the whole process: what one request creates, the next must find."""
+    """One directory for the whole process: the next request must find what one has created."""
     parent = temporary_directory()
     with making(f"directory in {parent}"):
         directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-", dir=parent))
     logger.warning(
-        "the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s, in which no other process "
-        "looks for them",
+        "the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s, in which no other "
+        "process looks for them",
         directory,
     )
     return directory

@@ -1,4 +1,4 @@
-"""The REST catalog: PyIceberg's, with a time limit on every call, tokens that do not expire, and keys that do not either."""
+"""The REST catalog: PyIceberg's, with a time limit on every call, and with tokens and keys that are renewed."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ from connector.iceberg.files.file_access import FileKeys, file_properties, with_
 
 
 class RestTables(RestCatalog):
-    """PyIceberg's, but for what it has no setting for: it waits for ever on a server that does not answer, renews no token
-    before it expires, and lets a table's properties say how its files are reached."""
+    """PyIceberg's would wait for ever for a server that does not answer, renew no token before it expires, and let a
+    table's properties say how its files are reached. It has no settings for these."""
 
     def __init__(self, sign_in: SignIn, keys: FileKeys, limits: TimeLimits, properties: Mapping[str, str]) -> None:
         self._sign_in = sign_in
@@ -28,11 +28,11 @@ class RestTables(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
-        return time_limited(_knowing_its_environment(session, self.uri), self._limits)
+        return time_limited(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
         super()._fetch_config()
-        # Orphans are what no snapshot refers to: none may be hidden from us, whatever the server likes better.
+        # Orphans are files that no snapshot refers to: the server may not hide snapshots from us.
         self.properties.pop(SNAPSHOT_LOADING_MODE, None)
 
     def _refresh_token(self) -> None:
@@ -49,12 +49,12 @@ class RestTables(RestCatalog):
         try:
             return bool(super().view_exists(identifier))
         except RESTError:
-            return False  # whatever a server that knows no views answers: to create the table will tell
+            return False  # the server may know no views; creating the table will tell
 
 
-def _knowing_its_environment(session: Session, uri: str) -> Session:
-    """What the environment says of proxies and certificates is looked up once: to go through all of it for every request
-    is an eighth of a commit's processor time."""
+def _with_fixed_environment(session: Session, uri: str) -> Session:
+    """Looks up the environment's proxies and certificates once: doing so for every request takes an eighth of a
+    commit's processor time."""
     found = session.merge_environment_settings(uri, {}, None, None, None)
     session.proxies, session.verify, session.cert = found["proxies"], found["verify"], found["cert"]
     session.trust_env = False

@@ -1,4 +1,4 @@
-"""What goes wrong with a REST catalog, in words that say what to do."""
+"""A REST catalog's errors, in words that say what to do."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -50,7 +50,7 @@ def explained(uri: str, secrets: Collection[str], words: Mapping[str, str] = RES
     try:
         yield
     except CommitStateUnknownException:
-        # A RESTError too, but the commit may have landed: only who committed can tell what to do.
+        # A RESTError too, but the commit may have landed: only its sender can tell what to do.
         raise
     except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
         place = f"{words['catalog']} at {address(uri)}"
@@ -70,8 +70,8 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
     (
         (SSLError,),
         UserError,
-        "{place} cannot be spoken to securely: it has no certificate that this machine trusts, or does not speak https. "
-        "Check {uri}.",
+        "{place} cannot be spoken to securely: it has no certificate that this machine trusts, or does not speak "
+        "https. Check {uri}.",
     ),
     (
         (Timeout,),
@@ -128,13 +128,13 @@ EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError
 
 
 def address(uri: str) -> str:
-    """The uri without what may be secret in it."""
+    """The URI without its parts that may be secret."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def secrets_of(catalog: catalog_config.RestCatalog) -> list[str]:
-    """What must not be quoted of the server's answers."""
+    """What must never be quoted from the server's answers."""
     credential, token = catalog.credential or Secret(""), catalog.token or Secret("")
     headers = [value for name, value in catalog.properties if name.startswith(HEADER_PREFIX)]
     return [*filter(None, (credential.reveal(), halves(credential)[1], token.reveal(), *headers))]

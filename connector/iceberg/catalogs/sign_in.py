@@ -1,4 +1,4 @@
-"""How requests to a REST catalog are signed in: with a token, or as an OAuth2 client whose tokens are renewed."""
+"""How requests to a REST catalog are authorized: by a token, or as an OAuth2 client whose tokens are renewed."""
 
 import time
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ DEFAULT_SCOPE: Final = "catalog"
 
 
 class TokenServerError(RESTError):
-    """What should issue tokens does not answer as such a server does."""
+    """The server that should issue tokens does not answer like an OAuth2 server."""
 
 
 class SignIn(Protocol):
@@ -25,11 +25,11 @@ class SignIn(Protocol):
     def __call__(self, request: PreparedRequest) -> PreparedRequest: ...
 
     def renew(self) -> None:
-        """What was presented was refused."""
+        """The server has refused what was presented: present something new, if there is any."""
 
 
 class StaticHeader(AuthBase):
-    """A token that the user has, or nothing at all."""
+    """The user's own token, or nothing at all."""
 
     def __init__(self, token: Secret | None) -> None:
         self._token = token

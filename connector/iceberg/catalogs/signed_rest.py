@@ -1,4 +1,4 @@
-"""REST catalogs of Amazon's, to which every request is signed."""
+"""Amazon's REST catalogs, to which every request is signed."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,7 +32,7 @@ def open_signed(
     service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
     kind = _TableBucket if service == S3_TABLES else RestTables
     sign_in = AwsSignature(aws, given.get(SIGNING_REGION) or region, service)
-    # PyIceberg would sign once more, with keys of its own finding.
+    # With it, PyIceberg would sign a second time, with keys that it finds itself.
     others = {name: value for name, value in given.items() if name != SIGNED}
     addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
     return kind(sign_in, keys, TIME_LIMITS, {**file_properties, **others, **addresses})

@@ -1,4 +1,4 @@
-"""Catalogs in the tables of an SQL database: what Local and SQL have in common, and PostgreSQL."""
+"""Catalogs in an SQL database: what the Local and SQL catalogs have in common, and PostgreSQL."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -26,13 +26,13 @@ from connector.iceberg.files.file_access import FileKeys, file_properties
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"
-# Seconds and milliseconds: a server that falls silent is not waited for.
+# In seconds and milliseconds, for a server that falls silent.
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
 REFUSED: Final = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
 
 
 class SqlTables(SqlCatalog):
-    """PyIceberg's, which passes over the views that other engines keep in the same database. A commit writes the new
+    """PyIceberg's, but it sees the views that other engines keep in the same database, and a commit writes the new
     address only where it finds the one that its table was loaded from."""
 
     _base = CommitBase()
@@ -41,7 +41,7 @@ class SqlTables(SqlCatalog):
         try:
             super().__init__(name, **properties)
         except BaseException:
-            self.close()  # nobody else can, of a catalog that came to nothing
+            self.close()  # nobody else has the half-made catalog
             raise
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
@@ -51,7 +51,7 @@ class SqlTables(SqlCatalog):
         return self._base.table or super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
-        """Whether the name is a view's: to be asked where it is no table's."""
+        """Whether the name is a view's, given that it is not a table's."""
         namespace, name = self.identifier_to_tuple(identifier)
         named = select(IcebergTables.table_name).where(
             IcebergTables.catalog_name == self.name,
@@ -63,8 +63,8 @@ class SqlTables(SqlCatalog):
 
 
 class _TablesOnS3(SqlTables):
-    """The client reads and writes the tables' metadata: with keys that hold now, and what the object store refuses of that
-    is an error that says so."""
+    """The client reads and writes the tables' metadata, with keys that are valid now. What the object store refuses
+    becomes an error that says so."""
 
     def __init__(self, keys: FileKeys, name: str, properties: Mapping[str, str]) -> None:
         self._keys = keys
@@ -83,15 +83,15 @@ class _TablesOnS3(SqlTables):
             return super().commit_table(table, *args, **kwargs)
 
     def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
-        self.properties.update(self._keys())  # where PyIceberg looks for them
+        self.properties.update(self._keys())  # PyIceberg looks for them here
         return object_store.using(f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}")
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return file_io(file_properties(self.properties))  # a table's own properties have no say in it
+        return file_io(file_properties(self.properties))  # not from the table's own properties
 
 
 def opened(open_catalog: Callable[[], SqlTables]) -> SqlTables:
-    # Of two first opens the slower one finds that a table which was missing now exists: once for each table at most.
+    # When two processes open it first, the slower one may fail to create a table that exists by now: once per table.
     for _ in range(CATALOG_TABLES):
         try:
             return open_catalog()
@@ -107,7 +107,7 @@ def open_sql(catalog: catalog_config.SqlCatalog, file_properties: Mapping[str, s
 
 
 def try_to_write(catalog: Catalog) -> None:
-    """Add a table that is none, and take it back."""
+    """Add a made-up table and roll that back."""
     assert isinstance(catalog, SqlCatalog)
     row = {
         "catalog_name": catalog.name,
@@ -134,8 +134,8 @@ def explained(uri: str) -> Iterator[None]:
         yield
     except (ProgrammingError, InternalError) as error:
         raise UserError(
-            f"{place} refuses this: {_first_line(error)}. Allow the user to create tables in the database's schema, and to "
-            "read and write iceberg_tables and iceberg_namespace_properties."
+            f"{place} refuses this: {_first_line(error)}. Allow the user to create tables in the database's schema, "
+            "and to read and write iceberg_tables and iceberg_namespace_properties."
         ) from error
     except OperationalError as error:
         reason = _first_line(error)

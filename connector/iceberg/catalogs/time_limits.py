@@ -1,6 +1,6 @@
 """Time limits on requests to a REST catalog: for a connection, for each piece of an answer, and for all of it.
 
-The one that requests has begins anew with every byte: a server that sends them one by one would be waited for.
+The timeout of `requests` begins anew with every byte, so that a server which sends them one by one is waited for.
 """
 
 import socket
@@ -35,7 +35,7 @@ def time_limited(session: Session, limits: TimeLimits) -> Session:
 
 
 class _Deadline:
-    """Ends what is read from a connection when it passes."""
+    """Shuts a connection down when it passes, so that reading from it ends."""
 
     def __init__(self) -> None:
         self.has_passed = False
@@ -68,7 +68,7 @@ def _deadline_in(seconds: float) -> Iterator[_Deadline]:
     finally:
         _deadline.reset(token)
         timer.cancel()
-        timer.join()  # the connection may be used again: it must not end later
+        timer.join()  # the connection may be used again, and must not be shut down then
 
 
 class _Connection(HTTPConnection):
@@ -84,7 +84,7 @@ class _SecureConnection(HTTPSConnection):
 
 
 class _TimeLimitedAdapter(HTTPAdapter):
-    """Sends every request with time limits, and returns answers that have been read."""
+    """Sends every request with time limits, and returns answers that have been read whole."""
 
     def __init__(self, limits: TimeLimits) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class _TimeLimitedAdapter(HTTPAdapter):
                 if not deadline.has_passed:
                     raise
                 raise _late(request, limits) from error
-            if deadline.has_passed:  # an answer without a length seems to be whole wherever it ends
+            if deadline.has_passed:  # an answer without a length seems whole wherever it ends
                 raise _late(request, limits)
             return response
 
