@@ -60,6 +60,8 @@ def _serve() -> None:
     wire = stdio.claim_stdout()
     _check_codec()
     signals.install(wire)
+    if sys.stdin.isatty():
+        log.info("this terminal is read for requests of Flow's protocol, JSON lines; --help lists the commands")
     # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and its own allocator would
     # keep them.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
