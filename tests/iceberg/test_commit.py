@@ -422,6 +422,37 @@ def test_one_tables_error_does_not_keep_the_others_from_being_committed(catalog:
     assert ids(catalog) == [2]
 
 
+def in_another_table(catalog: FaultyCatalog, staged: StagedCommit) -> StagedCommit:
+    """The same rows, staged for a table whose current manifest list is to be spoilt."""
+    path = ("shop", "broken")
+    table = catalog.create_table(path, SCHEMA)
+    table.append(pa.table({"id": [1]}))
+    return replace(staged, path=path, table_uuid=str(table.metadata.table_uuid))
+
+
+@pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no Avro at all" * 9])
+def test_broken_metadata_are_one_tables_failure(catalog: FaultyCatalog, content: bytes) -> None:
+    staged = stage(catalog, [2])
+    broken = in_another_table(catalog, staged)
+    current = catalog.load_table(broken.path).current_snapshot()
+    assert current is not None
+    Path(current.manifest_list.removeprefix("file://")).write_bytes(content)
+    failed, landed = commit.attempt(catalog, [broken, staged])
+    assert isinstance(failed, commit.Failed)
+    assert "shop.broken" in str(failed.error)
+    assert isinstance(landed, commit.Landed)
+    assert ids(catalog) == [2]
+
+
+def test_a_partition_spec_that_is_gone_is_one_tables_failure(catalog: FaultyCatalog) -> None:
+    staged = stage(catalog, [2])
+    broken = replace(in_another_table(catalog, staged), spec_id=7)
+    failed, landed = commit.attempt(catalog, [broken, staged])
+    assert isinstance(failed, commit.Failed)
+    check_text(SNAPSHOTS, "metadata that cannot be read", str(failed.error), {})
+    assert isinstance(landed, commit.Landed)
+
+
 def test_a_table_that_has_failed_before_gets_one_attempt(catalog: FaultyCatalog) -> None:
     """Its retries would hold up the acknowledgement of the others."""
     staged = stage(catalog, [1])

@@ -26,7 +26,7 @@ from connector.iceberg.answers import said
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.late_files import LateFiles
 from connector.iceberg.commits.lost_columns import check_columns
-from connector.iceberg.commits.outcomes import REFUSED, answer, is_hopeless, unknown, worth_another_look
+from connector.iceberg.commits.outcomes import BROKEN, REFUSED, answer, is_hopeless, unknown, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.upkeep import Upkeep
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
@@ -123,6 +123,8 @@ def _attempt_chain(
         return _finish_chain(catalog, chain, retry_for, snapshots)
     except ConnectorError as error:
         return Failed(tuple(chain), error)
+    except BROKEN as error:  # one table's metadata must not end the session for the others, nor keep any from opening
+        return Failed(tuple(chain), _broken(".".join(chain[0].path), error))
 
 
 def _finish_chain(
@@ -160,6 +162,13 @@ def _finish_chain(
             last = error
     assert last is not None
     raise _gave_up(name, last, time.monotonic() - began)
+
+
+def _broken(name: str, error: Exception) -> ConnectorError:
+    return RetryableError(
+        f"table {name}: its metadata cannot be read ({type(error).__name__}: {_quoted(error)}). Its files stay staged in the "
+        "task's state: repair the table, or backfill the binding."
+    )
 
 
 def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:

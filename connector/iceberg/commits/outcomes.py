@@ -1,6 +1,7 @@
 """What an error of a catalog's client says of the commit that it was raised for."""
 
 import sys
+import zlib
 from types import ModuleType
 from typing import Final
 
@@ -14,6 +15,7 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.errors import RetryableError
 from connector.iceberg.files.aws_errors import is_refusal
@@ -22,6 +24,8 @@ from connector.iceberg.files.aws_errors import is_refusal
 REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
 # ValidationError, a ValueError too: the answer was no catalog's, but a gateway's, or was cut short.
 _UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError)
+# What the readers of metadata make of files that are cut short or are something else, and of parts that are missing.
+BROKEN: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
 _HOPELESS: Final = (BadRequestError, ForbiddenError, UnauthorizedError)
 
 
