@@ -80,6 +80,8 @@ def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
             meaning(value)
         except ValueError as error:
             yield Problem(path, str(error))
+        except (TypeError, AttributeError):
+            continue  # not even a string: which branch's property it is remains to be chosen, and that is a problem of its own
 
 
 # What one property demands of others: the schemas could say it only in a form that Flow's UI does not show.
