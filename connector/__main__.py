@@ -9,6 +9,7 @@ from functools import partial
 
 from connector import VERSION, logs, signals, spec
 from connector.errors import ConnectorError, UserError
+from connector.redaction import redacted
 from protocol import stdio
 from protocol.errors import ProtocolError
 from protocol.flow import WHOLE_RANGE
@@ -102,7 +103,7 @@ def _fence(options: argparse.Namespace) -> None:
 def _show(text: str) -> None:
     """Print it; whoever does not get it is not told that all is well."""
     try:
-        print(text, flush=True)
+        print(redacted(text), flush=True)
     except BrokenPipeError:
         raise signals.Stopped(signals.UNREAD) from None
     except OSError as error:

@@ -8,8 +8,31 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_CLIENT_SECRET,
+    ADLS_SAS_TOKEN,
+    GCS_TOKEN,
+    S3_PROXY_URI,
+    S3_SECRET_ACCESS_KEY,
+    S3_SESSION_TOKEN,
+    FileIO,
+    load_file_io,
+)
 
+from connector.redaction import hide_obtained
+
+SECRET_PROPERTIES: Final = frozenset(
+    {
+        ADLS_ACCOUNT_KEY,
+        ADLS_CLIENT_SECRET,
+        ADLS_SAS_TOKEN,
+        GCS_TOKEN,
+        S3_PROXY_URI,
+        S3_SECRET_ACCESS_KEY,
+        S3_SESSION_TOKEN,
+    }
+)
 FILE_IOS: Final = 32  # more than one, for catalogs that hand out keys for each table
 
 
@@ -20,4 +43,11 @@ def file_io(properties: Mapping[str, str]) -> FileIO:
 
 @lru_cache(FILE_IOS)
 def _opened(properties: tuple[tuple[str, str], ...]) -> FileIO:
+    hide_keys(dict(properties))  # Spark's workers too, which hear of no secret in any other way
     return load_file_io(dict(properties))
+
+
+def hide_keys(properties: Mapping[str, str]) -> None:
+    """Those of a store that are among them."""
+    for name in SECRET_PROPERTIES & properties.keys():
+        hide_obtained(properties[name])

@@ -1,4 +1,4 @@
-"""Log records on stderr: JSON lines for the runtime, readable lines for a person."""
+"""Log records on stderr, without secrets: JSON lines for the runtime, readable lines for a person."""
 
 import json
 import logging
@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from connector.errors import UserError
+from connector.redaction import redacted
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,8 @@ class JsonFormatter(logging.Formatter):
                 "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
                 "level": _level(record),
                 "msg": _message(record, self),
-                **getattr(record, FIELDS, {}),
-            },
-            default=str,
+                **{name: _redacted(value) for name, value in getattr(record, FIELDS, {}).items()},
+            }
         )
 
 
@@ -95,7 +95,11 @@ def _level(record: logging.LogRecord) -> str:
 
 def _message(record: logging.LogRecord, formatter: logging.Formatter) -> str:
     message = record.getMessage()
-    return f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message
+    return redacted(f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message)
+
+
+def _redacted(value: object) -> object:
+    return value if isinstance(value, int | float | None) else redacted(str(value))
 
 
 FORMATTERS: Final[dict[str, type[logging.Formatter]]] = {"json": JsonFormatter, "text": TextFormatter}

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from connector.errors import ConnectorError, RetryableError, UserError
+from connector.redaction import quoted
 
 QUOTED_CHARACTERS: Final = 400
 
@@ -42,8 +43,8 @@ ANSWERS: Final = (
 
 
 def _answer(text: str) -> str:
-    quoted = next((found[1] for pattern in ANSWERS if (found := pattern.search(text))), text)
-    return " ".join(quoted.split())[:QUOTED_CHARACTERS].rstrip(".")
+    answer = next((found[1] for pattern in ANSWERS if (found := pattern.search(text))), text)
+    return quoted(" ".join(answer.split()), QUOTED_CHARACTERS)
 
 
 # The clients' errors have no types, only codes in their texts. The first entry with a code that a text has explains it.

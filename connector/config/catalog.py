@@ -31,7 +31,8 @@ class GlueCatalog:
     """The Glue Data Catalog of the account `glue_id`, or of the credentials' own."""
 
     glue_id: str = ""
-    properties: Settings = ()
+    # A proxy's address may hold a password.
+    properties: Settings = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class HiveCatalog:
     """Hive's metastore."""
 
     uri: str  # of one server, or of several that have the same tables
-    properties: Settings = ()
+    properties: Settings = field(default=(), repr=False)
 
 
 Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | HiveCatalog | LocalCatalog

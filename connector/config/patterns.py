@@ -16,6 +16,17 @@ AZURE_CONTAINER: Final = "^(?=.{3,63}$)[a-z0-9](-?[a-z0-9])*$"
 ROLE_ARN: Final = "^arn:aws[-a-z]*:iam::[0-9]+:role/.+$"
 SPARK_SETTING: Final = r"^spark\."
 
+
+def _in_any_case(expression: str) -> str:
+    """As JSON schemas have to say it, which know no flags."""
+    return "".join(f"[{sign.upper()}{sign}]" if sign.isalpha() else sign for sign in expression)
+
+
+# The names of Spark's settings that hold a secret: Spark's own list is shorter.
+SECRET_SETTING: Final = "|".join(
+    map(_in_any_case, ("secret", "password", "passphrase", "token", "credential$", "access.?key", "account.?key"))
+)
+
 # What a pattern demands, in the words of an error.
 PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     WITHOUT_DOTS: "must not contain a dot",

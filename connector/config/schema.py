@@ -4,7 +4,7 @@ from typing import Final
 
 from connector.config.catalog_schemas import CATALOG
 from connector.config.credential_schemas import CREDENTIALS
-from connector.config.patterns import SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
+from connector.config.patterns import SECRET_SETTING, SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
 from connector.config.schema_evolution import SchemaEvolution
 from connector.config.storage_schemas import STORAGE
 from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
@@ -50,6 +50,7 @@ _ADVANCED: Final[Json] = {
             "title": "Spark Settings",
             "description": "Settings of the Spark session, such as spark.master or spark.driver.memory.",
             "propertyNames": {"pattern": SPARK_SETTING},
+            "patternProperties": {SECRET_SETTING: {"type": "string", "secret": True}},
             "additionalProperties": {"type": "string"},
             "order": 3,
         },

@@ -1,13 +1,16 @@
 """Strings that nobody is to see."""
 
+from connector.redaction import hide_obtained
+
 
 class Secret:
-    """A string that shows only to those who ask for it: no repr, log line or serializer does."""
+    """A string that shows only to those who ask for it: no repr, log line, error or serializer does."""
 
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
         self._value = value
+        hide_obtained(value)
 
     def reveal(self) -> str:
         return self._value

@@ -14,6 +14,7 @@ from connector.config.schema import (
     DEFAULT_UPLOAD_INTERVAL,
 )
 from connector.config.schema_evolution import SchemaEvolution
+from connector.config.secret_values import hide_secrets
 from connector.config.storage import Storage
 from connector.config.values import Settings, settings
 from connector.errors import InvalidConfigError
@@ -67,6 +68,7 @@ def parse_each(
     config: Json, resources: Sequence[Json]
 ) -> tuple[EndpointConfig, list[ResourceConfig | InvalidConfigError]]:
     """Like `parse`, but what is wrong with a resource config takes its place in the list, if the endpoint config is right."""
+    hide_secrets(config)
     # Imported here: jsonschema takes longer to load than a spec request may take in all.
     from connector.config.check import chosen_catalog, endpoint_problems, resource_problems
 

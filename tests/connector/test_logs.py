@@ -12,6 +12,7 @@ import pytest
 from connector import logs
 from connector.errors import UserError
 from connector.logs import Event
+from connector.redaction import hide
 from support.jars import REPOSITORY
 
 log = logging.getLogger("connector.test")
@@ -111,3 +112,24 @@ def test_what_ends_a_thread_is_told_only_to_those_who_look_for_it(
     thread.start()
     thread.join()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_no_record_has_a_secret_in_its_message_its_fields_or_the_errors_behind_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: str
+) -> None:
+    secret = 'planted "in" records\\'
+    hide(secret)
+    configure(monkeypatch, LOG_FORMAT=log_format, LOG_LEVEL="debug")
+    try:
+        try:
+            raise KeyError(secret)
+        except KeyError as error:
+            raise UserError(f"refused: {secret}") from error
+    except UserError as error:
+        log.error("%s", error, exc_info=True, extra={logs.FIELDS: {"answer": secret, "rows": 3}})
+    told = capsys.readouterr().err
+    assert "planted" not in told
+    assert told.count("***") == (4 if log_format == "json" else 3)
+    if log_format == "json":
+        assert json.loads(told)["rows"] == 3

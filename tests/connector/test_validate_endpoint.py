@@ -119,15 +119,15 @@ def test_storage_is_tried_once_however_many_bindings_there_are(s3_server: S3Serv
 
 
 def rest_at(uri: str) -> Json:
-    return {**rest(uri), "token": "planted"}
+    return {**rest(uri), "token": "planted-token"}
 
 
 REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "a web server": (200, "<html>welcome</html>", UserError),
     "no catalog there": (404, "<html>not found</html>", UserError),
     "no such warehouse": (404, rest_error("NoSuchWarehouseException", "Warehouse lake does not exist"), UserError),
-    "token refused": (401, rest_error("NotAuthorizedException", "planted is no token"), UserError),
-    "forbidden": (403, rest_error("ForbiddenException", "planted may not do this"), UserError),
+    "token refused": (401, rest_error("NotAuthorizedException", "planted-token is no token"), UserError),
+    "forbidden": (403, rest_error("ForbiddenException", "planted-token may not do this"), UserError),
     "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
     "no tables": (200, '{"defaults": {}, "overrides": {}, "endpoints": ["GET /v1/{prefix}/namespaces"]}', UserError),
@@ -174,7 +174,7 @@ def test_a_hive_metastore_that_is_down_is_named_at_validate(s3_server: S3Server,
 
 
 TOKEN_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
-    "credential refused": (401, '{"error": "invalid_client", "error_description": "planted is wrong"}', UserError),
+    "credential refused": (401, '{"error": "invalid_client", "error_description": "planted-word is wrong"}', UserError),
     "no token server": (404, "<html>not found</html>", UserError),
     "token server broken": (500, "<html>broken</html>", RetryableError),
 }
@@ -184,7 +184,7 @@ TOKEN_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
 def test_what_a_token_server_answers_is_explained_at_validate(s3_server: S3Server, bucket: str, name: str) -> None:
     status, body, kind = TOKEN_ANSWERS[name]
     with answering(status, body) as server:
-        catalog = {**rest(server.uri), "credential": "robot:planted"}
+        catalog = {**rest(server.uri), "credential": "robot:planted-word"}
         text = refused(on_s3(s3_server, bucket, "shop", catalog), binding(), kind=kind)
     check_text(SNAPSHOTS, f"REST: {name}", text, {server.uri: "URI"})
 

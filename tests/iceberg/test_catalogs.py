@@ -280,9 +280,11 @@ def test_what_a_rest_catalog_refuses_is_explained(status: int, body: str, kind: 
 
 
 def test_a_refused_credential_is_not_repeated_by_the_error() -> None:
-    body = json.dumps({"error": "invalid_client", "error_description": "client:planted is wrong, so is planted"})
+    body = json.dumps(
+        {"error": "invalid_client", "error_description": "client:planted-word is wrong, so is planted-word"}
+    )
     with answering(401, body) as server, pytest.raises(UserError, match="does not accept the sign-in") as raised:
-        open_catalog(on_s3(rest(server.uri.replace("//", "//user:inside@"), credential=Secret("client:planted"))))
+        open_catalog(on_s3(rest(server.uri.replace("//", "//user:inside@"), credential=Secret("client:planted-word"))))
     assert "invalid_client: *** is wrong, so is ***" in str(raised.value)
     assert "inside" not in str(raised.value)
 

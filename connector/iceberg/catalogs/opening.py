@@ -78,11 +78,11 @@ def explained(config: EndpointConfig) -> AbstractContextManager[None]:
         case RestCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
-            return rest_errors.explained(catalog.uri, rest_errors.secrets_of(catalog))
+            return rest_errors.explained(catalog.uri)
         case S3TablesCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
-            return rest_errors.explained(catalog.uri, (), rest_errors.S3_TABLES_WORDS)
+            return rest_errors.explained(catalog.uri, rest_errors.S3_TABLES_WORDS)
         case SqlCatalog() as catalog:
             from connector.iceberg.catalogs import sql
 

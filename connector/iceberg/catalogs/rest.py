@@ -1,6 +1,7 @@
 """The REST catalog: PyIceberg's, with a time limit on every call, and with tokens and keys that are renewed."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
 from pyiceberg.exceptions import RESTError
@@ -9,10 +10,13 @@ from pyiceberg.typedef import Identifier
 from requests import Session
 
 from connector.config import catalog as catalog_config
-from connector.file_ios import file_io
+from connector.file_ios import file_io, hide_keys
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
 from connector.iceberg.files.file_access import FileKeys, file_properties, with_end
+from connector.redaction import hide_obtained
+
+SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may hand out, for requests about a table
 
 
 class RestTables(RestCatalog):
@@ -32,6 +36,7 @@ class RestTables(RestCatalog):
 
     def _fetch_config(self) -> None:
         super()._fetch_config()
+        _hide(self.properties)
         # Orphans are files that no snapshot refers to: the server may not hide snapshots from us.
         self.properties.pop(SNAPSHOT_LOADING_MODE, None)
 
@@ -41,7 +46,9 @@ class RestTables(RestCatalog):
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         location = str(table_response.metadata_location)
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
-        properties = file_properties(self._keys(), self.properties, with_end({**table_response.config, **vended}))
+        vended = {**table_response.config, **vended}
+        _hide(vended)
+        properties = file_properties(self._keys(), self.properties, with_end(vended))
         io = file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
@@ -50,6 +57,12 @@ class RestTables(RestCatalog):
             return bool(super().view_exists(identifier))
         except RESTError:
             return False  # the server may know no views; creating the table will tell
+
+
+def _hide(handed_out: Mapping[str, str]) -> None:
+    hide_keys(file_properties(handed_out))
+    for name in SIGN_INS & handed_out.keys():
+        hide_obtained(handed_out[name])
 
 
 def _with_fixed_environment(session: Session, uri: str) -> Session:

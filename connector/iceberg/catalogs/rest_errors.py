@@ -1,6 +1,6 @@
 """A REST catalog's errors, in words that say what to do."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 from urllib.parse import urlsplit
@@ -17,15 +17,13 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
-from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import RequestException
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
-from connector.config import catalog as catalog_config
-from connector.config.secret import Secret
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.answers import said
-from connector.iceberg.catalogs.sign_in import TokenServerError, halves
+from connector.iceberg.catalogs.sign_in import TokenServerError
+from connector.redaction import quoted
 
 QUOTED_CHARACTERS: Final = 300
 
@@ -45,7 +43,7 @@ S3_TABLES_WORDS: Final[Mapping[str, str]] = {
 
 
 @contextmanager
-def explained(uri: str, secrets: Collection[str], words: Mapping[str, str] = REST_WORDS) -> Iterator[None]:
+def explained(uri: str, words: Mapping[str, str] = REST_WORDS) -> Iterator[None]:
     """Turn a server that cannot be reached or that refuses us into an error that says what to do."""
     try:
         yield
@@ -55,7 +53,7 @@ def explained(uri: str, secrets: Collection[str], words: Mapping[str, str] = RES
     except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
         place = f"{words['catalog']} at {address(uri)}"
         words_of_error, is_page = said(error)
-        answer = _without(secrets, words_of_error)[:QUOTED_CHARACTERS].rstrip(".")
+        answer = quoted(words_of_error, QUOTED_CHARACTERS)
         kind, sentence = next((kind, sentence) for types, kind, sentence in EXPLANATIONS if isinstance(error, types))
         if is_page and sentence is REFUSAL:
             sentence = NO_CATALOG
@@ -131,16 +129,3 @@ def address(uri: str) -> str:
     """The URI without its parts that may be secret."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def secrets_of(catalog: catalog_config.RestCatalog) -> list[str]:
-    """What must never be quoted from the server's answers."""
-    credential, token = catalog.credential or Secret(""), catalog.token or Secret("")
-    headers = [value for name, value in catalog.properties if name.startswith(HEADER_PREFIX)]
-    return [*filter(None, (credential.reveal(), halves(credential)[1], token.reveal(), *headers))]
-
-
-def _without(secrets: Collection[str], text: str) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text

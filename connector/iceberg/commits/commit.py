@@ -32,6 +32,7 @@ from connector.iceberg.commits.upkeep import Upkeep
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
 from connector.logs import Event, fields
 from connector.parallel import side_by_side
+from connector.redaction import redacted
 from connector.state import Chain, StagedCommit
 
 log = logging.getLogger(__name__)
@@ -187,7 +188,7 @@ def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
 
 def _quoted(error: Exception) -> str:
     words, _ = said(answer(error))
-    return shorten(words, QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    return shorten(redacted(words), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
 def _attempts(retry_for: float) -> Iterator[int]:

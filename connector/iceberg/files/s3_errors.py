@@ -17,6 +17,7 @@ from botocore.exceptions import (
 
 from connector.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.files.aws_errors import is_refusal
+from connector.redaction import quoted
 
 OTHER_REGION: Final = frozenset(
     {"301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
@@ -86,7 +87,7 @@ def _answer(error: ClientError) -> str:
         answer["Code"] or f"HTTP status {error.response['ResponseMetadata']['HTTPStatusCode']}",
         answer.get("Message", ""),
     )
-    return ": ".join(filter(None, words))[:QUOTED_CHARACTERS].rstrip(".")
+    return quoted(": ".join(filter(None, words)), QUOTED_CHARACTERS)
 
 
 _OTHER_REGION: Final = "the bucket is in {region} ({answer}). Correct /region, and /s3_endpoint if it names a region."

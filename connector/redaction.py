@@ -1,0 +1,112 @@
+"""What is secret to this process, and texts without it.
+
+Whoever has a secret, of the config or obtained with it, tells it here, and every text that leaves the process goes through
+here: so nobody who makes a text has to know what it must not say.
+"""
+
+import json
+import re
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+from urllib.parse import quote, quote_plus, unquote
+
+HIDDEN: Final = "***"
+# Characters. What is shorter is part of many words, and those that lack it would tell it. Nobody should take it for a
+# password (NIST SP 800-63B).
+SHORTEST: Final = 8
+MOST_OBTAINED: Final = 10_000  # a catalog may hand out other keys with every look at a table
+
+# Line breaks, and what JSON has in their place: a private key is shown line by line.
+_LINE_BREAK: Final = re.compile(r"\\n|[\r\n]+")
+# What is secret by itself in what is secret as a whole.
+_PARTS: Final = (
+    re.compile(r"^[^:]*:(.+)$", re.DOTALL),  # id:secret
+    re.compile(r"^\S+ (.+)$", re.DOTALL),  # Bearer token
+    re.compile(r"//([^/\s]*)@"),  # http://user:password@proxy
+    re.compile(r"//[^/:\s]*:([^/\s]*)@"),
+    re.compile(r"\bsig=([^&\s]+)"),  # of a shared access signature
+)
+
+_Forms: TypeAlias = dict[str, set[str]]  # by their first SHORTEST characters
+
+
+class Redaction:
+    """Knows secrets, in all forms that servers and clients quote them in."""
+
+    def __init__(self, most_obtained: int = MOST_OBTAINED) -> None:
+        self._most_obtained = most_obtained
+        self._lock = threading.Lock()
+        self._kept: _Forms = {}
+        self._recent: _Forms = {}
+        self._earlier: _Forms = {}
+        self._obtained = 0
+
+    def hide(self, secret: str) -> None:
+        """From now on and for ever."""
+        with self._lock:
+            _add(self._kept, secret)
+
+    def hide_obtained(self, secret: str) -> None:
+        """One of many that come and go: it is forgotten when so many others have come after it."""
+        with self._lock:
+            if secret in self._recent.get(secret[:SHORTEST], ()):
+                return
+            if self._obtained == self._most_obtained:
+                self._earlier, self._recent, self._obtained = self._recent, {}, 0
+            _add(self._recent, secret)
+            self._obtained += 1
+
+    def redacted(self, text: str) -> str:
+        with self._lock:
+            known = [forms for forms in (self._kept, self._recent, self._earlier) if forms]
+            pieces, end, place = [], 0, 0
+            while known and place <= len(text) - SHORTEST:
+                if length := _longest(known, text, place):
+                    pieces += [text[end:place], HIDDEN]
+                    end = place = place + length
+                else:
+                    place += 1
+            return "".join([*pieces, text[end:]])
+
+
+def _add(forms: _Forms, secret: str) -> None:
+    for form in _forms_of(secret):
+        forms.setdefault(form[:SHORTEST], set()).add(form)
+
+
+def _longest(known: list[_Forms], text: str, place: int) -> int:
+    """How much of the text is secret from this place on. The longest form is the right one: another may begin alike."""
+    start = text[place : place + SHORTEST]
+    fitting = (form for forms in known for form in forms.get(start, ()) if text.startswith(form, place))
+    return max(map(len, fitting), default=0)
+
+
+def _forms_of(secret: str) -> Iterator[str]:
+    parts = {secret, *_LINE_BREAK.split(secret)}
+    parts |= {part for pattern in _PARTS for part in pattern.findall(secret)}
+    for plain in {each for part in parts for each in (part.strip(), unquote(part.strip()))}:
+        if len(plain) >= SHORTEST:
+            encoded = plain.encode(errors="replace")
+            yield from {
+                plain,
+                quote(encoded, safe=""),
+                quote_plus(encoded),
+                json.dumps(plain)[1:-1],
+                repr(plain)[1:-1],
+                b64encode(encoded).decode().rstrip("="),
+            }
+
+
+_PROCESS_S: Final = Redaction()
+
+hide: Final = _PROCESS_S.hide
+hide_obtained: Final = _PROCESS_S.hide_obtained
+redacted: Final = _PROCESS_S.redacted
+
+
+def quoted(text: str, characters: int) -> str:
+    """The beginning of a text that others have written. It is redacted before it is cut: half of a secret is none that is
+    known."""
+    return redacted(text)[:characters].rstrip(".")
