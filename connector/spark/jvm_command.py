@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import connector
+from connector.spark.environment import inherited
 from connector.spark.java import java
 
 YOUNG_GENERATION: Final = "24m"
@@ -88,7 +89,7 @@ def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str
     package_root = str(Path(connector.__file__).parent.parent)
     return {
         **USER,
-        **os.environ,
+        **inherited(),
         "SPARK_HOME": str(spark_home()),
         "CLASSPATH": os.pathsep.join(map(str, jars)),
         "SPARK_CONNECT_MODE": "0",

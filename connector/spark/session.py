@@ -7,7 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from connector.config.patterns import SECRET_SETTING
 from connector.errors import RetryableError
+from connector.redaction import redacted
 from connector.scratch import Scratch
 from connector.spark.class_path import class_path
 from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, cluster_settings, is_local, where_tasks_run
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 
+QUOTED_CHARACTERS: Final = 500
 TASKS_PER_CORE: Final = 4  # few enough to start cheaply, enough that a long last one holds up little
 
 DEFAULT_SETTINGS: Final = {
@@ -33,6 +36,8 @@ DEFAULT_SETTINGS: Final = {
     "spark.ui.retainedTasks": "100",
     # Unix sockets between JVM and workers: TCP's delayed acknowledgements cost 40 ms a task.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Of what its pages and its event log show.
+    "spark.redaction.regex": SECRET_SETTING,
     "spark.python.daemon.module": "connector.spark.daemon",
     # A task that has consumed blocks cannot run again: its failure fails the transaction, which is replayed.
     "spark.task.maxFailures": "1",
@@ -160,4 +165,4 @@ def _cause(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
-    return (told or thrown or lines or [repr(error)])[0][:500]
+    return redacted((told or thrown or lines or [repr(error)])[0])[:QUOTED_CHARACTERS]
