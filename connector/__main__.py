@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _ended(work: Callable[[], int | None]) -> int:
     """Do the work; an error becomes one log record and the exit status."""
+    # The core of a process that crashes would have its secrets: Spark's processes inherit this.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
         logs.configure()
         return work() or 0

@@ -34,6 +34,20 @@ __main__.main([])
     assert ended.stderr == "jemalloc\n"
 
 
+def test_a_process_that_crashes_leaves_no_core_which_would_have_its_secrets() -> None:
+    program = """
+import resource
+from connector import __main__
+limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+__main__.main([])
+print(*resource.getrlimit(resource.RLIMIT_CORE)[:1])
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert ended.stderr.splitlines()[-1] == "0"
+
+
 def imported(*modules: str) -> set[str]:
     """Everything that a process has loaded once it has imported these."""
     program = f"import sys, {', '.join(modules)}; print(*sys.modules)"
