@@ -79,7 +79,7 @@ class _Injected:
 
 
 class FaultProxy:
-    """A running proxy. `choose` has a say where nothing is injected."""
+    """A running proxy. `choose` has a say where nothing is injected; while it takes its time, other requests go on."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -101,9 +101,9 @@ class FaultProxy:
             self.seen.append(request)
             if self._injected and self._injected[0].matches(request):
                 injected = self._injected.popleft()
-            fault = injected.fault if injected else self.choose(request)
-            if fault != GENUINE:
-                self.fired.append(fault)
+        fault = injected.fault if injected else self.choose(request)
+        if fault != GENUINE:
+            self.fired.append(fault)
         if injected and injected.before:
             injected.before()
         return fault
