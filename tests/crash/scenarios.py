@@ -92,7 +92,6 @@ IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.GLUE: {
         "commit-response-lost",
         "foreign-writer",
-        "split-after-commit-before-apply",
         "storage-slow",
         "storage-refuses",
         "storage-hangs",
