@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from connector.errors import CommitUnknownError, ConnectorError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
+from connector.logs import FIELDS
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
 from support.tables import upgrade_to_version_3
@@ -283,6 +284,7 @@ def test_attempts_come_ever_slower_end_in_time_and_are_in_the_logs(
         f"table shop.orders: commit attempt {number + 1}: ServiceUnavailableError: 503"
         for number in range(len(clock.pauses) + 1)
     ]
+    assert getattr(caplog.records[1], FIELDS) == {"event": "retried", "table": "shop.orders", "attempt": 2}
 
 
 def test_a_table_that_was_replaced_gets_nothing(catalog: FaultyCatalog) -> None:

@@ -1,5 +1,6 @@
 """Expired snapshots go with what only they referred to; whatever else anybody can reach stays, whoever is faster."""
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
+from connector.logs import FIELDS
 from connector.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.staged_files import leave_behind, stage
@@ -97,10 +99,14 @@ def left(catalog: Catalog) -> set[str]:
     return files(catalog, "data") | files(catalog, "metadata", "*.avro")
 
 
-def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog) -> None:
+def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     for number in range(5):
         newest = land(catalog, number)
-    assert expire(catalog, PATH) > 0
+    deleted = expire(catalog, PATH)
+    assert deleted > 0
+    told = {"event": "expired", "table": "shop.orders", "snapshots": 4, "files": deleted}
+    assert getattr(caplog.records[-1], FIELDS) == told
     assert [snapshot.snapshot_id for snapshot in table_of(catalog).snapshots()] == [head(catalog)]
     assert left(catalog) == referred_to(catalog)
     assert ids_of(catalog, PATH) == list(range(5))

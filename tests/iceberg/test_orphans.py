@@ -1,6 +1,7 @@
 """Of all files around a table only those are deleted that are ours and that no table can ever refer to."""
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
 from connector.iceberg.commits.reset import Decision, perform, plan
 from connector.iceberg.metadata.references import SessionEndedError
+from connector.logs import FIELDS
 from connector.state import Lineage, StagedCommit
 from support.s3_server import S3Server
 from support.staged_files import leave_behind, stage, write_file
@@ -84,7 +86,10 @@ def exists(table: Table, location: str) -> bool:
     return table.io.new_input(location).exists()
 
 
-def test_what_a_killed_process_left_is_deleted_once_its_lineage_has_moved_on(catalog: EventfulCatalog) -> None:
+def test_what_a_killed_process_left_is_deleted_once_its_lineage_has_moved_on(
+    catalog: EventfulCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     left = leave_behind(table_of(catalog), WHOLE)
     assert collect_as(catalog, WHOLE) == 0
     first = land(catalog, WHOLE, 1)
@@ -95,6 +100,7 @@ def test_what_a_killed_process_left_is_deleted_once_its_lineage_has_moved_on(cat
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table_of(catalog), left_later)
     assert ids_of(catalog, PATH) == [1, 2]
+    assert getattr(caplog.records[-1], FIELDS) == {"event": "collected", "table": "shop.orders", "files": 1}
 
 
 def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catalog: EventfulCatalog) -> None:
