@@ -66,8 +66,8 @@ def _serve() -> None:
     signals.install(wire)
     if sys.stdin.isatty():
         log.info("this terminal is read for requests of Flow's protocol, JSON lines; --help lists the commands")
-    # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and its own allocator would
-    # keep them.
+    # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and its own allocator
+    # would keep them.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     from connector import driver
 
@@ -177,7 +177,8 @@ def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
 
 
 def run() -> None:
-    """Run the command as a process, which ends at once: some thread may still wait for a network that does not answer."""
+    """Run the command as a process, which ends at once: some thread may still wait for a network that does not
+    answer."""
     os._exit(main())
 
 

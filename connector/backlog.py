@@ -36,8 +36,8 @@ class Failing:
 
     def __str__(self) -> str:
         return (
-            f"table {self.table}: {self.transactions} transaction(s), {self.rows} rows, {self.size / 1e6:,.1f} MB staged "
-            f"and waiting: {self.error}"
+            f"table {self.table}: {self.transactions} transaction(s), {self.rows} rows, {self.size / 1e6:,.1f} MB "
+            f"staged and waiting: {self.error}"
         )
 
 

@@ -30,8 +30,8 @@ class Committer:
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         """Try these, and the earlier ones that are due; return what has landed.
 
-        FencedError when this process has been replaced, LostColumnError when it writes to a column that is gone, UserError
-        when too much waits for one table.
+        FencedError when this process has been replaced, LostColumnError when it writes to a column that is gone,
+        UserError when too much waits for one table.
         """
         self._backlog.add(staged)
         landed: list[StagedCommit] = []

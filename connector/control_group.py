@@ -37,7 +37,8 @@ class ControlGroup:
         return max((int(found[1]) for value in values if (found := _KILLED.search(value))), default=0)
 
     def _values(self, controller: str, name: str) -> Iterator[str]:
-        """A file's contents in the group and in its parents up to the root; version 2 has no controllers' names ("")."""
+        """A file's contents in the group and in its parents up to the root; version 2 has no controllers' names
+        ("")."""
         for controllers, path in self._groups():
             if controller in controllers.split(","):
                 top = self._root / controller

@@ -1,4 +1,5 @@
-"""Lists of data files that are too long for a message: an object beside the files holds them, and the state names it."""
+"""Lists of data files that are too long for a message: an object beside the files holds them, and the state names
+it."""
 
 from typing import Final
 

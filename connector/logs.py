@@ -51,8 +51,8 @@ def configure() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
     logging.captureWarnings(True)
-    # Libraries log failures that also become errors of ours, py4j and SQLAlchemy at length and afterwards. Users are shown
-    # the last record on stderr, which has to be ours.
+    # Libraries log failures that also become errors of ours, py4j and SQLAlchemy at length and afterwards. Users are
+    # shown the last record on stderr, which has to be ours.
     logging.getLogger().addHandler(logging.NullHandler())
     for name, threshold in (("connector", LEVELS[level]), ("py.warnings", logging.WARNING)):
         logger = logging.getLogger(name)

@@ -11,8 +11,8 @@ R = TypeVar("R")
 def side_by_side(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:
     """Every call's result, in order, or the first exception.
 
-    When a signal interrupts it, calls that are still under way are not waited for: they may hang on a network for longer
-    than the process has to end.
+    When a signal interrupts it, calls that are still under way are not waited for: they may hang on a network for
+    longer than the process has to end.
     """
     pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
     try:

@@ -1,5 +1,5 @@
-"""What the public S3 Iceberg connector keeps in a task's state, under the very names that ours have: a task whose image is
-exchanged for this one brings it along."""
+"""What the public S3 Iceberg connector keeps in a task's state, under the same names as ours. A task brings it along
+when its image is exchanged for this one."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -22,6 +22,7 @@ def check_nothing_is_staged(state: Json, state_keys: Iterable[str]) -> None:
     for state_key in state_keys:
         if files := (kept.get(state_key) or {}).get(_STAGED):
             raise UserError(
-                f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key} which it may "
-                "not have added to the table. Run its image again until it has acknowledged them, or backfill the binding."
+                f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key} which "
+                "it may not have added to the table. Run its image again until it has acknowledged them, or backfill "
+                "the binding."
             )

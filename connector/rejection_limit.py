@@ -1,4 +1,5 @@
-"""How many of a binding's rows may be rejected: a few are set aside, but a source that has gone wrong stops the task."""
+"""How many of a binding's rows may be rejected: a few are set aside, but a source that has gone wrong stops the
+task."""
 
 from operator import itemgetter
 from typing import Final

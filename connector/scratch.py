@@ -48,7 +48,8 @@ def making(what: object) -> Iterator[None]:
 def scratch() -> Iterator[Scratch]:
     """A session's directories, removed when it ends."""
     temporary = temporary_directory()
-    # A socket's path is limited to some 100 characters, of which Spark takes 42: too many for some temporary directories.
+    # A socket's path is limited to some 100 characters, of which Spark takes 42: too many for some temporary
+    # directories.
     short = temporary if len(str(temporary)) <= LONGEST_SOCKET_DIRECTORY else Path("/tmp")
     with _directory(temporary, "materialize-iceberg-") as files, _directory(short, "mi-") as sockets:
         yield Scratch(files, sockets)

@@ -61,7 +61,8 @@ class Proposal:
 
 
 def validate(message: request.Validate) -> response.Validated:
-    """The answer for every binding, or one error that says all that is wrong with the endpoint and with each binding."""
+    """The answer for every binding, or one error that says all that is wrong with the endpoint and with each
+    binding."""
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
     proposals = list(_proposals(message, endpoint, resources))
     paths = [proposal.path for proposal in proposals]

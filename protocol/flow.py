@@ -200,6 +200,7 @@ def collection_of(binding: MaterializationBinding | ValidateBinding, linked: tup
         return binding.collection
     if not 0 <= binding.collection_index < len(linked):
         raise ProtocolError(
-            f"a binding has neither a collection nor, at {binding.collection_index}, one of the {len(linked)} linkedCollections"
+            f"a binding has neither a collection nor, at {binding.collection_index}, one of the {len(linked)} "
+            "linkedCollections"
         )
     return linked[binding.collection_index]

@@ -12,7 +12,7 @@ from typing import IO, Final
 DOCKER: Final = (str(Path(__file__).with_name("engine")), "docker")
 # What no two builds have the same, and why.
 DIFFERS: Final = {
-    "opt/connector/share/materialize-iceberg/spark-classes.jsa": "has classes in the order in which threads loaded them",
+    "opt/connector/share/materialize-iceberg/spark-classes.jsa": "has classes in the order of their loading by threads",
 }
 
 

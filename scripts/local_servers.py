@@ -54,7 +54,8 @@ def status(directory: Path, names: Sequence[str]) -> None:
         print(f"{name:<9} {config.get('left out') or shown(directory, name, config)}")
     if recorded:
         print(
-            f"What a config needs to use one, its sign-in included, is in {directory}/<name>/config.json, beside its log."
+            f"What a config needs to use one, its sign-in included, is in {directory}/<name>/config.json, beside its "
+            "log."
         )
     else:
         print("No servers are running: scripts/servers up starts them.")

@@ -55,7 +55,8 @@ def run(conversation: Iterable[bytes], warehouse: Path) -> int:
 
 
 def with_warehouse(line: bytes, warehouse: Path) -> bytes:
-    """The same request, with the embedded catalog in this directory; every other line as it is, for the connector to judge."""
+    """The same request, with the embedded catalog in this directory; every other line as it is, for the connector to
+    judge."""
     if line.startswith(b'{"store"'):
         return line
     try:

@@ -30,7 +30,8 @@ def rendered(report: Json) -> str:
     genuine = [run for run in runs if "defect" not in run]
     faults, rows = (sum(run[what] for run in genuine) for what in ("faults", "rows"))
     lines = [
-        f"{report['date']}: {len(genuine)} runs, {faults} faults, {rows:,} rows at the end, each compared as PyIceberg, "
+        f"{report['date']}: {len(genuine)} runs, {faults} faults, {rows:,} rows at the end, each compared as "
+        "PyIceberg, "
         f"DuckDB and Spark read it; {len(planted)} runs with a planted defect, every one of them caught.",
         "",
         f"| scenario | {' | '.join(CATALOGS)} | defects that were caught |",

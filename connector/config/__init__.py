@@ -1,1 +1,1 @@
-"""What a user may set: its schema, what is wrong with it, and what it means."""
+"""What a user may set: the schemas, what is wrong with a config, and what it means."""

@@ -47,7 +47,7 @@ class S3TablesCatalog:
 
     @property
     def uri(self) -> str:
-        # Named as AWS's own tools have it: another address than Amazon's.
+        # AWS's own tools read the same variable: another address than Amazon's.
         address = os.environ.get("AWS_ENDPOINT_URL_S3TABLES") or f"https://s3tables.{self.region}.amazonaws.com"
         return f"{address}/iceberg"
 
@@ -61,7 +61,7 @@ class LocalCatalog:
 
 @dataclass(frozen=True)
 class SqlCatalog:
-    """A catalog in a PostgreSQL database; its name is what its rows are told by from other catalogs' there."""
+    """A catalog in a PostgreSQL database, where its name tells its rows from other catalogs'."""
 
     uri: str  # without a password
     password: Secret | None = None

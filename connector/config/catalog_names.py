@@ -1,4 +1,4 @@
-"""Which names of namespaces and tables a catalog takes: a ValueError says what a name must be."""
+"""Which names of namespaces and tables each catalog takes: a ValueError says what a name must be."""
 
 import re
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from connector.config.catalog_schemas import HIVE, REST, S3_TABLES
 LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
 ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs and other control characters")
 
-# What further each catalog demands of every name.
+# What some catalogs demand beside that.
 DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    # Its names are parts of paths, in which web servers refuse these however they are written.
+    # Names are parts of paths, where web servers refuse these characters in any notation.
     REST: (r"[^/\\%]*", r"must not contain /, \ or %, which the servers of REST catalogs refuse"),
     HIVE: (
         "[0-9a-z_]{1,128}",
@@ -25,8 +25,8 @@ DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def check_name(catalog_type: Any, text: str) -> None:
-    """Of a namespace or a table; what is no type of catalog at all is another complaint."""
-    name = text.lower()  # as it will be
+    """Check the name of a namespace or a table. An unknown type of catalog is another problem."""
+    name = text.lower()  # names are lower-cased later
     if not name.strip():
         raise ValueError("must not be blank")
     if len(name) > LONGEST_NAME:

@@ -1,4 +1,4 @@
-"""Further properties of a catalog, under PyIceberg's own names: those that it reads and the config has no name for."""
+"""A catalog's further properties under PyIceberg's own names: those that the config has no setting for."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -35,13 +35,14 @@ GLUE_PROPERTIES: Final[Mapping[str, str]] = {
 }
 HIVE_USER: Final = "ugi"
 HIVE_PROPERTIES: Final[Mapping[str, str]] = {
-    "hive.hive2-compatible": "Whether Hive itself sees timestamps with a zone as plain ones; true unless it is set, for Hive 2 has no others.",
+    "hive.hive2-compatible": "Whether Hive itself sees timestamps with a zone as plain ones; true unless it is set, "
+    "for Hive 2 has no others.",
     HIVE_USER: "The user that the metastore is to act as, and their groups: user:group.",
 }
 
 _SIGN_IN: Final = "/credentials"
 _STORE: Final = "/storage"
-# What else PyIceberg reads, and the setting that means it.
+# What else PyIceberg reads, and the setting of the config that means the same.
 SETTINGS: Final[Mapping[str, str]] = {
     **{name: f"/catalog/{name}" for name in ("uri", "warehouse", "credential", "token", "scope")},
     "glue.id": "/catalog/glue_id",
@@ -61,7 +62,8 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 def settings_instead(known: Mapping[str, Json]) -> Mapping[str, str]:
-    """Of names beside the known ones, where those are a catalog's properties."""
+    """By names that PyIceberg knows, the settings to use instead; empty unless the known ones are a catalog's
+    properties."""
     return SETTINGS if known.keys() >= FILE_PROPERTIES.keys() else {}
 
 

@@ -66,7 +66,8 @@ CATALOG: Final[Json] = {
                 "oauth2_server_uri": {
                     "type": "string",
                     "title": "OAuth2 Server URI",
-                    "description": "Where the credential is exchanged for tokens. Without one it is the catalog itself.",
+                    "description": "Where the credential is exchanged for tokens. Without one it is the catalog "
+                    "itself.",
                     "pattern": HTTP_ADDRESS,
                     "order": 6,
                 },
@@ -147,7 +148,8 @@ CATALOG: Final[Json] = {
                 "uri": {
                     "type": "string",
                     "title": "URI",
-                    "description": "The metastore, such as thrift://metastore:9083; or several, with commas in between.",
+                    "description": "The metastore, such as thrift://metastore:9083; or several, with commas in "
+                    "between.",
                     "pattern": METASTORES,
                     "order": 1,
                 },
@@ -165,7 +167,8 @@ CATALOG: Final[Json] = {
                 "warehouse": {
                     "type": "string",
                     "title": "Warehouse Directory",
-                    "description": "The directory, made if it is missing. Without one it is a temporary directory that only one process uses.",
+                    "description": "The directory, made if it is missing. Without one it is a temporary directory that "
+                    "only one process uses.",
                     "order": 1,
                 },
             },

@@ -1,4 +1,4 @@
-"""Every problem of a config at once, by path, and without any value that may be secret."""
+"""All problems of a config at once, by path, without any value that may be secret."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -32,7 +32,7 @@ def endpoint_problems(config: Json) -> list[Problem]:
 
 
 def resource_problems(config: Json, catalog_type: Json) -> list[Problem]:
-    """Those of a binding's config, whose table is to be in a catalog of this type."""
+    """The problems of a binding's config, given the type of the catalog that its table is to be in."""
     found = _schema_problems(config, RESOURCE_SCHEMA)
     return _besides(found, _name_problems(config, ("table", "namespace"), catalog_type))
 
@@ -84,9 +84,7 @@ def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
             continue  # not even a string: which branch's property it is remains to be chosen, and that is a problem of its own
 
 
-# What one property demands of others: the schemas could say it only in a form that Flow's UI does not show.
-
-
+# What one property demands of others; the schemas could say it only in forms that Flow's UI does not show.
 NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
     GLUE: ("credentials", "bucket", "region"),
     S3_TABLES: ("credentials",),
@@ -116,7 +114,7 @@ def _signature_problems(config: Json) -> Iterator[Problem]:
 
 
 def _has_aws_keys(config: Json) -> bool:
-    """Without `credentials`."""
+    """Whether there are keys even without `credentials`."""
     return _allows_machine_credentials(config) or any(at(config, name) for name in KEY_PAIR)
 
 

@@ -9,7 +9,7 @@ AWS_ACCESS_KEY: Final = "AWSAccessKey"
 AWS_IAM: Final = "AWSIAM"
 AWS_ROLE: Final = "AWSRole"
 
-TEMPORARY: Final = "ASIA"  # what AWS lets the ids of such keys begin with
+TEMPORARY: Final = "ASIA"  # the prefix that AWS gives the ids of temporary keys
 
 DEFAULT_SESSION_NAME: Final = "materialize-iceberg"
 
@@ -44,7 +44,8 @@ CREDENTIALS: Final[Json] = {
                 "awsSessionToken": {
                     "type": "string",
                     "title": "AWS Session Token",
-                    "description": "The session token of temporary keys, whose ids begin with ASIA. The task ends when they expire.",
+                    "description": "The session token of temporary keys, whose ids begin with ASIA. The task ends when "
+                    "they expire.",
                     "order": 3,
                     "secret": True,
                 },
@@ -87,7 +88,8 @@ CREDENTIALS: Final[Json] = {
                 "aws_role_arn": {
                     "type": "string",
                     "title": "AWS Role ARN",
-                    "description": "The role that the connector assumes. It may read and write the bucket and the catalog.",
+                    "description": "The role that the connector assumes. It may read and write the bucket and the "
+                    "catalog.",
                     "pattern": ROLE_ARN,
                     "order": 1,
                 },

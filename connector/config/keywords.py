@@ -1,4 +1,4 @@
-"""The keywords of the config schemas in the user's words: jsonschema's own messages quote values, secrets too."""
+"""The schemas' keywords with messages for users: jsonschema's own quote values, which may be secrets."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -89,7 +89,7 @@ def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
 
 
 def _one_of(validator: Any, branches: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
-    """Judge the branch that the discriminator names: what the other branches miss says nothing."""
+    """Judge only the branch that the discriminator names: errors of the others would mean nothing."""
     if not isinstance(instance, dict):
         return
     discriminator = schema["discriminator"]["propertyName"]

@@ -1,4 +1,4 @@
-"""What texts in a config have to look like."""
+"""The patterns of texts in a config, and what each demands."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -31,7 +31,7 @@ SECRET_SETTING: Final = "|".join(
 PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     WITHOUT_DOTS: "must not contain a dot",
     WITHOUT_SLASHES: "must be a name, without a slash",
-    # PyIceberg takes a location for a URI: it would write to the part before the sign.
+    # PyIceberg reads a location as a URI: it would write to the part before such a character.
     WITHOUT_URI_SIGNS: "must not contain # or ?",
     HTTP_ADDRESS: "must begin with http:// or https://",
     POSTGRESQL: "must be postgresql://user@host/database, without the password: that is a property of its own",

@@ -1,4 +1,4 @@
-"""The endpoint's and the resources' config schemas: what spec prints is what every config is checked against."""
+"""The schemas of endpoint and resource configs: spec prints them, and every config is checked against them."""
 
 from typing import Final
 
@@ -73,8 +73,8 @@ _ADVANCED: Final[Json] = {
         "schema_evolution": {
             "type": "string",
             "title": "Schema Evolution",
-            "description": "How far tables that exist may be changed: not at all (strict), new columns only (add_columns), "
-            "or whatever their fields need (full). A binding may have another setting.",
+            "description": "How far tables that exist may be changed: not at all (strict), new columns only "
+            "(add_columns), or whatever their fields need (full). A binding may have another setting.",
             "enum": [mode.value for mode in SchemaEvolution],
             "default": DEFAULT_SCHEMA_EVOLUTION.value,
             "order": 6,
@@ -105,7 +105,8 @@ ENDPOINT_SCHEMA: Final[Json] = {
         "bucket": {
             "type": "string",
             "title": "Bucket",
-            "description": "The S3 bucket for data files. AWS Glue needs it; a REST catalog may choose the place itself.",
+            "description": "The S3 bucket for data files. AWS Glue needs it; a REST catalog may choose the place "
+            "itself.",
             "pattern": WITHOUT_SLASHES,
             "order": 1,
         },
@@ -193,8 +194,8 @@ RESOURCE_SCHEMA: Final[Json] = {
         "on_invalid": {
             "type": "string",
             "title": "Invalid Values",
-            "description": "What becomes of a value that its column cannot hold: it stops the task, it becomes null, or its row "
-            "goes to a table of its own.",
+            "description": "What becomes of a value that its column cannot hold: it stops the task, it becomes null, "
+            "or its row goes to a table of its own.",
             "enum": [policy.value for policy in OnInvalid],
             "default": OnInvalid.STOP.value,
             "order": 4,
@@ -211,7 +212,8 @@ RESOURCE_SCHEMA: Final[Json] = {
         "max_rejected_ratio": {
             "type": "number",
             "title": "Rejected Rows",
-            "description": "Which part of the rows may go to the table of rejected rows before the task stops, from 0 to 1.",
+            "description": "Which part of the rows may go to the table of rejected rows before the task stops, from 0 "
+            "to 1.",
             "minimum": 0,
             "maximum": 1,
             "default": DEFAULT_MAX_REJECTED_RATIO,

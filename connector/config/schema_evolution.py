@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class SchemaEvolution(StrEnum):
-    """docs/columns.md says what each allows."""
+    """See docs/columns.md for what each allows."""
 
     STRICT = "strict"
     ADD_COLUMNS = "add_columns"

@@ -1,10 +1,10 @@
-"""Strings that nobody is to see."""
+"""Strings that must not be shown."""
 
 from connector.redaction import hide_obtained
 
 
 class Secret:
-    """A string that shows only to those who ask for it: no repr, log line, error or serializer does."""
+    """A string that only `reveal` shows: its repr hides it, and so do logs, errors and serializers."""
 
     __slots__ = ("_value",)
 

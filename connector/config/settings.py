@@ -57,7 +57,8 @@ class ResourceConfig:
 
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
-    """Check and parse an endpoint config and its bindings' resource configs; InvalidConfigError names all that is wrong."""
+    """Check and parse an endpoint config and its bindings' resource configs; InvalidConfigError names all that is
+    wrong."""
     endpoint, parsed = parse_each(config, resources)
     if wrong := [resource for resource in parsed if isinstance(resource, InvalidConfigError)]:
         raise InvalidConfigError("\n".join(map(str, wrong)))
@@ -67,7 +68,8 @@ def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list
 def parse_each(
     config: Json, resources: Sequence[Json]
 ) -> tuple[EndpointConfig, list[ResourceConfig | InvalidConfigError]]:
-    """Like `parse`, but what is wrong with a resource config takes its place in the list, if the endpoint config is right."""
+    """Like `parse`, but what is wrong with a resource config takes its place in the list, if the endpoint config is
+    right."""
     hide_secrets(config)
     # Imported here: jsonschema takes longer to load than a spec request may take in all.
     from connector.config.check import chosen_catalog, endpoint_problems, resource_problems

@@ -1,4 +1,4 @@
-"""The stores for data files that are not Amazon S3, as a config names them."""
+"""The stores for data files other than Amazon S3, as a config names them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from protocol.flow import Json
 
 @dataclass(frozen=True)
 class GoogleStorage:
-    """A bucket of Google Cloud Storage. Without a way to sign in, the catalog hands out tokens."""
+    """A bucket of Google Cloud Storage. Without a sign-in of its own, the catalog hands out tokens."""
 
     bucket: str
     prefix: str = ""
@@ -41,7 +41,7 @@ class SasToken:
 
 @dataclass(frozen=True)
 class ClientSecret:
-    """An application signs in."""
+    """Signs in as an application."""
 
     tenant_id: str
     client_id: str
@@ -53,7 +53,7 @@ AzureSignIn: TypeAlias = AccountKey | SasToken | ClientSecret
 
 @dataclass(frozen=True)
 class AzureStorage:
-    """A container of a storage account. Without a way to sign in, the catalog hands out SAS tokens."""
+    """A container of a storage account. Without a sign-in of its own, the catalog hands out SAS tokens."""
 
     account: str
     container: str

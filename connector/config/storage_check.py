@@ -9,14 +9,14 @@ from connector.config.problem import Problem, at
 from connector.config.values import MACHINE_CREDENTIALS
 from protocol.flow import Json
 
-# Catalogs that keep their tables nowhere else.
+# Catalogs that keep their tables in stores of their own.
 OWN_STORES: Final[Mapping[str, str]] = {
     GLUE: "keeps its tables in the S3 bucket of /bucket",
     S3_TABLES: "keeps its tables in its table bucket",
     LOCAL: "keeps its tables in its warehouse directory",
 }
-OF_AN_APPLICATION: Final = ("tenant_id", "client_id", "client_secret")
-OF_S3: Final = ("bucket", "prefix", "s3_endpoint")
+APPLICATION_SETTINGS: Final = ("tenant_id", "client_id", "client_secret")
+S3_SETTINGS: Final = ("bucket", "prefix", "s3_endpoint")
 
 
 def storage_problems(config: Json, catalog_type: Json, *, allows_machine_credentials: bool) -> Iterator[Problem]:
@@ -25,10 +25,10 @@ def storage_problems(config: Json, catalog_type: Json, *, allows_machine_credent
     if isinstance(catalog_type, str) and catalog_type in OWN_STORES:
         yield Problem(("storage",), f"must be left out: {catalog_type} {OWN_STORES[catalog_type]}")
         return
-    for name in OF_S3:
+    for name in S3_SETTINGS:
         if at(config, name):
             yield Problem((name,), "is for data files in Amazon S3: leave it out beside /storage, or leave that out")
-    # A REST catalog may hand out what opens each table's files.
+    # A REST catalog may hand out the keys for each table's files.
     is_needed = catalog_type != REST
     match at(config, "storage", "storage_type"):
         case storage_schemas.GOOGLE:
@@ -44,7 +44,7 @@ def _google_problems(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
 
 
 def _azure_problems(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
-    application = [name for name in OF_AN_APPLICATION if storage.get(name)]
+    application = [name for name in APPLICATION_SETTINGS if storage.get(name)]
     given = [name for name in ("account_key", "sas_token") if storage.get(name)] + application[:1]
     if is_needed and not given:
         yield Problem(
@@ -55,6 +55,6 @@ def _azure_problems(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
             ("storage",),
             "has more than one way to sign in: account_key, sas_token and client_secret exclude each other",
         )
-    for name in OF_AN_APPLICATION:
+    for name in APPLICATION_SETTINGS:
         if application and name not in application:
             yield Problem(("storage", name), f"is required beside {application[0]}")

@@ -1,4 +1,4 @@
-"""The stores for data files that are not Amazon S3, as the endpoint's config schema has them."""
+"""The stores for data files other than Amazon S3, as the endpoint's config schema has them."""
 
 from typing import Final
 
@@ -49,7 +49,8 @@ STORAGE: Final[Json] = {
                 "service_account_json": {
                     "type": "string",
                     "title": "Service Account JSON",
-                    "description": "The JSON key of a service account that may read, write and delete the bucket's objects.",
+                    "description": "The JSON key of a service account that may read, write and delete the bucket's "
+                    "objects.",
                     "order": 3,
                     "multiline": True,
                     "secret": True,
@@ -97,7 +98,8 @@ STORAGE: Final[Json] = {
                 "sas_token": {
                     "type": "string",
                     "title": "SAS Token",
-                    "description": "A shared access signature that allows to read, create, write, list and delete blobs.",
+                    "description": "A shared access signature that allows to read, create, write, list and delete "
+                    "blobs.",
                     "order": 5,
                     "secret": True,
                 },

@@ -1,4 +1,4 @@
-"""What single settings mean: a ValueError says what the setting must be, never what it was."""
+"""What single settings mean. A ValueError says what a setting must be, never what it was."""
 
 import json
 import os
@@ -25,7 +25,7 @@ FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CRE
 
 def upload_interval(text: str) -> timedelta:
     demand = "must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H"
-    # isodate takes a bare PT for nothing at all. Days and longer are beyond the limit anyway.
+    # isodate reads a bare PT as zero. Days and longer are beyond the limit anyway.
     if text == "PT" or not text.startswith("PT"):
         raise ValueError(demand)
     try:
@@ -38,7 +38,7 @@ def upload_interval(text: str) -> timedelta:
 
 
 def feature_flags(text: str) -> frozenset[str]:
-    """The flags that are on: of a flag that is given twice, the last one counts."""
+    """The flags that are on; of a flag that is given twice, the last counts."""
     flags: dict[str, bool] = {}
     for given in filter(None, map(str.strip, text.split(","))):
         flag = given.removeprefix("no_")
@@ -56,14 +56,14 @@ def warehouse_directory(text: str) -> Path:
     if "://" in path or (path != text and not path.startswith("/")):
         raise ValueError("must be a directory of this machine: a path, or file:// and an absolute path")
     directory = os.path.abspath(path)
-    # PyIceberg takes a location for a URI: it would write to the part before the sign, a directory of another name.
+    # PyIceberg reads a location as a URI: it would write to the part before such a character, another directory.
     if "#" in directory or "?" in directory:
         raise ValueError("must be a directory without # and ? in its whole path")
     return Path(directory)
 
 
 def service_account(text: str) -> dict[str, str]:
-    """What signs in to Google, as its console writes it."""
+    """A service account's key, as Google's console writes it."""
     demand = "must be the JSON key of a service account, as Google's console writes it, with {}"
     try:
         key = json.loads(text)

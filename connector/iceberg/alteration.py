@@ -1,5 +1,5 @@
-"""Alters tables. Where columns are converted, Spark first rewrites their data files; then one commit gives the table both
-its new schema and its new files.
+"""Alters tables. Where columns are converted, Spark first rewrites their data files; then one commit gives the table
+both its new schema and its new files.
 
 That commit asserts the main branch that was read. When another writer was faster, everything is planned anew, but files
 that were rewritten for the same columns are used again: only what came in between is left to rewrite. That holds only
@@ -120,8 +120,8 @@ def _target_columns(schema: Schema, converted: Sequence[ConvertedColumn]) -> tup
 
 
 def _file_prefix(table: Table, owner: Owner) -> str:
-    """Names the files after one of the owner's lineages, preferably one that is not closed: its next commit lets a session
-    judge whether the files were left behind."""
+    """Names the files after one of the owner's lineages, preferably one that is not closed: its next commit lets a
+    session judge whether the files were left behind."""
     whole = Lineage(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
     ranges = {
         name.rpartition(".")[2]: value.startswith(fence.CLOSED)

@@ -16,7 +16,8 @@ LOOKUPS_AT_ONCE: Final = 8
 
 
 def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[Path]) -> list[Found | UserError]:
-    """What the catalog has at each path, or the UserError that says why it cannot be written to; raises other errors."""
+    """What the catalog has at each path, or the UserError that says why it cannot be written to; raises other
+    errors."""
 
     def look_up(path: Path) -> Found | UserError:
         try:

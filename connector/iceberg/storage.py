@@ -11,7 +11,7 @@ from connector.config.settings import EndpointConfig
 from connector.iceberg.catalogs.opening import explained, warehouse_of
 from connector.iceberg.files import file_stores
 from connector.iceberg.files.file_access import file_properties, has_sign_in
-from connector.iceberg.files.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
+from connector.iceberg.files.probe_object import CONTENT, NAME_PREFIX, is_abandoned, new_name
 from connector.steps import Skipped
 
 
@@ -46,7 +46,7 @@ def _probe_directory(directory: Path) -> None:
     file.write_bytes(CONTENT)
     file.read_bytes()
     file.unlink()
-    for other in directory.glob(f"{NAMES_BEGIN}*"):
+    for other in directory.glob(f"{NAME_PREFIX}*"):
         with suppress(OSError):  # another probe deletes it too
             if is_abandoned(other.name, datetime.fromtimestamp(other.stat().st_mtime, UTC)):
                 other.unlink()

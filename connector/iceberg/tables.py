@@ -100,7 +100,8 @@ class Alter(Protocol):
 def evolve(
     catalog: Catalog, path: Path, location: str | None, plan: Callable[[Found], Sequence[TableChange]], alter: Alter
 ) -> list[TableChange]:
-    """Perform what `plan` makes of the table, planning again whenever another writer was faster; return what was done."""
+    """Perform what `plan` makes of the table, planning again whenever another writer was faster; return what was
+    done."""
     performed: list[TableChange] = []
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):

@@ -10,7 +10,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
 from connector.errors import UserError
-from connector.iceberg.files.file_access import SHORTEST_LIFE, STORE_FILE_IO, access_to, file_properties, with_end
+from connector.iceberg.files.file_access import SHORTEST_LIFE, STORE_FILE_IO, access_to, file_properties, with_expiry
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
@@ -70,10 +70,10 @@ def test_a_token_that_was_handed_out_without_an_end_is_not_used_for_longer_than_
     location: str, name: str
 ) -> None:
     before = time.time()
-    access = access_to(table(location, with_end({**KEY, name: "planted"})))
+    access = access_to(table(location, with_expiry({**KEY, name: "planted"})))
     assert access.expires_at is not None
     assert before + SHORTEST_LIFE - 1 <= access.expires_at <= time.time() + SHORTEST_LIFE
-    assert with_end(KEY) == KEY
+    assert with_expiry(KEY) == KEY
 
 
 @pytest.mark.parametrize(

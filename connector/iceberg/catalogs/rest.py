@@ -13,7 +13,7 @@ from connector.config import catalog as catalog_config
 from connector.file_ios import file_io, hide_keys
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
-from connector.iceberg.files.file_access import FileKeys, file_properties, with_end
+from connector.iceberg.files.file_access import FileKeys, file_properties, with_expiry
 from connector.redaction import hide_obtained
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may hand out, for requests about a table
@@ -48,7 +48,7 @@ class RestTables(RestCatalog):
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         vended = {**table_response.config, **vended}
         _hide(vended)
-        properties = file_properties(self._keys(), self.properties, with_end(vended))
+        properties = file_properties(self._keys(), self.properties, with_expiry(vended))
         io = file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 

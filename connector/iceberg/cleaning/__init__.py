@@ -1,1 +1,1 @@
-"""Deletes files that nobody will need again, and only those."""
+"""Deletes files that nobody can need again, and no others."""

@@ -20,8 +20,10 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def discarding(catalog: Catalog, path: Path, dropped: Sequence[StagedCommit]) -> Iterator[None]:
-    """For replacing the table: afterwards the files of these are deleted that were in no snapshot of the old one. Those
-    that had landed are the old table's, and stay with its other files."""
+    """Wraps the replacement of a table: afterwards, the dropped commits' files are deleted.
+
+    Those that a snapshot of the old table refers to had landed, and stay with the old table's other files.
+    """
     table = load_table(catalog, path) if dropped else None
     discarded = _never_added(table, dropped) if table else []
     yield

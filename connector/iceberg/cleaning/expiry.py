@@ -1,8 +1,8 @@
 """Expires the snapshots that a table no longer keeps, and deletes what they leave behind.
 
-In a commit of its own: one that removes a snapshot which a tag has reached in that moment drops the tag as well. The Local
-catalog and Glue refuse it, since a tag changes the metadata. A REST server does not: there the time between the look at
-the table and the commit is short, but it is there.
+It does so in a commit of its own. If a tag is set on a snapshot while that is being removed, the tag goes too: the
+Local catalog and Glue refuse the commit, since the tag has changed the metadata, but a REST server does not. There the
+time between loading the table and the commit is short, but not nothing.
 """
 
 import logging
@@ -26,8 +26,10 @@ log = logging.getLogger(__name__)
 
 
 def expire(catalog: Catalog, path: Path, is_interrupted: Callable[[], bool] = lambda: False) -> int:
-    """Expire what is due in one table, and say how many files that deletes. Several processes may do so at once: what
-    one of them finds changed it leaves to the next time."""
+    """Expire what is due in one table, and return how many files that deletes.
+
+    Several processes may do so at once: one that finds the table changed leaves it to the next time.
+    """
     before, now = catalog.load_table(path), time.time_ns() // 1_000_000
     ids = due(before.metadata, now)
     if not ids or not _may_be_dated(before, now) or not _may_have_removed(catalog, before, ids):
@@ -51,13 +53,14 @@ def expire(catalog: Catalog, path: Path, is_interrupted: Callable[[], bool] = la
 
 
 def _may_be_dated(table: Table, now: int) -> bool:
-    """Whether new metadata would not be older than the snapshots in it, which Java refuses to read: in some catalogs it
-    is the client that dates it, by a clock that may be behind the others'."""
+    """Whether new metadata would be no older than the snapshots in it: Java refuses to read it otherwise. In some
+    catalogs the client dates it, and its clock may be behind."""
     return not isinstance(table.catalog, MetastoreCatalog) or now >= table.metadata.last_updated_ms
 
 
 def _may_have_removed(catalog: Catalog, table: Table, ids: Sequence[int]) -> bool:
-    """Remove snapshots, if every branch and tag is still where it was. False: for certain they have not been removed."""
+    """Remove snapshots, if every branch and tag is still where it was; False if they have certainly not been
+    removed."""
     refs = table.metadata.refs.items()
     requirements: tuple[TableRequirement, ...] = (
         same_table(table),

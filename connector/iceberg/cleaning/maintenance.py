@@ -1,4 +1,4 @@
-"""What a session does for its tables in the background: nobody waits for it, and what it leaves undone a later one does."""
+"""What a session does for its tables in the background. What it leaves undone, a later session does."""
 
 import logging
 import threading
@@ -32,12 +32,12 @@ IsInterrupted: TypeAlias = Callable[[], bool]
 @dataclass(frozen=True)
 class _Task:
     path: Path
-    otherwise: str  # what is so if it cannot be done
+    otherwise: str  # what a warning says if it fails
     perform: Callable[[IsInterrupted], object]
 
 
 class Maintenance:
-    """One thing after another: no two are at work on the same files."""
+    """Does one task after another, so that no two work on the same files."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -46,7 +46,7 @@ class Maintenance:
         self._ended = threading.Event()
 
     def attempt(self, staged: Sequence[StagedCommit], once: Collection[Chain] = ()) -> list[Landed | Failed]:
-        """`commit.attempt`; what the commits leave to be done is done later."""
+        """`commit.attempt`, after which the commits' upkeep is done in the background."""
         outcomes = commit.attempt(self._catalog, staged, once, self._new_writer)
         for outcome in outcomes:
             if isinstance(outcome, Landed):
@@ -54,7 +54,7 @@ class Maintenance:
         return outcomes
 
     def look_after(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
-        """Do what earlier sessions have left undone. `staged` is all that the session's state named."""
+        """Do what earlier sessions have left undone. `staged` is all that the session's state names."""
         for table in tables:
             if is_in_table_bucket(table.location):
                 continue
@@ -79,7 +79,7 @@ class Maintenance:
         self._tasks.put(_Task(path, "old snapshots stay for now", partial(expire, self._catalog, path)))
 
     def run(self) -> None:
-        """Do all of it, until told to end."""
+        """Perform the tasks until told to end."""
         while (task := self._tasks.get()) and not self._ended.is_set():
             try:
                 task.perform(self._ended.is_set)
@@ -91,18 +91,18 @@ class Maintenance:
                     log.warning("table %s: %s: %s: %s", ".".join(task.path), task.otherwise, kind, error)
 
     def finish(self) -> None:
-        """Let `run` return when all is done."""
+        """Let `run` return when all tasks are done."""
         self._tasks.put(None)
 
     def end(self) -> None:
-        """Let it return as soon as it asks whether it may go on."""
+        """Let `run` return as soon as its task asks whether it is interrupted."""
         self._ended.set()
         self.finish()
 
 
 @contextmanager
 def maintaining(catalog: Catalog) -> Iterator[Maintenance]:
-    """A session's, until it ends."""
+    """A session's maintenance, until the session ends."""
     maintenance = Maintenance(catalog)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
     try:

@@ -1,10 +1,11 @@
-"""Deletes the files that our transactions have left behind: of killed processes and tasks, and of commits that lost a race.
+"""Deletes the files that our transactions left behind: those of killed processes and tasks, and of commits that lost a
+race.
 
-The name of every file of ours says which lineage wrote it, for which table, and on which fence value (`FileOrigin`).
-A transaction lands only while the property has the value that it was staged on, and no value ever comes back. So a
-file whose value the property has passed has landed, and a snapshot refers to it, or it never will: a process that still
-believes in it is fenced. The manifests of a commit bear the value that it asserts, so that they are no exception. All
-that holds however stale the collecting process is: properties and positions only move on.
+The name of every file of ours says which lineage wrote it, for which table, and on which fence value (`FileOrigin`). A
+transaction lands only while the property has the value that it was staged on, and no value ever comes back. So once the
+property has passed a file's value, the file has landed and a snapshot refers to it, or it never will: a process that
+still relies on it is fenced. The same holds for a commit's manifests, which bear the value that it asserts. All this is
+true however stale the collecting process is: properties and positions only move on.
 
 Files of tables that were dropped, by a backfill for instance, are left alone: something else may refer to them.
 """
@@ -34,10 +35,10 @@ def collect(
     staged: Collection[StagedCommit],
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Delete what is left behind in one table, and say how many files that were. `lineage` is the caller's own."""
+    """Delete what is left behind in one table, and return how many files that were. `lineage` is the caller's own."""
     listed = list(_listed(catalog.load_table(path)))
-    # Loaded after the files were listed: only an operator's reset takes a fence back, and what was staged after one must
-    # not be judged by the value before it.
+    # Loaded after the files were listed: only an operator's reset moves a fence back, and files that were staged after
+    # one must not be judged by the value before it.
     table = catalog.load_table(path)
     is_left_behind = _condition(table, lineage, staged)
     locations = {
@@ -59,15 +60,15 @@ def collect(
 
 
 def _condition(table: Table, lineage: Lineage, staged: Collection[StagedCommit]) -> Callable[[FileOrigin], bool]:
-    """Whether a file is ours, and of a transaction that is over."""
-    begin, end = lineage.key_range.split("-")  # what begins here is ours to collect: of a split range, one child's
-    # A recovery may build on a closed value, but only with an entry that the state names: with its files, of course.
+    """Whether a file is ours, and its transaction is over."""
+    begin, end = lineage.key_range.split("-")  # ranges that begin here are ours to collect
+    # A recovery may build on a closed value, but only with entries that the state names, and so with their files.
     in_state = {FileOrigin.of(file_name(location)) for commit in staged for location in commit.locations}
 
     def is_left_behind(origin: FileOrigin) -> bool:
         value = table.properties.get(origin.property_name)
         return (
-            # Without a value the lineage's first transaction is still to come.
+            # Without a value, the lineage's first transaction is still to come.
             value is not None
             and origin.table_uuid == str(table.metadata.table_uuid)
             and origin.lineage_hash.startswith(fence.materialization_hash(lineage))

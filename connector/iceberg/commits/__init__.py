@@ -1,1 +1,1 @@
-"""The fence, and the commits that respect it."""
+"""The fence, the commits that respect it, and what they are made of."""

@@ -100,7 +100,8 @@ def _attempt_table(
     by_lineage = groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.chain_id)
     chains = [fence.chain(list(commits)) for _, commits in by_lineage]
     # What earlier sessions have staged lands first: a session's own commit closes the values that it was staged on, and
-    # what is staged on a closed value may be deleted. So a table that has not taken one chain is not asked for the next.
+    # what is staged on a closed value may be deleted. So a table that has not taken one chain is not asked for the
+    # next.
     chains.sort(key=lambda chain: not chain[-1].is_recovered)
     outcomes: list[Landed | Failed] = []
     for chain in chains:
@@ -149,8 +150,8 @@ def _finish_chain(
         except worth_another_look() as error:
             if is_hopeless(error):
                 raise UserError(
-                    f"table {name}: the catalog refuses the commit: {_quoted(error)}. Its files stay staged in the task's "
-                    "state: give the connector the permission, or correct the config."
+                    f"table {name}: the catalog refuses the commit: {_quoted(error)}. Its files stay staged in the "
+                    "task's state: give the connector the permission, or correct the config."
                 ) from error
             log.warning(
                 "table %s: commit attempt %d: %s: %s",
@@ -167,8 +168,8 @@ def _finish_chain(
 
 def _broken(name: str, error: Exception) -> ConnectorError:
     return RetryableError(
-        f"table {name}: its metadata cannot be read ({type(error).__name__}: {_quoted(error)}). Its files stay staged in the "
-        "task's state: repair the table, or backfill the binding."
+        f"table {name}: its metadata cannot be read ({type(error).__name__}: {_quoted(error)}). Its files stay staged in "
+        "the task's state: repair the table, or backfill the binding."
     )
 
 
@@ -177,8 +178,8 @@ def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
         return last
     if isinstance(last, REFUSED) and not isinstance(last, unknown()):
         return RetryableError(
-            f"table {name}: other writers were faster for {seconds:.0f} s ({_quoted(last)}). Its files stay staged in the "
-            "task's state; reduce the other writers' commits."
+            f"table {name}: other writers were faster for {seconds:.0f} s ({_quoted(last)}). Its files stay staged in "
+            "the task's state; reduce the other writers' commits."
         )
     return CommitUnknownError(
         f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {_quoted(last)}). "

@@ -41,8 +41,8 @@ def position(value: str) -> int:
 
 
 def is_passed(value: str, recorded: str) -> bool:
-    """Whether nothing that was staged on a value can land any more, however little its asker knows of the state: a later
-    value is still to come, and what an operator has reset to add it is staged on the value that was reset."""
+    """Whether nothing that was staged on a value can land any more, however little its asker knows of the state: a
+    later value is still to come, and what an operator has reset to add it is staged on the value that was reset."""
     is_reset = recorded.count(":") > 1
     return value != recorded and position(value) <= position(recorded) - is_reset
 
@@ -99,8 +99,8 @@ class Tenure:
             known.setdefault(property_name(commit.lineage), set()).update((commit.next, _closed(commit.next)))
         in_file_names = prev
         if waiting:
-            # What waits may yet close our own value too, and a collector that is stale takes what was staged on a closed
-            # value for left behind. What bears a value that is still to come is left alone.
+            # What waits may yet close our own value too, and a collector that is stale takes what was staged on a
+            # closed value for left behind. What bears a value that is still to come is left alone.
             in_file_names = new_value(prev)
         else:
             known.pop(property_name(lineage), None)
@@ -178,10 +178,10 @@ def _fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
     return FencedError(
         f"table {'.'.join(staged.path)}: another process has taken over {lineage.materialization} "
         f"(state key {lineage.state_key}, key range {lineage.key_range}): the table's property {name} is "
-        f"{value or 'absent'}, where this process expected {expected}. This process stops and adds nothing. If no other "
-        "process runs this task, its state was restored from an older copy or the table was changed by hand: see "
-        f"`{_show_command(staged)}`, and reset the fence with `materialize-iceberg fence reset` only when you know which "
-        "rows are right."
+        f"{value or 'absent'}, where this process expected {expected}. This process stops and adds nothing. If no "
+        "other process runs this task, its state was restored from an older copy or the table was changed by hand: see "
+        f"`{_show_command(staged)}`, and reset the fence with `materialize-iceberg fence reset` only when you know "
+        "which rows are right."
     )
 
 

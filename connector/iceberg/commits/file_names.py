@@ -1,4 +1,4 @@
-"""The names of our files: whose they are, and on which fence value they were staged."""
+"""The names of our files, which say whose they are and on which fence value they were staged."""
 
 import re
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ FILE_NAME: Final = re.compile(
 
 
 def file_prefix(lineage: Lineage, table_uuid: str, prev: str) -> str:
-    """What the names of the files begin with that are staged on a value: `FileOrigin` reads it."""
+    """What the names of files that are staged on a fence value begin with; `FileOrigin` reads it."""
     return f"{fence.lineage_hash(lineage)}-{lineage.key_range}-{table_uuid}-{(prev or FIRST).replace(':', '-')}"
 
 
 @dataclass(frozen=True)
 class FileOrigin:
-    """What the name of a file of ours proves: whose it is, for which table, and on which fence value it was staged."""
+    """What the name of a file of ours says: whose it is, for which table, and on which fence value it was staged."""
 
     lineage_hash: str
     key_range: str

@@ -1,6 +1,6 @@
 """Folds small manifests into one: a table's manifest list stays short, however many small commits the table gets.
 
-The table's own properties say when, under the names and with the defaults that Java has for them.
+The table's own properties say when, with the names and defaults of Iceberg's Java library.
 """
 
 import logging
@@ -25,14 +25,14 @@ READS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True)
 class Thresholds:
-    """When small manifests become one too many, and up to how many bytes a manifest is small."""
+    """How many small manifests are too many, and up to how many bytes a manifest is small."""
 
     count: int = 100
     size: int = 8 << 20
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
-        """None where the table wants none folded; ValueError where its properties make no sense."""
+        """None if the table wants none folded; ValueError if its properties make no sense."""
         found = dict(properties)
         if not property_as_bool(found, "commit.manifest-merge.enabled", True):
             return None
@@ -44,10 +44,10 @@ class Thresholds:
 
 
 def foldable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
-    """Those of one partition spec to fold, now that so many more are added.
+    """Which of one partition spec's manifests to fold, now that `added` more come.
 
-    A manifest is folded only with others that list at least as many files as it does: so a file is written again as
-    often as the number of files doubles, and not with every fold.
+    A manifest is folded only with others that together list at least as many files as it does. So an entry is rewritten
+    each time the number of files doubles, not with every fold.
     """
     chosen: list[ManifestFile] = []
     files = size = 0
@@ -64,7 +64,7 @@ def foldable(manifests: Sequence[ManifestFile], added: int, thresholds: Threshol
 
 
 class Folder:
-    """Folds for one append. What was folded is used by later attempts too, as long as the table holds the very same
+    """Folds manifests for one append. Later attempts use what was folded as long as the table holds the very same
     manifests: another writer may have deleted some of their files."""
 
     def __init__(self, factory: ManifestFactory) -> None:
@@ -74,7 +74,7 @@ class Folder:
     def folded(
         self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
-        """What the table holds, in fewer manifests where there are too many of the kinds that are added to."""
+        """What the table holds, in fewer manifests if there are too many of a partition spec that is added to."""
         try:
             thresholds = Thresholds.of(table.properties)
             if thresholds is None:
@@ -100,7 +100,7 @@ class Folder:
         chosen = foldable(of_spec, sum(m.partition_spec_id == spec_id for m in added), thresholds)
         if not chosen:
             return held
-        # The prefix is part of the key: a manifest that is still to be committed never bears a value that has passed.
+        # The prefix is part of the key: a manifest that is still to be committed must not bear a passed fence value.
         key = (prefix, *(manifest.manifest_path for manifest in chosen))
         if key not in self._written:
             self._written[key] = self._write(table, prefix, spec_id, chosen)
@@ -114,7 +114,7 @@ class Folder:
 
 
 def _file_count(manifest: ManifestFile) -> int:
-    """Without those that are listed as deleted."""
+    """The files that the manifest lists, but for deleted ones."""
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 

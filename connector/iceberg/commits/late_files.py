@@ -1,6 +1,7 @@
-"""Data files that were staged before a column of theirs was converted: written again, so that they land with the values.
+"""Data files that were staged before one of their columns was converted: rewritten, so that they land with their
+values.
 
-Apply finishes what the state names before it alters a table, but not every runtime gives it the state, and a session may
+Apply commits what the state names before it alters a table, but not every runtime gives it the state, and a session may
 still be writing. So a table records which columns have taken the place of which.
 """
 
@@ -24,7 +25,7 @@ _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
 
 
 def recorded(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
-    """The table properties that tell of a conversion."""
+    """The table properties that record a conversion."""
     return {f"{PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
 
 
@@ -34,13 +35,13 @@ def is_converted(table: Table, column_id: int) -> bool:
 
 
 class LateFiles:
-    """One chain's late files, written once for all attempts."""
+    """One chain's late files, rewritten once for all attempts."""
 
     def __init__(self) -> None:
         self._rewritten: dict[tuple[Rewriting, str], tuple[DataFile, ...]] = {}
 
     def converted(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
-        """The commits with files that fit the table."""
+        """The same commits, with files that fit the table."""
         successors = {
             int(name.removeprefix(PREFIX)): int(value)
             for name, value in table.properties.items()
@@ -57,7 +58,7 @@ class LateFiles:
 
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
         columns = tuple(_target_columns(table, [column.field_id for column in file.columns], successors))
-        # A name like the old one's: what becomes of the one in the end becomes of the other.
+        # Named like the old file, so that in the end both are collected or kept alike.
         rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
         key = rewriting, file.path
         if key not in self._rewritten:
@@ -88,7 +89,7 @@ def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> U
     before = _columns(*table.metadata.schemas)
     names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
     return UserError(
-        f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to another "
-        "type, and hold values that have no equivalent. They were added nowhere, and stay in the task's state: backfill "
-        "the binding, which begins with a new table."
+        f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
+        "another type, and hold values that have no equivalent. They were added nowhere, and stay in the task's state: "
+        "backfill the binding, which begins with a new table."
     )

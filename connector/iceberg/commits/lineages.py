@@ -21,7 +21,7 @@ RESET_PREFIX: Final = "flow.fence-reset."
 
 @dataclass(frozen=True)
 class RecordedLineage:
-    """A fence property, and whose it is, as far as the table can tell."""
+    """A fence property with what the table can tell of its owner."""
 
     property_name: str
     key_range: str
@@ -36,7 +36,7 @@ class RecordedLineage:
 
 
 def owners(table: Table) -> set[Owner]:
-    """Who has made the table or committed to it, as far as its properties and its snapshots tell."""
+    """Who has made the table or committed to it, as far as its properties and snapshots tell."""
     found = {Owner(lineage.materialization, lineage.state_key) for lineage in _last_commits(table)}
     maker = Owner.of(table.properties)
     return found | ({maker} if maker else set())
@@ -60,7 +60,7 @@ def recorded_lineages(table: Table) -> list[RecordedLineage]:
 
 
 def _last_commits(table: Table) -> dict[Lineage, datetime]:
-    """By lineage, as the summaries of the snapshots tell that the table still has."""
+    """By lineage, from the summaries of the snapshots that the table still has."""
     commits = {}
     for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}

@@ -46,9 +46,10 @@ def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
 
 def _changed(commit: StagedCommit, written: NestedField, current: NestedField) -> str:
     return (
-        f"table {'.'.join(commit.path)}: another engine has made column {current.name!r} {current.field_type}, which was "
-        f"{written.field_type} when {commit.rows} rows were staged: nobody could read them. They were added nowhere, and "
-        "stay in the task's state: give the column its type back, or backfill the binding, which begins with a new table."
+        f"table {'.'.join(commit.path)}: another engine has made column {current.name!r} {current.field_type}, which "
+        f"was {written.field_type} when {commit.rows} rows were staged: nobody could read them. They were added "
+        "nowhere, and stay in the task's state: give the column its type back, or backfill the binding, which begins "
+        "with a new table."
     )
 
 

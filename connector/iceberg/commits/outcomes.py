@@ -1,4 +1,4 @@
-"""What an error of a catalog's client says of the commit that it was raised for."""
+"""What the error of a catalog's client says about the commit that raised it."""
 
 import sys
 import zlib
@@ -20,9 +20,9 @@ from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from connector.errors import RetryableError
 from connector.iceberg.files.aws_errors import is_refusal
 
-# ValueError: the metadata moved under PyIceberg's own checks. A table that is gone is told by the next look.
+# ValueError: the metadata changed under PyIceberg's own checks. The next look finds a table that is gone.
 REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
-# ValidationError, a ValueError too: the answer was no catalog's, but a gateway's, or was cut short.
+# ValidationError, a ValueError too: the answer was not a catalog's but a gateway's, or was cut short.
 _UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError)
 # What the readers of metadata make of files that are cut short or are something else, and of parts that are missing.
 BROKEN: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
@@ -30,27 +30,27 @@ _HOPELESS: Final = (BadRequestError, ForbiddenError, UnauthorizedError)
 
 
 def unknown() -> tuple[type[Exception], ...]:
-    """Those after which nobody knows whether the commit has landed."""
+    """The errors after which nobody knows whether the commit has landed."""
     return (*_UNKNOWN, databases.SQLAlchemyError) if (databases := _databases()) else _UNKNOWN
 
 
 def worth_another_look() -> tuple[type[Exception], ...]:
-    """Those after which the table says whether there is anything left to commit."""
+    """The errors after which the table is looked at again: it says whether anything is left to commit."""
     return (*REFUSED, *unknown(), RetryableError)
 
 
 def is_hopeless(error: Exception) -> bool:
-    """Whether the catalog will answer the same again."""
+    """Whether the catalog would answer the same again."""
     return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _HOPELESS)
 
 
 def answer(error: Exception) -> Exception:
-    """What the catalog itself has said: a database, without the statement that it said it of."""
+    """The catalog's own answer: of a database's error, without the SQL statement."""
     databases = _databases()
     said: Exception = error.orig if databases and isinstance(error, databases.DBAPIError) else error
     return said
 
 
 def _databases() -> ModuleType | None:
-    """SQLAlchemy's errors. It takes as long to import as most of PyIceberg, and what no catalog has imported raises nothing."""
+    """SQLAlchemy's errors, if a catalog has imported it: it is as slow to import as most of PyIceberg."""
     return sys.modules.get("sqlalchemy.exc")

@@ -1,4 +1,4 @@
-"""Data files that take the place of others with the same rows: the manifests that say so."""
+"""Manifests in which data files take the place of others with the same rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from connector.state import DataFile
 
 @dataclass(frozen=True)
 class Replacement:
-    """A file that goes, and those that take its place."""
+    """A data file that goes, and those that take its place."""
 
     entry: ManifestEntry
     files: tuple[DataFile, ...]
@@ -24,7 +24,7 @@ class Replacement:
 
     @property
     def added(self) -> list[ManifestEntry]:
-        """With the old file's sequence number: other engines' equality deletes apply to the rows as they did."""
+        """Entries with the old file's sequence number, so that other engines' equality deletes apply as before."""
         partition, number = self.entry.data_file.partition, self.entry.sequence_number
         return [added_entry(file, self.spec_id, partition, number) for file in self.files]
 
@@ -32,7 +32,7 @@ class Replacement:
 def replaced_manifests(
     table: Table, prefix: str, factory: ManifestFactory, replacements: Sequence[Replacement]
 ) -> list[ManifestFile]:
-    """All manifests of the snapshot: what is not replaced stays as it is, whoever has added it."""
+    """All manifests of the new snapshot; what is not replaced stays as it is, whoever has added it."""
     gone = {replacement.entry.data_file.file_path for replacement in replacements}
     manifests = []
     for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):

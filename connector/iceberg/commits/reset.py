@@ -1,4 +1,4 @@
-"""The operator's way out for a task that is fenced: what its state and its table know of each other, and a new start.
+"""An operator's way out for a fenced task: what its state and its table know of each other, and a new fence value.
 
 A reset gives the fence a value that no process has read yet. Only a recovery from the state can go on from there: a
 process that still runs stays fenced.
@@ -74,7 +74,7 @@ def judged(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
 
 
 def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Reset:
-    """How a fenced chain's lineage can go on, and what that costs. UserError where it would damage the table."""
+    """How a fenced chain's lineage can go on, and what that costs; UserError where that would damage the table."""
     in_table = _in_table(table, chain)
     missing = [commit for commit in chain if commit not in in_table]
     match decision:
@@ -107,7 +107,7 @@ def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Res
 
 
 def perform(table: Table, reset: Reset, reason: str) -> None:
-    """Give the fence its new value, if the table is still the one that was looked at, and record why in the table."""
+    """Give the fence its new value, if the table has not changed since it was loaded, and record why in the table."""
     lineage = reset.chain[0].lineage
     name = fence.property_name(lineage)
     note = {
@@ -118,7 +118,7 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
     }
     properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
     with object_store.using(table.location()):
-        # Every change of a fence moves main: a commit that asserts main must not meet another value than it has read.
+        # Every change of a fence moves main: the fence that a commit has read is then still the one it meets.
         snapshot = SnapshotWriter().mark(table, lineage, lineage_summary(lineage) | {"flow.fence-reset": reason})
     try:
         land(table.catalog, table, snapshot, properties)
@@ -134,7 +134,7 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
 
 
 def _in_table(table: Table, chain: Sequence[StagedCommit]) -> list[StagedCommit]:
-    """Those that a snapshot of the table refers to."""
+    """The commits with files that a snapshot of the table refers to."""
     names = [{file_name(path) for path in _paths(table, commit)} for commit in chain]
     absent = unreferenced(table, set().union(*names))
     return [commit for commit, its_names in zip(chain, names, strict=True) if its_names - absent]

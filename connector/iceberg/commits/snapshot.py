@@ -29,8 +29,8 @@ SUMMARY_FENCE: Final = "flow.fence"
 
 
 class SnapshotWriter:
-    """Writes one append's metadata files. Manifests are written once and used by every attempt; the manifest list, which
-    depends on what the table holds, is new for each."""
+    """Writes one append's metadata files. Manifests are written once and used by every attempt; the manifest list,
+    which depends on what the table holds, is new for each."""
 
     def __init__(self, lists: WrittenLists | None = None) -> None:
         self._lists = WrittenLists() if lists is None else lists
@@ -111,7 +111,8 @@ class SnapshotWriter:
                 self._write_manifest(table, prefix, spec_id, list(commits)) for spec_id, commits in by_spec
             ]
         # Writing a manifest list sets the sequence number in the very objects that it is given. A later attempt that
-        # re-used them would commit the files under an old number, and other engines' deletes would then hide their rows.
+        # re-used them would commit the files under an old number, and other engines' deletes would then hide their
+        # rows.
         return [_fresh(manifest) for manifest in self._manifests[key]]
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:

@@ -1,4 +1,4 @@
-"""What a commit leaves to be done for its table, while nobody waits."""
+"""What is to be done for a table after a commit, in the background."""
 
 import logging
 import time
@@ -25,7 +25,7 @@ class Upkeep:
 
     @classmethod
     def after(cls, table: Table, committed: TableMetadata) -> "Upkeep | None":
-        """Of a commit to a table that was loaded like this and has become that; None if nothing is left to do."""
+        """What a commit leaves to be done, given the table as it was loaded and its metadata now; None if nothing."""
         if is_in_table_bucket(table.location()):
             return None
         try:

@@ -1,1 +1,1 @@
-"""Where tables' files are kept, what opens them, and what a store says when it refuses."""
+"""The stores for tables' files: addresses, keys, clients, probes, and what a store's errors mean."""

@@ -1,4 +1,4 @@
-"""Keys for AWS that always hold: the config's own, those of a role that is assumed again and again, or the machine's."""
+"""AWS keys that are always valid: the config's own, those of an assumed role, or the machine's."""
 
 import time
 from typing import Final, TypeAlias
@@ -19,16 +19,15 @@ from connector.renewal import Lease, Renewed
 
 AwsKeys: TypeAlias = Renewed[AwsCredentials]
 
-# A repeated UpdateTable of Glue may find its own first try and look like a conflict; the fence tells the two apart, so
-# that botocore may retry.
+# botocore may retry: a repeated UpdateTable may find its own first try and look like a conflict, but the fence tells.
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
 )
-MACHINE_KEYS_HOLD: Final = 600.0  # seconds: botocore renews the machine's own before less is left of them
+MACHINE_KEYS_HOLD: Final = 600.0  # seconds: botocore renews the machine's keys before less than this is left
 
 
 def aws_keys(credentials: AwsCredentials | AwsRole | MachineCredentials, region: str) -> AwsKeys:
-    """The region is where a role is assumed."""
+    """`region` is where a role is assumed."""
     match credentials:
         case AwsCredentials():
             return Renewed("the AWS keys", lambda: Lease.until(credentials, None))
@@ -39,14 +38,14 @@ def aws_keys(credentials: AwsCredentials | AwsRole | MachineCredentials, region:
 
 
 def session(keys: AwsKeys, region: str) -> boto3.Session:
-    """A session whose clients sign with keys that hold when they sign."""
+    """A session whose clients sign with keys that are valid at that moment."""
     core = get_session()
     core.register_component("credential_provider", CredentialResolver([_Provider(keys)]))
     return boto3.Session(botocore_session=core, region_name=region)
 
 
 def file_keys(keys: AwsKeys) -> dict[str, str]:
-    """FileIO properties."""
+    """The keys as FileIO properties."""
     lease = keys.current()
     found = {
         S3_ACCESS_KEY_ID: lease.value.access_key_id,
@@ -60,14 +59,14 @@ def file_keys(keys: AwsKeys) -> dict[str, str]:
 
 
 def frozen(keys: AwsKeys) -> ReadOnlyCredentials:
-    """As botocore has them."""
+    """The keys in botocore's form."""
     now = keys.current().value
     token = now.session_token.reveal() if now.session_token else None
     return ReadOnlyCredentials(now.access_key_id, now.secret_access_key.reveal(), token)
 
 
 class _Renewed(Credentials):  # type: ignore[misc]  # botocore has no types
-    """Asked by botocore for every request."""
+    """botocore asks for these with every request."""
 
     def __init__(self, keys: AwsKeys) -> None:
         super().__init__("", "")
@@ -98,8 +97,9 @@ def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
         if not is_refusal(error):
             raise RetryableError(f"AWS STS in {region} is not able to answer now: {reason}.") from error
         raise UserError(
-            f"AWS does not let the connector assume the role {role.arn}: {reason}. Check /credentials, whose keys need the "
-            "permission sts:AssumeRole, and the role's trust policy, which must name their user and the external id."
+            f"AWS does not let the connector assume the role {role.arn}: {reason}. Check /credentials, whose keys need "
+            "the permission sts:AssumeRole, and the role's trust policy, which must name their user and the external "
+            "id."
         ) from error
     except BotoCoreError as error:
         raise RetryableError(
@@ -120,7 +120,8 @@ def _machine_keys() -> Lease[AwsCredentials]:
         keys = found and found.get_frozen_credentials()
     except BotoCoreError as error:
         raise UserError(
-            f"the machine's AWS credentials cannot be used: {str(error).rstrip('.')}. Correct them, or set /credentials."
+            f"the machine's AWS credentials cannot be used: {str(error).rstrip('.')}. Correct them, or set "
+            "/credentials."
         ) from error
     if not keys:
         raise UserError(

@@ -1,5 +1,5 @@
-"""What opens a table's files: the object store's address and keys, as the config, the catalog's server and its answer
-about this very table have them; and until when the keys hold."""
+"""What opens a table's files: the object store's address and keys, from the config, the catalog's server and its answer
+about this very table; and when the keys expire."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -46,10 +46,10 @@ S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no n
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
 S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 
-# Named, not imported: PyArrow's file systems are wanted where files are.
+# Named, not imported: PyArrow's file systems are loaded only where files are read or written.
 STORE_FILE_IO: Final = "connector.iceberg.files.file_io.StoreFileIO"
 
-# What it reads, and until when it may. Nothing else that a server says has a say.
+# What it reads, and when that expires. Whatever else a server says is ignored.
 FILE_PROPERTIES: Final = frozenset(
     {
         ADLS_ACCOUNT_KEY,
@@ -80,7 +80,7 @@ FILE_PROPERTIES: Final = frozenset(
     }
 )
 AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
-# By the scheme of a location, what signs in to the store: one of them must be there.
+# By a location's scheme, the properties that sign in to the store: one of them must be there.
 SIGN_INS: Final = {
     **dict.fromkeys(("s3", "s3a", "s3n"), (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
     "gs": (GCS_TOKEN,),
@@ -92,29 +92,29 @@ SYNONYMS: Final = {
     AWS_SECRET_ACCESS_KEY: S3_SECRET_ACCESS_KEY,
     AWS_SESSION_TOKEN: S3_SESSION_TOKEN,
 }
-# Catalogs hand these out with the account's host behind the name.
-OF_AN_ACCOUNT: Final = (ADLS_SAS_TOKEN, ADLS_EXPIRES_AT_MS)
+# Catalogs hand these out with the account's host appended to the name.
+ACCOUNT_PROPERTIES: Final = (ADLS_SAS_TOKEN, ADLS_EXPIRES_AT_MS)
 EXPIRES_AT_MS: Final = {
     S3_SESSION_TOKEN: S3_EXPIRES_AT_MS,
     GCS_TOKEN: GCS_TOKEN_EXPIRES_AT_MS,
     ADLS_SAS_TOKEN: ADLS_EXPIRES_AT_MS,
 }
-# What belongs to one sign-in would spoil another.
+# By a sign-in, what belongs to another and would spoil it.
 DISPLACED_BY: Final = {
     S3_ACCESS_KEY_ID: (S3_SESSION_TOKEN, S3_EXPIRES_AT_MS),
     ADLS_SAS_TOKEN: (ADLS_ACCOUNT_KEY, ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, ADLS_EXPIRES_AT_MS),
 }
 
-# Of a token that comes without its end: AWS issues none for less than 15 minutes.
+# Assumed of a token that comes without an expiry: AWS issues none for less than 15 minutes.
 SHORTEST_LIFE: Final = 900  # seconds
-DEFAULT_REGION: Final = "us-east-1"  # of a store that has none; PyIceberg would ask Amazon
+DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
 
 FileAccess: TypeAlias = Lease[Settings]
-FileKeys: TypeAlias = Callable[[], Mapping[str, str]]  # the config's, as they hold now
+FileKeys: TypeAlias = Callable[[], Mapping[str, str]]  # the config's keys, valid now, as FileIO properties
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
-    """The FileIO properties among these; a later source wins."""
+    """The FileIO properties among these, by PyIceberg's names; a later source wins."""
     found: dict[str, str] = {}
     for source in sources:
         own = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
@@ -131,18 +131,18 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_account(source: Mapping[str, str]) -> dict[str, str]:
-    """What is for one account of Azure's, and its name."""
+    """The properties with an Azure account's host in their names, as plain ones, and the account."""
     found: dict[str, str] = {}
     for name, value in source.items():
-        for plain in OF_AN_ACCOUNT:
+        for plain in ACCOUNT_PROPERTIES:
             if name.startswith(f"{plain}."):
                 account = name.removeprefix(f"{plain}.").partition(".")[0]
                 found |= {plain: value, ADLS_ACCOUNT_NAME: account}
     return found
 
 
-def with_end(vended: Mapping[str, str]) -> dict[str, str]:
-    """What a catalog has handed out just now; if it does not say how long that holds, as long as is certain."""
+def with_expiry(vended: Mapping[str, str]) -> dict[str, str]:
+    """What a catalog has just handed out, with the shortest possible expiry where it names none."""
     vended = {**vended, **_of_account(vended)}
     assumed = str(int((time.time() + SHORTEST_LIFE) * 1000))
     ends = {end: assumed for token, end in EXPIRES_AT_MS.items() if token in vended and end not in vended}
@@ -150,13 +150,14 @@ def with_end(vended: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_sign_in(scheme: str, properties: Mapping[str, str]) -> bool:
-    """Whether there is what a store of this scheme demands."""
+    """Whether the properties can sign in to a store of this scheme."""
     sign_ins = SIGN_INS.get(scheme)
     return sign_ins is None or any(name in properties for name in sign_ins)
 
 
 def access_to(table: Table) -> FileAccess:
-    """What the writers of a table's files get. UserError if there are no keys: the machine's own are not ours to use."""
+    """What opens a table's files for their writers; UserError if there are no keys, since the machine's may not be
+    used."""
     properties = file_properties(table.io.properties)
     scheme = urlsplit(table.location()).scheme
     if not has_sign_in(scheme, properties):

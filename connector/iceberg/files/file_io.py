@@ -1,4 +1,4 @@
-"""Reading and writing files in any store: PyIceberg's FileIO over PyArrow, where that does not serve as it is."""
+"""Reading and writing files in any store: PyIceberg's FileIO over PyArrow, adapted for three stores."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -15,9 +15,12 @@ RETRY_SECONDS: Final = 30
 
 
 class StoreFileIO(PyArrowFileIO):
-    """PyIceberg's, but for Amazon's store, where it has an upload begun, its one part sent and the upload completed for a
-    file that is small enough for one request; for Google's, which it would ask again for 15 minutes, and that with what
-    this machine can sign in with; and for Azure's, where it takes the account's host for a part of the container's name."""
+    """PyIceberg's, but for three stores.
+
+    In Amazon's, a file that is small enough takes one request, not the three of a multipart upload. Google's is not
+    retried for 15 minutes, and never with what this machine can sign in with. For Azure's, the account's host is not
+    taken for a part of the container's name.
+    """
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -27,13 +30,13 @@ class StoreFileIO(PyArrowFileIO):
         return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
-        # By what it is pickled as: PyIceberg has no setting for this option.
+        # PyIceberg has no setting for this option: the file system is made again from what it would be pickled as.
         _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
         return S3FileSystem(**{**options, "allow_delayed_open": True})
 
     def _initialize_azure_fs(self) -> FileSystem:
         if token := self.properties.get(ADLS_SAS_TOKEN):
-            # PyArrow makes it the end of an address as it is.
+            # PyArrow appends it to addresses as it is.
             self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}
         return super()._initialize_azure_fs()
 

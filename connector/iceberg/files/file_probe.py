@@ -1,5 +1,4 @@
-"""Whether a place for files takes, gives back and deletes what we put there, by the very client that writes the tables'
-files."""
+"""Whether files can be written, read and deleted at a place, with the very client that writes the tables' files."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -24,7 +23,7 @@ def probe_location(location: str, properties: Mapping[str, str]) -> None:
     errors = [error for use in (probe.read_back, probe.delete) if (error := _error_of(use, file))]
     if errors:
         raise all_of(errors)
-    with suppress(OSError, ConnectorError):  # who may not list may still write
+    with suppress(OSError, ConnectorError):  # keys that may not list may still write
         for abandoned in probe.abandoned():
             probe.delete(abandoned)
 

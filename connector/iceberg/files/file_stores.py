@@ -1,4 +1,4 @@
-"""An endpoint config's store for data files: where its tables are, and by which FileIO properties."""
+"""An endpoint config's store for data files: where new tables go, and which FileIO properties open it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -46,7 +46,7 @@ S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # 
 
 
 def root(config: EndpointConfig) -> str | None:
-    """Where new tables are put; None leaves it to the catalog. Local has a directory of its own."""
+    """Where new tables go; None leaves it to the catalog. The Local catalog has a directory of its own."""
     if config.storage:
         return config.storage.location
     if not config.bucket or isinstance(config.catalog, S3TablesCatalog):
@@ -55,7 +55,7 @@ def root(config: EndpointConfig) -> str | None:
 
 
 def data_file_properties(config: EndpointConfig) -> dict[str, str]:
-    """What the config says of reading and writing files, with keys that hold now."""
+    """The FileIO properties that the config has, with keys that are valid now."""
     return file_properties(file_addresses(config), file_keys(config, aws_keys(config))())
 
 
@@ -97,8 +97,8 @@ def _addresses(storage: Storage) -> dict[str, str]:
 
 
 def file_keys(config: EndpointConfig, aws: "AwsKeys | None") -> FileKeys:
-    """Of the store; `aws` are those that the catalog is signed in to with, and S3 where the files are there."""
-    # Each store's client is imported when it is wanted.
+    """The store's keys; `aws` are those that sign in to the catalog, and to S3 if the files are there."""
+    # Each store's client is imported when it is needed.
     match config.storage:
         case GoogleStorage() as storage:
             return _google_keys(storage)

@@ -1,4 +1,4 @@
-"""Tokens for Google Cloud Storage that always hold: of the config's service account, or of what this machine has."""
+"""Tokens for Google Cloud Storage that are always valid: of the config's service account, or of this machine's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +19,17 @@ from connector.renewal import Lease, Renewed
 GoogleTokens: TypeAlias = Renewed[Secret]
 
 SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
-OTHER_TIME: Final = "in a reasonable timeframe"
+CLOCK_ERROR: Final = "in a reasonable timeframe"
 REFUSAL: Final = "Check /storage/service_account_json: the key may have been deleted, or its service account."
 
 
 def google_tokens(key: Secret | None) -> GoogleTokens:
-    """Without a key, of what this machine can sign in with."""
+    """Without a key, those of this machine's own credentials."""
     return Renewed("the token of Google Cloud Storage", lambda: _fetch(key))
 
 
 def file_keys(tokens: GoogleTokens) -> dict[str, str]:
-    """FileIO properties."""
+    """The token as FileIO properties."""
     lease = tokens.current()
     assert lease.expires_at is not None, "Google's tokens end"
     return {GCS_TOKEN: lease.value.reveal(), GCS_TOKEN_EXPIRES_AT_MS: str(int(lease.expires_at * 1000))}
@@ -66,6 +66,6 @@ def _explained(whose: str) -> Iterator[None]:
         answer = str(error.args[0]).rstrip(".") if error.args else type(error).__name__
         if error.retryable:
             raise RetryableError(f"Google is not able to sign in {whose} now: {answer}.") from error
-        if OTHER_TIME in answer:
+        if CLOCK_ERROR in answer:
             raise UserError(f"the clock of this machine is wrong (Google: {answer}). Set it.") from error
         raise UserError(f"Google does not sign in {whose}: {answer}. {REFUSAL}") from error

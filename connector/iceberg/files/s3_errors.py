@@ -1,4 +1,4 @@
-"""What boto3 says of an object store, as an error that names the cause and the remedy."""
+"""What boto3 says about an object store, as an error that names the cause and the remedy."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ class Bucket:
 
 @contextmanager
 def explained(bucket: Bucket, permission: str) -> Iterator[None]:
-    """For calls that need this permission, such as s3:GetObject."""
+    """For calls that need this permission, such as s3:GetObject: turns boto3's errors into ours."""
     try:
         yield
     except ClientError as error:

@@ -1,7 +1,7 @@
-"""Whether the bucket takes, gives back and deletes what we put there: tried with an object that means nothing.
+"""Whether objects can be written, read and deleted in a bucket, tried with one of no meaning.
 
-The tasks use PyArrow, whose errors are texts, often without a cause. boto3's have codes, and say which region a bucket is
-in.
+The tasks use PyArrow, whose errors are texts, often without a cause. boto3's errors have codes, and say which region a
+bucket is in.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ from pyiceberg.io import (
 )
 
 from connector.errors import ConnectorError, UserError, all_of
-from connector.iceberg.files.probe_object import CONTENT, NAMES_BEGIN, is_abandoned, new_name
+from connector.iceberg.files.probe_object import CONTENT, NAME_PREFIX, is_abandoned, new_name
 from connector.iceberg.files.s3_errors import OTHER_REGION, Bucket, explained
 
 ANY_REGION: Final = "us-east-1"  # Amazon knows the bucket's own
@@ -48,7 +48,7 @@ def probe_bucket(name: str, prefix: str, properties: Mapping[str, str]) -> None:
                 errors.append(error)
         if errors:
             raise all_of(errors)
-        with suppress(BotoCoreError, ClientError, ConnectorError):  # who may not list may still write
+        with suppress(BotoCoreError, ClientError, ConnectorError):  # keys that may not list may still write
             for abandoned in probe.abandoned():
                 probe.delete(abandoned)
 
@@ -75,7 +75,7 @@ class _Probe:
 
     def abandoned(self) -> Iterator[str]:
         """The keys of objects that killed probes have left there."""
-        listed = self.client.list_objects_v2(Bucket=self.bucket.name, Prefix=f"{self.directory}{NAMES_BEGIN}")
+        listed = self.client.list_objects_v2(Bucket=self.bucket.name, Prefix=f"{self.directory}{NAME_PREFIX}")
         for found in listed.get("Contents", ()):
             if is_abandoned(found["Key"].removeprefix(self.directory), found["LastModified"]):
                 yield found["Key"]

@@ -1,1 +1,1 @@
-"""What a table's metadata say, read and written."""
+"""Tables' metadata, read and written: manifests, updates, references, retention."""

@@ -1,7 +1,6 @@
-"""Manifests and manifest lists as Avro files, with what follows from their schemas made once.
+"""Manifests and manifest lists as Avro files, whose writers, readers and Avro schemas are made once.
 
-PyIceberg makes it anew for every file: writer, reader, and the schema in Avro's own words. That was a third of a commit's
-processor time.
+PyIceberg makes them anew for every file, which was a third of a commit's processor time.
 """
 
 import json
@@ -38,19 +37,20 @@ from connector.errors import UserError
 FORMAT_VERSION: Final = 2
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
-SCHEMAS: Final = 64  # one does for all unpartitioned tables, and one for each writer's manifest lists
+SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
 _HEADER_WRITER: Final = construct_writer(META_SCHEMA)
 _HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
 def check_version(table: Table) -> None:
-    """UserError unless the table has the format of what is written here: another writer may have upgraded it."""
+    """UserError unless the table has the format that is written here: another writer may have upgraded it."""
     version = table.metadata.format_version
     if version != FORMAT_VERSION:
         raise UserError(
             f"table {'.'.join(table.name())} was upgraded to Iceberg format version {version}, and only version "
-            f"{FORMAT_VERSION} can be written yet. What is staged for it stays in the task's state; choose another table name."
+            f"{FORMAT_VERSION} can be written yet. What is staged for it stays in the task's state; choose another "
+            "table name."
         )
 
 
@@ -99,7 +99,7 @@ def _of_manifest_lists() -> _Form:
 
 class _Output(AvroOutputFile[Any]):
     def __init__(self, file: OutputFile, form: _Form, metadata: dict[str, str]) -> None:
-        # A schema without fields, since the writer that would be made of it is replaced.
+        # An empty schema, since the writer that would be made from it is replaced.
         super().__init__(file, Schema(), form.name, metadata=metadata)
         self.file_schema, self.writer = form.schema, form.writer
         self._avro_schema = form.avro_schema
@@ -120,7 +120,7 @@ class _ManifestListFile(AvroFile[ManifestFile]):
 
 @lru_cache(SCHEMAS)
 def _reader_of_manifest_lists(avro_schema: str) -> Reader:
-    """Of a list that this is the schema of, whoever wrote it."""
+    """Of a manifest list that has this schema, whoever wrote it."""
     return resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
         MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION],

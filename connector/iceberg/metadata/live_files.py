@@ -1,4 +1,4 @@
-"""The data files that a table's rows are in, with what other engines have deleted of them."""
+"""The data files that a table's rows are in, with the deletes of other engines that apply to them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class LiveFile:
 
 
 def files_with_values(table: Table, column_ids: Collection[int]) -> list[LiveFile]:
-    """The files that may hold a value of one of the columns, to be written again; UserError where they cannot be."""
+    """The files that may hold a value of one of these columns; UserError where one of them cannot be rewritten."""
     data, position_deletes = [], DeleteFileIndex()
     for manifest in manifests_of(table.io, table.current_snapshot()):
         for entry in manifest.fetch_manifest_entry(table.io):
@@ -33,7 +33,7 @@ def files_with_values(table: Table, column_ids: Collection[int]) -> list[LiveFil
                     _check_format(entry.data_file)
                     position_deletes.add_delete_file(entry, entry.data_file.partition)
                 case DataFileContent.EQUALITY_DELETES:
-                    # They apply to the new files as to the old ones, by the sequence number that both have.
+                    # They apply to the new files as to the old ones, which have the same sequence number.
                     _check_columns(table, entry.data_file, column_ids)
     return [LiveFile(entry, _source(entry, position_deletes)) for entry in data]
 
@@ -55,7 +55,8 @@ def _check_format(file: DataFile) -> None:
     if file.file_format != FileFormat.PARQUET:
         raise UserError(
             f"{file.file_path} is no Parquet file: the connector cannot convert its columns. Have the table's files "
-            "rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or increment the binding's backfill."
+            "rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or increment the binding's "
+            "backfill."
         )
 
 
@@ -63,7 +64,7 @@ def _check_columns(table: Table, equality_delete: DataFile, column_ids: Collecti
     for column in table.schema().fields:
         if column.field_id in column_ids and column.field_id in (equality_delete.equality_ids or ()):
             raise UserError(
-                f"table {'.'.join(table.name())}: another engine has deleted rows by their value of {column.name!r}, a column "
-                "that is to be converted. Have the deletions merged into the data files first (in Spark: CALL "
+                f"table {'.'.join(table.name())}: another engine has deleted rows by their value of {column.name!r}, a "
+                "column that is to be converted. Have the deletions merged into the data files first (in Spark: CALL "
                 "system.rewrite_data_files), or increment the binding's backfill."
             )

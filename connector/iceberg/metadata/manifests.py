@@ -1,4 +1,4 @@
-"""Reads manifests, and writes them: of staged files, and of files that other manifests list."""
+"""Reads manifests, and writes them for staged files and for files that other manifests list."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -32,15 +32,15 @@ class ManifestFactory:
     def of_added(
         self, table: Table, prefix: str, spec_id: int, schema_id: int, files: Iterable[DataFile]
     ) -> ManifestFile:
-        """A manifest of new files, which inherit snapshot and sequence number from its place in the manifest list."""
+        """A manifest of new files, which inherit their snapshot and sequence number from the manifest list."""
         with self.writer(table, prefix, spec_id, schema_id) as manifest:
             for file in files:
                 manifest.add_entry(added_entry(file, spec_id, Record()))
         return manifest.to_manifest_file()
 
     def of_existing(self, table: Table, prefix: str, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
-        """A manifest of files that the table has: each keeps its snapshot and its sequence numbers, by which other
-        engines' deletes apply to it or not."""
+        """A manifest of files that the table has already. Each keeps its snapshot and its sequence numbers, which
+        decide which deletes of other engines apply to it."""
         with self.writer(table, prefix, spec_id, table.metadata.current_schema_id) as manifest:
             for entry in entries:
                 manifest.existing(entry)
@@ -67,7 +67,7 @@ def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 
 def added_entry(file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None) -> ManifestEntry:
-    """An ADDED entry: its sequence number, if it has none, comes from its manifest's place in the manifest list."""
+    """An ADDED entry; without a sequence number it inherits one from the manifest list."""
     data_file = ManifestDataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.path,

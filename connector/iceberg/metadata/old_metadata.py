@@ -1,5 +1,6 @@
-"""Metadata files that a table no longer needs, in the catalogs that only keep the address of the newest: a catalog with
-a server of its own does this itself, and PyIceberg does it for its own commits alone.
+"""Metadata files that a table no longer needs, in catalogs that only keep the address of the newest one.
+
+Catalogs with a server of their own delete them themselves, and PyIceberg does so only after its own commits.
 
 The table's property `write.metadata.delete-after-commit.enabled` says whether they are to go.
 """
@@ -21,12 +22,12 @@ ENABLED: Final = "write.metadata.delete-after-commit.enabled"
 
 
 def are_ours(table: Table) -> bool:
-    """Whether they are to go, and it is for us to delete them."""
+    """Whether they are to be deleted, and by us."""
     return isinstance(table.catalog, MetastoreCatalog) and property_as_bool(table.properties, ENABLED, False)
 
 
 def dropped(before: TableMetadata, after: TableMetadata) -> set[str]:
-    """What a commit has dropped from the metadata log."""
+    """The metadata files that a commit has dropped from the log."""
     return {entry.metadata_file for entry in before.metadata_log} - {
         entry.metadata_file for entry in after.metadata_log
     }
@@ -35,7 +36,7 @@ def dropped(before: TableMetadata, after: TableMetadata) -> set[str]:
 def stale(table: Table) -> Iterator[str]:
     """What killed processes and lost races have left: files with a lower version than all that the table names.
 
-    A commit that is still under way writes a higher one; or else it is refused, having begun with metadata that is old.
+    A commit that is still under way writes a higher version, or else began with old metadata and will be refused.
     """
     named = [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
     oldest = min(map(_version, named))
@@ -49,7 +50,7 @@ def _is_of(table: Table, location: str) -> bool:
     """A table that was renamed keeps its directory, and whoever takes its name next shares it."""
     try:
         metadata = FromInputFile.table_metadata(table.io.new_input(location))
-    except (FileNotFoundError, ValueError):  # half of a file says nothing
+    except (FileNotFoundError, ValueError):  # a truncated file does not say whose it is
         return False
     return metadata.table_uuid == table.metadata.table_uuid
 

@@ -35,8 +35,8 @@ def unreferenced(
         try:
             return _unreferenced(table, wanted, is_interrupted, is_data)
         except FileNotFoundError:
-            # A snapshot that has expired meanwhile loses its files, and its say. Another table of the same name never had
-            # one: what the old one refers to may be live under another name.
+            # A snapshot that has expired meanwhile loses its files, and its say. Another table of the same name never
+            # had one: what the old one refers to may be live under another name.
             newer = table.catalog.load_table(table.name())
             if newer.metadata.table_uuid != table.metadata.table_uuid or _snapshot_ids(table) <= _snapshot_ids(newer):
                 raise

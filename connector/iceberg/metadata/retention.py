@@ -32,7 +32,8 @@ class Retention:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Retention | None":
-        """None where the table has not asked for expiry, or forbids it; ValueError where its properties make no sense."""
+        """None where the table has not asked for expiry, or forbids it; ValueError where its properties make no
+        sense."""
         found = dict(properties)
         max_age, min_kept = property_as_int(found, MAX_AGE), property_as_int(found, MIN_KEPT, 1)
         if max_age is None or not property_as_bool(found, GC_ENABLED, True):

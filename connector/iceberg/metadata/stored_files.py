@@ -25,7 +25,7 @@ def files_under(io: FileIO, directory: str) -> Iterator[str]:
 
 
 def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:
-    """Delete the files; one that is gone already is as good."""
+    """Delete the files; those that are gone already do not matter."""
 
     def delete(location: str) -> None:
         if is_interrupted():

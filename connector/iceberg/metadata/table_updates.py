@@ -1,4 +1,4 @@
-"""What our commits ask of a table's metadata, and make of it: values that go through `Catalog.commit_table`."""
+"""What our commits require of a table's metadata and what they change: values for `Catalog.commit_table`."""
 
 from typing import Final
 
@@ -29,13 +29,13 @@ def same_table(table: Table) -> TableRequirement:
 
 
 def same_rows(table: Table) -> TableRequirement:
-    """Nobody has committed to the main branch since the table was loaded."""
+    """Requires that nobody has committed to the main branch since the table was loaded."""
     current = table.metadata.current_snapshot()
     return AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None)
 
 
 def same_schema(table: Table) -> tuple[TableRequirement, ...]:
-    """Nor has anybody changed its columns, or given out ids for new ones."""
+    """Requires that nobody has changed its columns or assigned ids to new ones since."""
     return (
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
         AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id),
@@ -43,7 +43,7 @@ def same_schema(table: Table) -> tuple[TableRequirement, ...]:
 
 
 def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
-    """Makes it the main branch's, which keeps a retention of its own."""
+    """Makes the snapshot the main branch's, which keeps its own retention."""
     main = table.metadata.refs.get(MAIN_BRANCH)
     return (
         AddSnapshotUpdate(snapshot=snapshot),
@@ -59,14 +59,14 @@ def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
 
 
 def numbered(table: Table, schema: Schema) -> Schema:
-    """The schema with the id that it has had before, or else with the next one."""
+    """The schema with the id that it had before, or else with the next free one."""
     ids = {each.schema_id: each for each in table.metadata.schemas}
     before = next((number for number, each in ids.items() if each == schema), None)
     return schema.model_copy(update={"schema_id": 1 + max(ids) if before is None else before})
 
 
 def new_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
-    """Makes it, by its own number, the current one."""
+    """Makes the schema, by its own id, the current one."""
     if any(each.schema_id == schema.schema_id for each in table.metadata.schemas):
         current: tuple[TableUpdate, ...] = (SetCurrentSchemaUpdate(schema_id=schema.schema_id),)
     else:
@@ -75,7 +75,7 @@ def new_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
 
 
 def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
-    """Where the table has one: what the columns of files without field ids are called."""
+    """Updates the table's name mapping, if it has one: the names of columns in files without field ids."""
     mapping = table.name_mapping()
     if mapping is None:
         return ()
