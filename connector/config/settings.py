@@ -109,7 +109,7 @@ def _endpoint(config: Json) -> EndpointConfig:
         upload_interval=values.upload_interval(config.get("upload_interval") or DEFAULT_UPLOAD_INTERVAL),
         credentials=credentials.parse(config.get("credentials", config), allows_machine_credentials=allows_machine),
         bucket=config.get("bucket", ""),
-        prefix=config.get("prefix", "").strip("/"),
+        prefix=values.object_prefix(config.get("prefix", "")),
         region=config.get("region", ""),
         s3_endpoint=config.get("s3_endpoint", ""),
         storage=_storage(config, allows_machine),

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from connector.config import storage_schemas
 from connector.config.secret import Secret
-from connector.config.values import secret, warehouse_directory
+from connector.config.values import object_prefix, secret, warehouse_directory
 from protocol.flow import Json
 
 
@@ -93,7 +93,7 @@ Storage: TypeAlias = GoogleStorage | AzureStorage | HdfsStorage | LocalFiles
 
 def parse(storage: Json, *, allows_machine_credentials: bool) -> Storage:
     """Where the config names no sign-in, the machine's own is used if that is allowed."""
-    prefix, endpoint = storage.get("prefix", "").strip("/"), storage.get("endpoint", "").rstrip("/")
+    prefix, endpoint = object_prefix(storage.get("prefix", "")), storage.get("endpoint", "").rstrip("/")
     match storage["storage_type"]:
         case storage_schemas.GOOGLE:
             key = secret(storage, "service_account_json")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import posixpath
 from base64 import b64decode
 from datetime import timedelta
 from pathlib import Path
@@ -46,6 +47,11 @@ def feature_flags(text: str) -> frozenset[str]:
             raise ValueError(f"{given!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}")
         flags[flag] = flag == given
     return frozenset(flag for flag, on in flags.items() if on)
+
+
+def object_prefix(text: str) -> str:
+    """The names' part before that of a table. Stores' clients refuse empty parts, . and .. in a name."""
+    return posixpath.normpath(f"/{text.strip('/')}").removeprefix("/")
 
 
 def warehouse_directory(text: str) -> Path:

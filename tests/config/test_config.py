@@ -142,6 +142,21 @@ def test_everything_that_can_be_set_arrives() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        ("", ""),
+        ("/", ""),
+        ("lake", "lake"),
+        ("//lake//flow//", "lake/flow"),
+        ("./lake/./flow/../b", "lake/b"),
+        (" a ", " a "),
+    ],
+)
+def test_a_prefix_is_one_that_every_client_of_a_store_takes(text: str, prefix: str) -> None:
+    assert parse({**LOCAL, "prefix": text}, [])[0].prefix == prefix
+
+
 def test_a_resource_arrives_with_its_table_properties() -> None:
     resource = {
         "table": "T",
