@@ -1,7 +1,7 @@
 """What is secret to this process, and texts without it.
 
-Whoever has a secret, of the config or obtained with it, tells it here, and every text that leaves the process goes through
-here: so nobody who makes a text has to know what it must not say.
+Whoever has a secret, of the config or obtained with it, tells it here, and every text that leaves the process goes
+through here: so nobody who makes a text has to know what it must not say.
 """
 
 import json
@@ -107,6 +107,6 @@ redacted: Final = _PROCESS_S.redacted
 
 
 def quoted(text: str, characters: int) -> str:
-    """The beginning of a text that others have written. It is redacted before it is cut: half of a secret is none that is
-    known."""
+    """The beginning of a text that others have written. It is redacted before it is cut: half of a secret is none that
+    is known."""
     return redacted(text)[:characters].rstrip(".")

@@ -56,7 +56,8 @@ def describe(table: Table) -> Iterable[str]:
 def how_to_open(warehouse: Path, table: Table) -> Iterable[str]:
     name = ".".join(table.name())
     yield "Open them yourself, here " + name + ":"
-    yield f"  PyIceberg  SqlCatalog('local', uri='sqlite:///{warehouse}/catalog.db').load_table({name!r}).scan().to_arrow()"
+    uri = f"sqlite:///{warehouse}/catalog.db"
+    yield f"  PyIceberg  SqlCatalog('local', uri={uri!r}).load_table({name!r}).scan().to_arrow()"
     yield f"  DuckDB     INSTALL iceberg; LOAD iceberg; SELECT * FROM iceberg_scan('{table.metadata_location}');"
     yield f"  Spark      a JdbcCatalog with uri=jdbc:sqlite:{warehouse}/catalog.db (README.md has all its settings)"
 

@@ -81,7 +81,7 @@ def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
         except ValueError as error:
             yield Problem(path, str(error))
         except (TypeError, AttributeError):
-            continue  # not even a string: which branch's property it is remains to be chosen, and that is a problem of its own
+            continue  # not even a string, in a branch that nobody has chosen yet: that is a problem of its own
 
 
 # What one property demands of others; the schemas could say it only in forms that Flow's UI does not show.

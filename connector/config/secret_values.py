@@ -1,4 +1,5 @@
-"""The secrets of an endpoint config: what its schema marks as one, wherever it stands and whatever else is wrong with it."""
+"""The secrets of an endpoint config: what its schema marks as one, wherever it stands and whatever else is wrong with
+it."""
 
 import re
 from collections.abc import Iterator, Mapping

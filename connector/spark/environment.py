@@ -1,5 +1,5 @@
-"""What Spark's processes inherit of this process's environment: nothing that signs in anywhere. A task is handed the keys
-for the files of its tables, and no others."""
+"""What Spark's processes inherit of this process's environment: nothing that signs in anywhere. A task is handed the
+keys for the files of its tables, and no others."""
 
 import os
 import re

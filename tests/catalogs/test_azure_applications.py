@@ -1,4 +1,5 @@
-"""An application of Azure's signs in with its secret: the connector and its tasks get tokens, and the storage wants them."""
+"""An application of Azure's signs in with its secret: the connector and its tasks get tokens, and the storage wants
+them."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,5 @@
-"""One session on every pair of catalog and store that goes together: its rows are read back, and its secrets are nowhere."""
+"""One session on every pair of catalog and store that goes together: its rows are read back, and its secrets are
+nowhere."""
 
 import json
 import uuid

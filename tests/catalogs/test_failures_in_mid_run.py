@@ -1,4 +1,5 @@
-"""What was right when the session opened fails in the middle of it: the error says what, and nothing is lost or doubled."""
+"""What was right when the session opened fails in the middle of it: the error says what, and nothing is lost or
+doubled."""
 
 import re
 import uuid

@@ -1,4 +1,5 @@
-"""Tables in a real HDFS, by its native client: in the driver and in Spark's workers, each with a JVM of its own for it."""
+"""Tables in a real HDFS, by its native client: in the driver and in Spark's workers, each with a JVM of its own for
+it."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Tables in a real Hive metastore: what is committed there lands once, whatever becomes of calls, locks and processes."""
+"""Tables in a real Hive metastore: what is committed there lands once, whatever becomes of calls, locks and
+processes."""
 
 import re
 import uuid

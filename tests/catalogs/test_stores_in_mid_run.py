@@ -1,5 +1,5 @@
-"""Google's store or Azure's fails between a transaction's files and its commit: the error says what, and nothing is lost or
-doubled."""
+"""Google's store or Azure's fails between a transaction's files and its commit: the error says what, and nothing is
+lost or doubled."""
 
 import uuid
 from collections.abc import Callable, Mapping

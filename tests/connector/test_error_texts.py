@@ -1,4 +1,5 @@
-"""What a user reads when a task cannot be published, kept in files to be reviewed: what it is, where, and what to change."""
+"""What a user reads when a task cannot be published, kept in files to be reviewed: what it is, where, and what to
+change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Every error text of the connector and of the protocol is one that a test has seen raised, and that a snapshot keeps to be
-reviewed."""
+"""Every error text of the connector and of the protocol is one that a test has seen raised, and that a snapshot keeps
+to be reviewed."""
 
 import ast
 import json
@@ -59,8 +59,8 @@ def lines_of(recorded: object) -> Iterator[str]:
 
 
 class Texts(ast.NodeVisitor):
-    """The literals of a module that are texts of errors: what an error is made of, and every sentence or demand that may
-    become part of one."""
+    """The literals of a module that are texts of errors: what an error is made of, and every sentence or demand that
+    may become part of one."""
 
     def __init__(self, has_other_sentences: bool) -> None:
         self.found: list[tuple[int, str]] = []

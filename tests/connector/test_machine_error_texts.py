@@ -1,4 +1,5 @@
-"""What a person reads of a machine, an environment or a command line that will not do, kept in a file to be reviewed."""
+"""What a person reads of a machine, an environment or a command line that will not do, kept in a file to be
+reviewed."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

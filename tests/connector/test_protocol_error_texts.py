@@ -1,4 +1,5 @@
-"""What is said of a runtime that breaks the protocol, kept in a file to be reviewed: where, what, and what was expected."""
+"""What is said of a runtime that breaks the protocol, kept in a file to be reviewed: where, what, and what was
+expected."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

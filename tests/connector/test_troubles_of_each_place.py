@@ -1,4 +1,5 @@
-"""Of every catalog and every store, what can be wrong with a config is told: each in a text that a test has seen raised."""
+"""Of every catalog and every store, what can be wrong with a config is told: each in a text that a test has seen
+raised."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""What a catalog may do with a commit, by name: the Local one in the connector's own process, the others on the wire."""
+"""What a catalog may do with a commit, by name: the Local one in the connector's own process, the others on the
+wire."""
 
 import time
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Every scenario twice: as the connector is it keeps its promise, and with a defect that the scenario exists to catch it
-is seen not to."""
+"""Every scenario twice: as the connector is it keeps its promise, and with a defect that the scenario exists to catch
+it is seen not to."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager

@@ -1,4 +1,5 @@
-"""The values of columns that get another type, as docs/columns.md has them: a second reading, with the standard library."""
+"""The values of columns that get another type, as docs/columns.md has them: a second reading, with the standard
+library."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping

@@ -39,7 +39,8 @@ TASK: Final = "acmeCo/anything"
 
 
 class LocalTask:
-    """A task of one binding, in a Local catalog if no other is given: what is asked of it comes as the runtime's JSON."""
+    """A task of one binding, in a Local catalog if no other is given: what is asked of it comes as the runtime's
+    JSON."""
 
     def __init__(self, warehouse: Path, catalog: Catalog, config: Json = None) -> None:
         local = {"namespace": NAMESPACE, "catalog": {"catalog_type": "Local", "warehouse": str(warehouse)}}

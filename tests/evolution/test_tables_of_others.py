@@ -1,5 +1,5 @@
-"""A table that was there before the task is taken, from validate to the rows that are read back, or refused at every step
-and left as it was."""
+"""A table that was there before the task is taken, from validate to the rows that are read back, or refused at every
+step and left as it was."""
 
 import re
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""One table through twenty versions of its collection, in any order and with crashes between any two actions: after each it
-is what a model says. What becomes of it is the seed's."""
+"""One table through twenty versions of its collection, in any order and with crashes between any two actions: after
+each it is what a model says. What becomes of it is the seed's."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Data files in a container of Azure's: a probe says before anything is written whether that can be, and if not, why."""
+"""Data files in a container of Azure's: a probe says before anything is written whether that can be, and if not,
+why."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping

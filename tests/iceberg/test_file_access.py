@@ -1,4 +1,5 @@
-"""What opens a table's files: of all that a config and a catalog say, what the writers need, and until when it holds."""
+"""What opens a table's files: of all that a config and a catalog say, what the writers need, and until when it
+holds."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Before anything is written, a probe says whether the place for data files can be used, and if not, why and what to do."""
+"""Before anything is written, a probe says whether the place for data files can be used, and if not, why and what to
+do."""
 
 import os
 import re

@@ -1,4 +1,5 @@
-"""However a session ends, it ends soon and quietly, with the status that convention gives, and leaves nothing running."""
+"""However a session ends, it ends soon and quietly, with the status that convention gives, and leaves nothing
+running."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""An apply whose process is killed with any request that it sends to its catalog: the next one finishes what it began."""
+"""An apply whose process is killed with any request that it sends to its catalog: the next one finishes what it
+began."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -79,8 +80,8 @@ class ConnectorApply:
 
 
 class Publication:
-    """A task whose new version makes a table in a new namespace, and has every column of another table altered, of which
-    one transaction has not landed yet."""
+    """A task whose new version makes a table in a new namespace, and has every column of another table altered, of
+    which one transaction has not landed yet."""
 
     def __init__(self, catalog: Catalog, directory: Path) -> None:
         name = uuid.uuid4().hex[:12]
@@ -140,7 +141,8 @@ def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
 
 def changes(ending: str) -> Callable[[Request], bool]:
     """The requests to such a path that change the catalog: between two changes it is the same, whichever request it is
-    that is not answered. In which order a namespace and the tables are changed is not said: bindings are side by side."""
+    that is not answered. In which order a namespace and the tables are changed is not said: bindings are side by
+    side."""
     return lambda request: request.method == "POST" and request.path.endswith(ending)
 
 

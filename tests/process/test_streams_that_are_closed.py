@@ -1,4 +1,5 @@
-"""A process without someone to listen or to speak to says so, in one record and by its exit status, and with no traceback."""
+"""A process without someone to listen or to speak to says so, in one record and by its exit status, and with no
+traceback."""
 
 import os
 import subprocess

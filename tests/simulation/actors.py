@@ -1,4 +1,5 @@
-"""Processes of which one runs at a time: at every boundary a seed decides which goes on, which sleeps and which is dead."""
+"""Processes of which one runs at a time: at every boundary a seed decides which goes on, which sleeps and which is
+dead."""
 
 import random
 import threading
@@ -61,7 +62,8 @@ class Stage:
         return True
 
     def _chosen(self, awake: Sequence["Actor"]) -> "Actor":
-        """Anyone, or the first in an order that changes now and then: one process stands still for long, wherever it is."""
+        """Anyone, or the first in an order that changes now and then: one process stands still for long, wherever it
+        is."""
         if not self.falls_back:
             return awake[int(self.random.random() * len(awake))]
         chosen = max(awake, key=lambda actor: (actor.wakes_at <= self.now, actor.priority))

@@ -11,8 +11,8 @@ from simulation.task import TASK, Row, Task
 
 
 def check_exact(lake: Lake, task: Task, foreign_rows: Iterable[Row]) -> None:
-    """Every row that the log committed is in its table once, or in that of rejected rows where it is invalid, and no other
-    is."""
+    """Every row that the log committed is in its table once, or in that of rejected rows where it is invalid, and no
+    other is."""
     expected = Counter([*task.rows, *foreign_rows])
     for path in lake.tables:
         found, wanted = lake.rows(path), _of_table(lake, path, expected)

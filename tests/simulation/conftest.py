@@ -1,4 +1,5 @@
-"""`pytest tests/simulation -n 0 -k lands_once --seed 4711` tells one schedule event by event; `--schedules 1000000` runs more."""
+"""`pytest tests/simulation -n 0 -k lands_once --seed 4711` tells one schedule event by event; `--schedules 1000000`
+runs more."""
 
 from typing import Final
 

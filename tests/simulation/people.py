@@ -39,8 +39,8 @@ def publish(actor: Actor, network: Network, task: Task, new: Materialization, *,
 def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None:
     """Every fenced chain is added or skipped, and skipped if a row of it is in the table.
 
-    Processes that others have left running may go on, but whoever is already deleting what it takes for left behind must
-    have stopped: the files of a fenced chain are.
+    Processes that others have left running may go on, but whoever is already deleting what it takes for left behind
+    must have stopped: the files of a fenced chain are.
     """
     network.is_resetting = True
     try:

@@ -21,7 +21,8 @@ class Author:
 
 @dataclass(frozen=True)
 class _Takeover:
-    """A process's own commit or a reset: from here on only its author may write to its key range, and who opens later."""
+    """A process's own commit or a reset: from here on only its author may write to its key range, and who opens
+    later."""
 
     author: Author
     value: str  # of the fence
@@ -56,8 +57,8 @@ class Takeovers:
             self._prevs[commit.next] = commit.prev.rpartition(":")[2]
 
     def commits(self, author: Author, table: str, value: str, sequence_number: int) -> None:
-        """A process adds no rows before those that its state named when it opened. It adds none once another one has for a
-        part of its key range: but for what its state named, and those that it found in the table then."""
+        """A process adds no rows before those that its state named when it opened. It adds none once another one has
+        for a part of its key range: but for what its state named, and those that it found in the table then."""
         self._land(value)
         if self._own.get(value) != author:
             return  # it finishes what somebody else has staged

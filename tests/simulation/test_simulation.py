@@ -2,7 +2,7 @@
 
 Only the machine around the connector is simulated: apply, sessions, fence, state, recovery, commits, the collection of
 orphans, the expiry of snapshots and the operator's reset are the shipped code, and the metadata are PyIceberg's. What a
-schedule breaks is told with its seed, which replays it exactly: `pytest tests/simulation -n 0 -k lands_once --seed 4711`.
+schedule breaks is told with its seed, which replays it: `pytest tests/simulation -n 0 -k lands_once --seed 4711`.
 """
 
 import os

@@ -69,7 +69,8 @@ def is_signed(sent: Sent, service: str, secret_of: SecretOf) -> bool:
     return bool(parts["Signature"] == signature)
 
 
-# Which actions of S3 Tables a request for this asks for, as AWS lists them: by its method and the path after the prefix.
+# Which actions of S3 Tables a request for this asks for, as AWS lists them: by its method and the path after the
+# prefix.
 ACTIONS: Final[Sequence[tuple[str, str, Collection[str]]]] = (
     ("GET|HEAD", "namespaces/[^/]+", {"GetNamespace"}),
     ("POST", "namespaces", {"CreateNamespace"}),

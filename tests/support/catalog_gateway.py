@@ -1,5 +1,6 @@
 """A gateway in front of a REST catalog server that demands what the server itself does not: OAuth2 with tokens that
-expire, and a prefix. It can hand out keys for the object store with every table, as catalogs do that vend credentials."""
+expire, and a prefix. It can hand out keys for the object store with every table, as catalogs do that vend
+credentials."""
 
 import json
 import secrets

@@ -59,7 +59,8 @@ def delete_equal(table: Table, value: int, name: str = "id") -> None:
 
 
 def delete_position(table: Table, file: str, position: int) -> None:
-    """Commit a position delete, as Spark does: it hides a row of a file with the same sequence number or a lower one."""
+    """Commit a position delete, as Spark does: it hides a row of a file with the same sequence number or a lower
+    one."""
     columns = [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),

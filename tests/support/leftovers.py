@@ -20,7 +20,8 @@ SPARK_PAGES: Final = ("environment/", "jobs/", "executors/", "api/v1/application
 
 @dataclass(frozen=True)
 class Watch:
-    """A run that can be told from others, has all of its files in one directory, and says as much as it can be made to."""
+    """A run that can be told from others, has all of its files in one directory, and says as much as it can be made
+    to."""
 
     directory: Path
     mark: Mapping[str, str]

@@ -60,8 +60,8 @@ class MetastoreProxy:
         self._lock = threading.Lock()
 
     def inject(self, matches: Matches, fault: Fault, before: Callable[[], object] = lambda: None) -> None:
-        """Do this to the first call that matches, after everything that was injected earlier; `before` is called when it
-        has come and has not been taken on yet."""
+        """Do this to the first call that matches, after everything that was injected earlier; `before` is called when
+        it has come and has not been taken on yet."""
         self._injected.append((matches, fault, before))
 
     def __getattr__(self, method: str) -> Callable[..., Any]:

@@ -1,4 +1,5 @@
-"""MinIO: an S3 server with an STS of its own, whose users and sessions may do what their policies say and nothing else."""
+"""MinIO: an S3 server with an STS of its own, whose users and sessions may do what their policies say and nothing
+else."""
 
 import json
 import os

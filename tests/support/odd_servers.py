@@ -80,7 +80,8 @@ class Dripping(Enum):
 
 @contextmanager
 def dripping(what: Dripping, certificate: Certificate | None = None) -> Iterator[tuple[str, threading.Event]]:
-    """A server whose answer does not end for a minute, although something comes all the time; and whether it has ended."""
+    """A server whose answer does not end for a minute, although something comes all the time; and whether it has
+    ended."""
 
     class Handler(BaseRequestHandler):
         def handle(self) -> None:

@@ -38,8 +38,8 @@ def merged(target: Json, patch: Json) -> Json:
 
 
 class Runtime:
-    """A task and its log. What `log` (the connector's state) and `checkpoint` (how far the source was read) hold is what
-    has committed: a crash loses everything else."""
+    """A task and its log. What `log` (the connector's state) and `checkpoint` (how far the source was read) hold is
+    what has committed: a crash loses everything else."""
 
     def __init__(
         self,

@@ -168,8 +168,8 @@ def _finish_chain(
 
 def _broken(name: str, error: Exception) -> ConnectorError:
     return RetryableError(
-        f"table {name}: its metadata cannot be read ({type(error).__name__}: {_quoted(error)}). Its files stay staged in "
-        "the task's state: repair the table, or backfill the binding."
+        f"table {name}: its metadata cannot be read ({type(error).__name__}: {_quoted(error)}). Its files stay staged "
+        "in the task's state: repair the table, or backfill the binding."
     )
 
 
