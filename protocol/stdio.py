@@ -24,6 +24,7 @@ Wire = NewType("Wire", int)  # a descriptor
 def claim_stdout() -> Wire:
     """From now on whoever prints, in this process or a child of it, prints to stderr."""
     wire = os.dup(1)  # not inheritable: a child that outlives us cannot keep the session open
+    os.set_blocking(wire, True)  # who started us may have it otherwise
     os.dup2(2, 1)
     # Its buffer would reach stderr at exit, after the last log record.
     sys.stdout = sys.stderr
@@ -54,6 +55,7 @@ class RequestReader:
         self._next_size = 0  # of what the thread is about to queue
         self._ending: Exception | None = None
         self._changed = threading.Condition()
+        os.set_blocking(descriptor, True)
         if sys.platform == "linux":
             with suppress(OSError):  # not a pipe
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK)

@@ -251,6 +251,22 @@ def test_nobody_reading_the_responses_is_an_error() -> None:
     os.close(writing)
 
 
+def test_a_pipe_that_does_not_wait_is_waited_for(pipe: Pipe) -> None:
+    os.set_blocking(pipe.reading, False)
+    reader = pipe.reader()
+    assert not reader.wait_for((request.Flush,), 0.1)
+    pipe.write(FLUSH)
+    assert next(reader) == request.Flush()
+
+
+def test_a_stdout_that_does_not_wait_is_waited_for(pytestconfig: pytest.Config, pipe: Pipe) -> None:
+    os.set_blocking(pipe.writing, False)
+    program = "import os; from protocol import stdio; print(os.get_blocking(stdio.claim_stdout()))"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=pytestconfig.rootpath, stdout=pipe.writing, stderr=subprocess.PIPE, check=True)
+    assert done.stderr == b"True\n"
+
+
 CLAIMING = """
 import os, subprocess, sys
 from protocol import response, stdio
