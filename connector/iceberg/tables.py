@@ -75,8 +75,8 @@ def check_file_options(table: Table) -> None:
         FileOptions.of_table(table.properties)
     except ValueError as error:
         raise UserError(
-            f"Table {'.'.join(table.name())}: table property {error}. Change it in the table (in Spark: ALTER TABLE … "
-            "SET TBLPROPERTIES …)."
+            f"Table {'.'.join(table.name())}: table property {error}. Correct it in the table (in Spark: ALTER TABLE … "
+            "SET or UNSET TBLPROPERTIES …)."
         ) from error
 
 

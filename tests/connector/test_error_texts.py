@@ -24,7 +24,7 @@ from connector.errors import ConnectorError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.iceberg.tables import evolve
-from connector.rows.file_options import CODEC, LEVEL, TARGET_SIZE
+from connector.rows.file_options import CODEC, LEVEL, PROVIDER, TARGET_SIZE
 from connector.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
@@ -141,6 +141,7 @@ NOT_VALIDATED = {
     "another format version": proposed(proposing(additional_table_properties={"format-version": "3"})),
     "files of another codec": proposed(proposing(additional_table_properties={CODEC: "lzo"})),
     "files of too high a level": proposed(proposing(additional_table_properties={LEVEL: "23"})),
+    "files with names by code": proposed(proposing(additional_table_properties={PROVIDER: "os.Names"})),
     "files of no size": proposed(proposing(additional_table_properties={TARGET_SIZE: "512 MB"})),
     "a table with files of another codec": proposed(proposing(), on=with_properties({CODEC: "lzo"}), last=LAST),
     "a table of nobody's": proposed(proposing(), on=table(owner=None)),
