@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -61,12 +60,9 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
     def attempt_table(
         catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
     ) -> list[commit.Landed | commit.Failed]:
-        chains = groupby(sorted(staged, key=commit._lineage_order), key=lambda commit: commit.chain_id)
         return [
-            commit._attempt_chain(
-                catalog, fence.chain(list(commits)), 0.0 if chain in once else commit.RETRY_FOR, new_writer()
-            )
-            for chain, commits in chains
+            commit._attempt_chain(catalog, chain, 0.0 if chain[0].chain_id in once else commit.RETRY_FOR, new_writer())
+            for chain in fence.chains(staged)
         ]
 
     patch.setattr(commit, "_attempt_table", attempt_table)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from textwrap import shorten
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -21,18 +20,16 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector import object_store
-from connector.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
-from connector.iceberg.answers import said
-from connector.iceberg.commits import fence
+from connector.errors import ConnectorError
+from connector.iceberg.commits import failures, fence
 from connector.iceberg.commits.late_files import LateFiles
 from connector.iceberg.commits.lost_columns import check_columns
-from connector.iceberg.commits.outcomes import BROKEN, REFUSED, answer, is_hopeless, unknown, worth_another_look
+from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.upkeep import Upkeep
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
 from connector.logs import Event, fields
 from connector.parallel import side_by_side
-from connector.redaction import redacted
 from connector.state import Chain, StagedCommit
 
 log = logging.getLogger(__name__)
@@ -41,7 +38,6 @@ COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the tim
 RETRY_FOR: Final = 30.0  # seconds after the first attempt: an acknowledgement waits for a table that took the last one
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
 LONGEST_PAUSE: Final = 10.0
-QUOTED_CHARACTERS: Final = 300  # of an answer
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class Failed:
 
 
 def finish(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
-    """`attempt`, where every table has to take its commits: raises the first one's error, after all have been tried."""
+    """`attempt`, but every table has to take its commits: raises the first error, after all have been tried."""
     outcomes = attempt(catalog, staged)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
@@ -77,8 +73,8 @@ def attempt(
     once: Collection[Chain] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
 ) -> list[Landed | Failed]:
-    """Make every staged commit part of its table, whatever of it has landed before: any number of times, with the same
-    outcome. Tables are committed side by side, and one's failure is its own.
+    """Make every staged commit part of its table, whether or not it has landed before: repeating it changes nothing.
+    Tables are committed concurrently, and the failure of one does not touch the others.
 
     The chains of `once` get a single attempt, the others RETRY_FOR: long enough for a conflict or a catalog that is
     being restarted.
@@ -97,8 +93,7 @@ def attempt(
 def _attempt_table(
     catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain], new_writer: Callable[[], SnapshotWriter]
 ) -> list[Landed | Failed]:
-    by_lineage = groupby(sorted(staged, key=_lineage_order), key=lambda commit: commit.chain_id)
-    chains = [fence.chain(list(commits)) for _, commits in by_lineage]
+    chains = fence.chains(staged)
     # What earlier sessions have staged lands first: a session's own commit closes the values that it was staged on, and
     # what is staged on a closed value may be deleted. So a table that has not taken one chain is not asked for the
     # next.
@@ -114,10 +109,6 @@ def _attempt_table(
     return outcomes
 
 
-def _lineage_order(commit: StagedCommit) -> tuple[str, str]:
-    return commit.lineage.state_key, commit.lineage.key_range
-
-
 def _attempt_chain(
     catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float, snapshots: SnapshotWriter
 ) -> Landed | Failed:
@@ -126,7 +117,7 @@ def _attempt_chain(
     except ConnectorError as error:
         return Failed(tuple(chain), error)
     except BROKEN as error:  # one table's metadata must not end the session for the others, nor keep any from opening
-        return Failed(tuple(chain), _broken(".".join(chain[0].path), error))
+        return Failed(tuple(chain), failures.broken(".".join(chain[0].path), error))
 
 
 def _finish_chain(
@@ -149,52 +140,23 @@ def _finish_chain(
             return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))
         except worth_another_look() as error:
             if is_hopeless(error):
-                raise UserError(
-                    f"table {name}: the catalog refuses the commit: {_quoted(error)}. Its files stay staged in the "
-                    "task's state: give the connector the permission, or correct the config."
-                ) from error
+                raise failures.refused(name, error) from error
             log.warning(
                 "table %s: commit attempt %d: %s: %s",
                 name,
                 number + 1,
                 type(error).__name__,
-                _quoted(error),
+                failures.quoted(error),
                 extra=fields(Event.RETRIED, table=name, attempt=number + 1),
             )
             last = error
     assert last is not None
-    raise _gave_up(name, last, time.monotonic() - began)
-
-
-def _broken(name: str, error: Exception) -> ConnectorError:
-    return RetryableError(
-        f"table {name}: its metadata cannot be read ({type(error).__name__}: {_quoted(error)}). Its files stay staged "
-        "in the task's state: repair the table, or backfill the binding."
-    )
-
-
-def _gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
-    if isinstance(last, RetryableError):
-        return last
-    if isinstance(last, REFUSED) and not isinstance(last, unknown()):
-        return RetryableError(
-            f"table {name}: other writers were faster for {seconds:.0f} s ({_quoted(last)}). Its files stay staged in "
-            "the task's state; reduce the other writers' commits."
-        )
-    return CommitUnknownError(
-        f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {_quoted(last)}). "
-        "Its files stay staged in the task's state until it does: check the catalog."
-    )
-
-
-def _quoted(error: Exception) -> str:
-    words, _ = said(answer(error))
-    return shorten(redacted(words), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    raise failures.gave_up(name, last, time.monotonic() - began)
 
 
 def _attempts(retry_for: float) -> Iterator[int]:
-    """Counts attempts, with growing pauses between them, until so many seconds after the first one are over: that one
-    may have taken all of its client's time limit, and nobody has looked yet whether it landed."""
+    """Count attempts, with growing pauses between them, for so many seconds after the first one. Not from its start: the
+    first may take all of its client's time limit, and somebody has to look whether it landed."""
     yield 0
     deadline = time.monotonic() + retry_for
     pause, attempt = FIRST_PAUSE, 0
@@ -208,18 +170,10 @@ def _load(catalog: Catalog, staged: StagedCommit) -> Table:
     try:
         table = catalog.load_table(staged.path)
     except NoSuchTableError:
-        raise UserError(_replaced(staged, "is gone")) from None
+        raise failures.replaced(staged, "is gone") from None
     if str(table.metadata.table_uuid) != staged.table_uuid:
-        raise UserError(_replaced(staged, "was dropped and created again"))
+        raise failures.replaced(staged, "was dropped and created again")
     return table
-
-
-def _replaced(staged: StagedCommit, what: str) -> str:
-    return (
-        f"table {'.'.join(staged.path)} {what} while {staged.rows} rows were staged for it (its uuid was "
-        f"{staged.table_uuid}). They were added nowhere. Bring the table back, or backfill the binding, which begins "
-        "with a new table."
-    )
 
 
 def _commit(
@@ -236,9 +190,11 @@ def _commit(
 
 
 def land(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> TableMetadata:
-    """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded; what
-    its metadata become."""
-    # The schema too: what was staged before a column of it was converted has to be written again.
+    """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded.
+
+    Returns the table's new metadata.
+    """
+    # The schema is asserted too: files that were staged before a column was converted have to be rewritten.
     requirements = (same_table(table), same_rows(table), *same_schema(table))
     updates = (*new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
     return catalog.commit_table(table, requirements, updates).metadata

@@ -9,7 +9,7 @@ docs/consistency.md has the argument, decisions 2, 5 and 7 the reasons.
 import hashlib
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -108,6 +108,15 @@ class Tenure:
 
     def after(self, staged: StagedCommit) -> "Tenure":
         return replace(self, prev=staged.next, in_file_names=staged.next)
+
+
+def chains(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
+    """The staged commits into one table as chains, one for each lineage."""
+    by_lineage: dict[Lineage, list[StagedCommit]] = {}
+    for commit in staged:
+        by_lineage.setdefault(commit.lineage, []).append(commit)
+    in_order = sorted(by_lineage, key=lambda lineage: (lineage.state_key, lineage.key_range))
+    return [chain(by_lineage[lineage]) for lineage in in_order]
 
 
 def chain(staged: Sequence[StagedCommit]) -> list[StagedCommit]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import groupby
 
 from pyiceberg.table import Table
 
@@ -62,8 +61,7 @@ def judged(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
     """What opening the task would make of each, in the order in which they were staged."""
     here = [commit for commit in staged if commit.table_uuid == str(table.metadata.table_uuid)]
     verdicts = [Judged(commit, Verdict.OTHER_TABLE) for commit in staged if commit not in here]
-    for _, commits in groupby(sorted(here, key=_lineage_order), key=lambda commit: commit.lineage):
-        chain = fence.chain(list(commits))
+    for chain in fence.chains(here):
         try:
             rest = fence.unlanded(chain, table.properties)
         except FencedError:
@@ -156,7 +154,3 @@ def _paths(table: Table, commit: StagedCommit) -> list[str]:
 
 def _counted(staged: Sequence[StagedCommit]) -> str:
     return f"{sum(commit.rows for commit in staged)} row(s) of {len(staged)} staged transaction(s)"
-
-
-def _lineage_order(commit: StagedCommit) -> tuple[str, str]:
-    return commit.lineage.state_key, commit.lineage.key_range
