@@ -39,8 +39,8 @@ def open_session(
 ) -> Iterator[Session]:
     """A session whose engine may still be starting."""
     task, key_range = message.materialization, _key_range(message)
-    check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     staged = overlapping(state.entries(task.name, message.state), key_range)
+    check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     with ExitStack() as resources:
         spark, directories = engine.spark, engine.directories
         claims = resources.enter_context(closing(claim_server(dict(config.spark), directories.sockets / "claims")))

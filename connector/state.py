@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from connector.errors import UserError
 from connector.predecessor import own_ranges
 from protocol.flow import Json
 
@@ -54,6 +55,13 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     file_list: FileList | None = None  # instead of files
     checkpoint: str = ""
     prev: str = ""  # absent: fence.NONE. A merge patch cannot carry a null here.
+
+
+class _State(msgspec.Struct, frozen=True, rename="camel"):
+    binding_states: dict[str, dict[str, Json] | None] | None = None
+
+
+_Ranges: TypeAlias = dict[str, dict[str, _Entry] | None]
 
 
 @dataclass(frozen=True)
@@ -162,23 +170,32 @@ def removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
 
 def entries(materialization: str, state: Json) -> Iterator[StagedCommit]:
     """Every staged commit that the state names, in no particular order."""
-    for state_key, ranges in ((state or {}).get("bindingStates") or {}).items():
-        for key_range, by_next in own_ranges(ranges or {}).items():
-            lineage = Lineage(materialization, state_key, key_range)
-            for fence, raw in (by_next or {}).items():
-                entry = msgspec.convert(raw, _Entry)
-                yield StagedCommit(
-                    lineage=lineage,
-                    prev=entry.prev,
-                    next=fence,
-                    path=entry.path,
-                    table_uuid=entry.table_uuid,
-                    spec_id=entry.spec_id,
-                    schema_id=entry.schema_id,
-                    files=entry.file_list or entry.files,
-                    checkpoint=entry.checkpoint,
-                    is_recovered=True,
-                )
+    try:
+        for state_key, ranges in (msgspec.convert(state or {}, _State).binding_states or {}).items():
+            for key_range, by_next in msgspec.convert(own_ranges(ranges or {}), _Ranges).items():
+                lineage = Lineage(materialization, state_key, key_range)
+                for fence, entry in (by_next or {}).items():
+                    yield _staged(lineage, fence, entry)
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"the task's state is not what this connector keeps ({error}): it is another connector's, or was changed by "
+            "hand. Restore it as it was."
+        ) from error
+
+
+def _staged(lineage: Lineage, fence: str, entry: _Entry) -> StagedCommit:
+    return StagedCommit(
+        lineage=lineage,
+        prev=entry.prev,
+        next=fence,
+        path=entry.path,
+        table_uuid=entry.table_uuid,
+        spec_id=entry.spec_id,
+        schema_id=entry.schema_id,
+        files=entry.file_list or entry.files,
+        checkpoint=entry.checkpoint,
+        is_recovered=True,
+    )
 
 
 def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:

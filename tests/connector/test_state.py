@@ -1,14 +1,19 @@
 """What startedCommit persists and a successor reads back."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from connector import state
+from connector.errors import UserError
 from connector.state import ColumnStatistics, DataFile, FileList, Lineage, StagedCommit
 from support.runtime import merged
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 FILE = DataFile("file:///w/a.parquet", 3, 812, (4, 400), (ColumnStatistics(1, 40, 3, 0, b"\x00", b"\xff"),))
 
 
@@ -87,3 +92,19 @@ def test_the_shape_of_the_state_is_stable() -> None:
 def test_no_state_has_no_entries() -> None:
     assert not list(state.entries("acme/orders", None))
     assert not list(state.entries("acme/orders", {"bindingStates": {"orders.v1": {"00000000-ffffffff": {}}}}))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        5,
+        {"bindingStates": 5},
+        {"bindingStates": {"orders.v1": "staged"}},
+        {"bindingStates": {"orders.v1": {"00000000-ffffffff": ["b"]}}},
+        {"bindingStates": {"orders.v1": {"00000000-ffffffff": {"b": {"path": ["shop"]}}}}},
+    ],
+)
+def test_a_state_of_another_shape_is_refused(log: Any) -> None:
+    with pytest.raises(UserError) as error:
+        list(state.entries("acme/orders", log))
+    check_text(SNAPSHOTS, f"the state {log}", str(error.value), {})
