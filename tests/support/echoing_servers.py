@@ -1,0 +1,99 @@
+"""Servers that repeat, in what they refuse, all that they were sent: headers, address and body."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, TypeAlias
+from xml.sax.saxutils import escape
+
+from support.catalog_gateway import Sent, refusal, serving
+from support.server_process import free_address
+
+Json: TypeAlias = Any
+Refuses: TypeAlias = Callable[[Sent], bool]
+
+ISSUED: Final = "planted-token/that+was=issued"
+TOKENS: Final = "/v1/oauth/tokens"
+TOLD_FIRST: Final = ("authorization", "x-api-key", "x-amz-security-token")
+
+
+def echo(sent: Sent) -> str:
+    """With what is secret at the beginning, and once more at the end, for whoever quotes only a part."""
+    headers = {name.lower(): value for name, value in sent.headers.items()}
+    told = " ".join(headers[name] for name in TOLD_FIRST if name in headers)
+    return f"{told} {sent.path} {sent.body.decode()} {dict(sent.headers)!r} {told}"
+
+
+@dataclass
+class EchoingCatalog:
+    """A REST catalog that issues tokens and has one table. What `refuses` picks is refused with an echo."""
+
+    uri: str
+    refuses: Refuses
+    status: HTTPStatus
+    table: Json
+    repeated: list[str] = field(default_factory=list)
+
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json]:
+        if self.refuses(sent):
+            self.repeated.append(echo(sent))
+            if sent.path == TOKENS:
+                return self.status, {"error": "invalid_client", "error_description": self.repeated[-1]}
+            return self.status, refusal(self.status, self.repeated[-1])
+        if sent.path == TOKENS:
+            return HTTPStatus.OK, {"access_token": ISSUED, "token_type": "bearer"}
+        if sent.path.startswith("/v1/config"):
+            return HTTPStatus.OK, {"defaults": {}, "overrides": {}}
+        return HTTPStatus.OK, self.table
+
+    def amended(self, _: Sent, answer: Json) -> Json:
+        return answer
+
+
+@contextmanager
+def echoing_catalog(refuses: Refuses, status: HTTPStatus, table: Json = None) -> Iterator[EchoingCatalog]:
+    address = free_address()
+    catalog = EchoingCatalog(f"http://{address}", refuses, status, table)
+    with serving(catalog, address, upstream="http://nowhere"):
+        yield catalog
+
+
+@contextmanager
+def echoing_service(form: Callable[[str], str]) -> Iterator[str]:
+    """A service of Amazon's that refuses everything, in errors of this form."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            said = form(echo(Sent(self.command, self.path, dict(self.headers.items()), body))).encode()
+            self.send_response(HTTPStatus.FORBIDDEN)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def do_PUT(self) -> None:
+            self.do_POST()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def glue_error(message: str) -> str:
+    return json.dumps({"__type": "AccessDeniedException", "message": message})
+
+
+def s3_error(message: str) -> str:
+    return f"<Error><Code>AccessDenied</Code><Message>{escape(message)}</Message></Error>"
