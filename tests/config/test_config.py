@@ -521,6 +521,16 @@ def test_a_config_shows_no_secret() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "catalog",
+    [REST["catalog"], {"catalog_type": "AWS Glue"}, {"catalog_type": "Hive Metastore", "uri": "thrift://metastore"}],
+)
+def test_a_catalog_shows_no_password_of_a_proxy(catalog: Json) -> None:
+    proxy = {"s3.proxy-uri": "http://user:planted@proxy"}
+    endpoint, _ = parse({**GLUE, "catalog": {**catalog, "properties": proxy}}, [])
+    assert "planted" not in repr(endpoint)
+
+
 def test_no_serializer_writes_a_secret() -> None:
     credentials = AwsCredentials("id", Secret("hidden"))
     assert credentials.secret_access_key.reveal() == "hidden"
