@@ -12,6 +12,7 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
+    ValidationError,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -51,6 +52,11 @@ def load_table(catalog: Catalog, path: Path) -> Table | None:
         ) from error
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
+    except ValidationError as error:
+        raise UserError(
+            f"Table {'.'.join(path)}: its metadata file is broken. Restore the file, or drop the table in its catalog "
+            "and publish the task again with the binding's backfill incremented."
+        ) from error
     version = table.metadata.format_version
     if version != FORMAT_VERSION:
         raise UserError(f"Table {'.'.join(path)} has Iceberg format version {version}. {FORMAT_REMEDIES[version]}")

@@ -24,8 +24,10 @@ from connector.evolution.table_change import (
 )
 from connector.iceberg.tables import ATTEMPTS, evolve, find, load_table
 from support.bindings import MATERIALIZATION
+from support.snapshots import check_text
 from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 PATH = ("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
@@ -195,6 +197,16 @@ def test_a_view_of_that_name_is_refused(tmp_path: Path, catalog: Catalog) -> Non
     turn_tables_into_views(tmp_path)
     with pytest.raises(UserError, match="a view of that name"):
         fit(catalog, target())
+
+
+def test_a_table_whose_metadata_file_is_broken_is_named_with_the_way_out(catalog: Catalog) -> None:
+    table = foreign_table(catalog, PATH)
+    Path(table.metadata_location.removeprefix("file://")).write_text("{")
+    with pytest.raises(UserError) as error:
+        find(catalog, PATH)
+    check_text(SNAPSHOTS, "a metadata file that is broken", str(error.value), {})
+    catalog.drop_table(PATH)
+    assert find(catalog, PATH).table is None
 
 
 def test_a_version_1_table_is_refused_with_the_way_out(catalog: Catalog) -> None:
