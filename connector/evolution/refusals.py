@@ -1,0 +1,123 @@
+"""Which changes of a table are refused, and why: sentences that say what to do instead."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
+
+from connector.config.schema_evolution import SchemaEvolution
+from connector.evolution.table_change import (
+    AddColumn,
+    Alteration,
+    ConvertColumn,
+    ExistingTable,
+    MakeOptional,
+    NewColumn,
+    RenameColumn,
+    SetAsideColumn,
+    WidenColumn,
+)
+from connector.evolution.type_mapping import COLUMN_SETTING, DECIMAL_SETTING
+
+_TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
+
+_NUMERIC: Final = (LongType, DoubleType, DecimalType)
+
+ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
+    SchemaEvolution.STRICT: (),
+    SchemaEvolution.ADD_COLUMNS: (AddColumn,),
+    SchemaEvolution.FULL: (RenameColumn, WidenColumn, ConvertColumn, SetAsideColumn, AddColumn, MakeOptional),
+}
+
+_EFFECTS: Final[Mapping[type[Alteration], str]] = {
+    WidenColumn: "widens the column in place",
+    ConvertColumn: "converts its values",
+    SetAsideColumn: "keeps the column under another name, beside a new one",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a materialization may change an existing table."""
+
+    table: ExistingTable
+    materialization: str
+    mode: SchemaEvolution
+
+    def allows(self, change: type[Alteration]) -> bool:
+        return change in ALLOWED[self.mode]
+
+    def against(self, change: Alteration, wanted: NewColumn, column: NestedField | None) -> str:
+        """Why a change that a field needs is refused; "" if it is not."""
+        match change:
+            case AddColumn() if not self.allows(AddColumn):
+                return (
+                    f"Field {wanted.field!r} has no column in the table, and schema_evolution is {self.mode}: "
+                    f"set it to {SchemaEvolution.ADD_COLUMNS}, or add a column {wanted.name!r} of type {wanted.type}."
+                )
+            case RenameColumn(_, name, new_name) if not self.allows(RenameColumn):
+                return (
+                    f"Field {wanted.field!r} has the column {name!r}, and is to have {new_name!r}: set "
+                    f"schema_evolution to {SchemaEvolution.FULL}, which renames it, or leave it its name."
+                )
+            case MakeOptional() if column:
+                return self.against_null(column, "and its field may be null from now on: require a value in the schema")
+            case WidenColumn() | ConvertColumn() | SetAsideColumn() if column:
+                return self._against_type(change, wanted, column)
+        return ""
+
+    def against_null(self, column: NestedField, why_and_remedy: str) -> str:
+        """Why a required column may not become optional; "" if it may."""
+        if column.field_id in self.table.schema.identifier_field_ids:
+            return (
+                f"Column {column.name!r} is one of the table's identifier fields, {why_and_remedy}, or take it out of "
+                "them (in Spark: ALTER TABLE … DROP IDENTIFIER FIELDS …)."
+            )
+        if not self.allows(MakeOptional):
+            return (
+                f"Column {column.name!r} is NOT NULL, {why_and_remedy}, or set schema_evolution to "
+                f"{SchemaEvolution.FULL}, which drops the NOT NULL."
+            )
+        return ""
+
+    def _against_type(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> str:
+        obstacle, remedies = self._obstacle(change, wanted, column)
+        if obstacle is None:
+            return ""
+        if self.table.is_of(self.materialization):
+            remedies.append("increment the binding's backfill, which makes the table anew")
+        else:
+            remedies.append("choose another table name for the binding")
+        if not wanted.is_indispensable:
+            remedies.append("deselect the field")
+        if column.field_type == StringType():
+            remedies.append('keep its values as text with {"castToString": true} in its field config')
+        if isinstance(column.field_type, DecimalType) and isinstance(wanted.type, _NUMERIC):
+            remedies.append(f"have it written as it is with {_decimal_config(column.field_type)} in its field config")
+        return (
+            f"Field {wanted.field!r} has a column of type {column.field_type}, but its schema now needs {wanted.type}"
+            f"{obstacle}: {', or '.join(remedies)}."
+        )
+
+    def _obstacle(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> tuple[str | None, list[str]]:
+        """What stands against a change of type, if anything, and remedies of its own."""
+        if not isinstance(change, WidenColumn):
+            if not wanted.former and not self.table.is_of(self.materialization):
+                other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
+                return ", and the column is somebody else's", [other_name]
+            if dependent := self.table.pinned.get(column.field_id):
+                return f", and {dependent} of the table depends on the column", []
+            if wanted.is_indispensable and isinstance(change, SetAsideColumn):
+                return (
+                    ", of which its values have no equivalents, and a key is never in a column for newer rows only",
+                    [],
+                )
+        if not self.allows(type(change)):
+            return "", [f"set schema_evolution to {SchemaEvolution.FULL}, which {_EFFECTS[type(change)]}"]
+        return None, []
+
+
+def _decimal_config(column_type: DecimalType) -> str:
+    precision, scale = column_type.root
+    return f'{{"{DECIMAL_SETTING}": {{"precision": {precision}, "scale": {scale}}}}}'
