@@ -86,6 +86,7 @@ def _stores(given: Sequence[stores.Input]) -> Iterator[Figures]:
             (targets.COLD, column): cold.ratio,
             (targets.WARM, column): warm.ratio,
             (targets.PROCESSOR, column): cold.stores_cpu_seconds,
+            (targets.PROCESSOR_OF_SERVERS, column): cold.servers_cpu_seconds,
             (targets.MEMORY, column): warm.peak_pss_megabytes,
             (targets.FILES, column): cold.files_below_half_of_the_target / cores,
         }

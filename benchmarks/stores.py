@@ -55,6 +55,7 @@ class Measurement:
     peak_rss_megabytes: float
     peak_pss_megabytes: float
     stores_cpu_seconds: float
+    servers_cpu_seconds: float
     files: int
     files_below_half_of_the_target: int
 
@@ -86,6 +87,7 @@ class Transaction:
     seconds: float
     commit_seconds: float
     cpu_seconds: float
+    servers_cpu_seconds: float
     peak: Memory
 
 
@@ -151,6 +153,7 @@ def _measurement(catalog: str, given: Input, number: int, taken: Transaction, fi
         peak_rss_megabytes=taken.peak.rss / MB,
         peak_pss_megabytes=taken.peak.pss / MB,
         stores_cpu_seconds=taken.cpu_seconds,
+        servers_cpu_seconds=taken.servers_cpu_seconds,
         files=len(files),
         files_below_half_of_the_target=sum(files),
     )
@@ -160,23 +163,29 @@ def _run(given: Input, directory: Path, place: Lake, transactions: int) -> list[
     with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
         connector.send(*opening("measurements", [rows.COLLECTION], place.config))
         connector.expect("spec", "validated", "applied", "opened", "acknowledged")
-        taken = [_transaction(connector, peak, given) for _ in range(transactions)]
+        taken = [_transaction(connector, place, peak, given) for _ in range(transactions)]
         connector.end()
     return taken
 
 
-def _transaction(connector: Connector, peak: PeakMemory, given: Input) -> Transaction:
+def _transaction(connector: Connector, place: Lake, peak: PeakMemory, given: Input) -> Transaction:
     connector.send(line("flush", {}))
     connector.expect("flushed")
-    cpu_before, began = cpu_seconds(connector.pid), time.perf_counter()
+    cpu_before, servers_before, began = cpu_seconds(connector.pid), _of_servers(place), time.perf_counter()
     for _ in range(given.times):
         feed(given.path, connector.input)
     connector.send(rows.START_COMMIT)
     connector.expect("startedCommit")
-    started, cpu_after = time.perf_counter(), cpu_seconds(connector.pid)
+    started, cpu, servers = time.perf_counter(), cpu_seconds(connector.pid), _of_servers(place)
     connector.send(line("acknowledge", {}))
     connector.expect("acknowledged")
-    return Transaction(started - began, time.perf_counter() - started, cpu_after - cpu_before, peak.peak)
+    return Transaction(
+        started - began, time.perf_counter() - started, cpu - cpu_before, servers - servers_before, peak.peak
+    )
+
+
+def _of_servers(place: Lake) -> float:
+    return sum(map(cpu_seconds, place.servers.values()))
 
 
 def feed(path: Path, pipe: int) -> None:
