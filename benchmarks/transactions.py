@@ -1,4 +1,5 @@
-"""Small transactions of many tables: publishing them, opening the task, and every transaction after."""
+"""Small transactions of many tables: publishing them, opening the task, and every transaction after; where there is a catalog's
+server, once it is warm."""
 
 import argparse
 import sys
@@ -166,7 +167,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, default=8)
     parser.add_argument("--rows", type=int, default=1000, help="of each table, in each transaction")
     parser.add_argument("--count", type=int, default=30, help="transactions after the first")
-    parser.add_argument("--catalog", choices=("local", "rest"), default="local", help="rest: with an S3 server")
+    parser.add_argument(
+        "--catalog", choices=("local", "rest"), default="local", help="rest: with an S3 server, both warm"
+    )
     parser.add_argument("--form", choices=FORMS, default="plain")
     return parser.parse_args()
 
