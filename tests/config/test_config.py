@@ -345,7 +345,13 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
                 "/catalog/uri: must be postgresql://user@host/database, without the password: that is a property of its "
                 "own",
             )
-            for uri in ("mysql://host/lake", "postgresql://user:secret@host/lake", "postgresql://host", "lake")
+            for uri in (
+                "mysql://host/lake",
+                "postgresql://user:secret@host/lake",
+                "postgresql://host/lake?a=b&password=secret",
+                "postgresql://host",
+                "lake",
+            )
         ),
         ({**REST, "bucket": "s3://b"}, "/bucket: must be a name, without a slash"),
         ({**LOCAL, "prefix": "a#b"}, "/prefix: must not contain # or ?"),
