@@ -60,11 +60,17 @@ def configure() -> None:
         logger.setLevel(threshold)
         logger.propagate = False
     threading.excepthook = _log_thread_error
+    sys.unraisablehook = _log_unraisable
 
 
 def _log_thread_error(error: threading.ExceptHookArgs) -> None:
     """The error itself is raised where the thread's work is waited for; this only logs its traceback."""
     log.debug("thread %s", error.thread and error.thread.name, exc_info=error.exc_value)
+
+
+def _log_unraisable(error: "sys.UnraisableHookArgs") -> None:
+    """Python itself would print it, in no form and with all that it may quote."""
+    log.debug("what was cleaned up has failed", exc_info=error.exc_value)
 
 
 class JsonFormatter(logging.Formatter):

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -22,10 +23,10 @@ log = logging.getLogger("connector.test")
 def restored() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in (None, "connector", "py.warnings")]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
-    hook = threading.excepthook
+    hook, unraisable_hook = threading.excepthook, sys.unraisablehook
     yield
     logging.captureWarnings(False)
-    threading.excepthook = hook
+    threading.excepthook, sys.unraisablehook = hook, unraisable_hook
     for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
         logger.handlers[:], logger.propagate = handlers, propagate
         logger.setLevel(level)
@@ -112,6 +113,21 @@ def test_what_ends_a_thread_is_told_only_to_those_who_look_for_it(
     thread.start()
     thread.join()
     assert capsys.readouterr().err == ""
+
+
+def test_what_fails_while_it_is_cleaned_up_is_a_record_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("planted-in-a-destructor")
+
+    hide("planted-in-a-destructor")
+    configure(monkeypatch, LOG_LEVEL="debug")
+    Broken()
+    told = capsys.readouterr().err
+    assert "ValueError: ***" in told
+    assert "planted" not in told
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])

@@ -33,6 +33,11 @@ def test_they_are_removed_in_the_end() -> None:
     assert not directories.sockets.exists()
 
 
+def test_nobody_else_can_look_into_them() -> None:
+    with scratch() as directories:
+        assert {directory.stat().st_mode & 0o777 for directory in (directories.files, directories.sockets)} == {0o700}
+
+
 def test_sockets_have_room_for_their_names_however_long_the_temporary_directory_is(temporary: Path) -> None:
     with scratch() as directories:
         assert directories.files.parent == temporary
