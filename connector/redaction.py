@@ -7,7 +7,7 @@ through here: so nobody who makes a text has to know what it must not say.
 import json
 import re
 import threading
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 from urllib.parse import quote, quote_plus, unquote
@@ -95,7 +95,7 @@ def _forms_of(secret: str) -> Iterator[str]:
                 quote_plus(encoded),
                 json.dumps(plain)[1:-1],
                 repr(plain)[1:-1],
-                b64encode(encoded).decode().rstrip("="),
+                b2a_base64(encoded, newline=False).decode().rstrip("="),
             }
 
 
