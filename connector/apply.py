@@ -9,7 +9,7 @@ from connector.config.settings import parse
 from connector.errors import RetryableError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import DropTable, Found, TableChange
-from connector.iceberg.alteration import Alterer, Rewrite
+from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.opening import explained, table_location
 from connector.iceberg.checks import OpenedEndpoint, open_endpoint
 from connector.iceberg.cleaning.discards import discarding
@@ -18,6 +18,7 @@ from connector.iceberg.lookups import find_all
 from connector.iceberg.tables import evolve
 from connector.parallel import side_by_side
 from connector.plan import Plan, actions, plans
+from connector.rows.rewriting import Rewrite
 from connector.spark.rewriting import rewrite_jobs
 from connector.state import removed
 from protocol import request, response

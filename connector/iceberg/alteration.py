@@ -6,8 +6,8 @@ that were rewritten for the same columns are used again: only what came in betwe
 while the fence value in their names is the table's: once it has moved on, a session may take them for left behind.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -34,14 +34,9 @@ from connector.iceberg.metadata.table_updates import (
     same_table,
 )
 from connector.renewal import Renewed
-from connector.rows.rewriting import Rewriting, SourceFile, TargetColumn
+from connector.rows.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.state import DataFile, Lineage
 from protocol.flow import WHOLE_RANGE
-
-# What takes the place of each file; see `Rewriting.rewritten`.
-Rewrite: TypeAlias = Callable[
-    [Rewriting, Sequence[SourceFile], Renewed[Settings]], Sequence[tuple[DataFile, ...] | None]
-]
 
 SUMMARY_CONVERTED: Final = "flow.converted-columns"
 

@@ -1,9 +1,9 @@
 """Rewrites data files with the values of some columns converted."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,10 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
 from connector.binding import Column
+from connector.config.values import Settings
 from connector.errors import UserError
 from connector.object_store import using
+from connector.renewal import Renewed
 from connector.rows.conversions import NoEquivalentError, converted
 from connector.rows.file_options import FileOptions
 from connector.rows.files import DataFileWriter
@@ -136,6 +138,12 @@ class Rewriting:
     def _new_location(self) -> str:
         provider = load_location_provider(self.location, dict(self.properties))
         return provider.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
+
+
+# Rewrites many files; for each, what `Rewriting.rewritten` gives.
+Rewrite: TypeAlias = Callable[
+    [Rewriting, Sequence[SourceFile], Renewed[Settings]], Sequence[tuple[DataFile, ...] | None]
+]
 
 
 def _places(schema: pa.Schema, path: str) -> dict[int, int]:

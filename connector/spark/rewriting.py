@@ -1,7 +1,7 @@
 """Spark jobs that rewrite data files: a task takes one file after another."""
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -12,7 +12,7 @@ from connector.config.values import Settings
 from connector.errors import ConnectorError
 from connector.file_ios import file_io
 from connector.renewal import Renewed
-from connector.rows.rewriting import Rewriting, SourceFile, UnconvertibleError
+from connector.rows.rewriting import Rewrite, Rewriting, SourceFile, UnconvertibleError
 from connector.scratch import scratch
 from connector.spark.session import Spark
 from connector.state import DataFile
@@ -36,13 +36,10 @@ class Unconvertible:
 
 
 Outcome: TypeAlias = Written | Unconvertible | ConnectorError
-RewriteJobs: TypeAlias = Callable[
-    [Rewriting, Sequence[SourceFile], Renewed[Settings]], list[tuple[DataFile, ...] | None]
-]
 
 
 @contextmanager
-def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[RewriteJobs]:
+def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
     """Runs the jobs, one table's after another's. Spark starts with the first job, and ends with the block."""
     turn = Lock()
     with ExitStack() as resources:

@@ -11,7 +11,6 @@ from pyiceberg.table import Table
 
 from connector.apply import perform
 from connector.config.settings import parse
-from connector.iceberg.alteration import Rewrite
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.checks import OpenedEndpoint
 from connector.iceberg.commits import commit, fence
@@ -24,6 +23,7 @@ from connector.rows.decoder import RowDecoder
 from connector.rows.file_options import FileOptions
 from connector.rows.files import DataFileWriter
 from connector.rows.lines import Lines
+from connector.rows.rewriting import Rewrite
 from connector.state import StagedCommit
 from connector.validate import validate
 from fixtures.collection import NAMESPACE

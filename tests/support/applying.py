@@ -5,10 +5,10 @@ from pathlib import Path
 
 from connector.apply import perform
 from connector.config.settings import parse
-from connector.iceberg.alteration import Rewrite
 from connector.iceberg.checks import OpenedEndpoint
 from connector.iceberg.lookups import find_all
 from connector.plan import plans
+from connector.rows.rewriting import Rewrite
 from protocol import request
 from protocol.flow import Materialization, MaterializationBinding
 from support.bindings import local_config, materialization

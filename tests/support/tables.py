@@ -16,10 +16,10 @@ from sqlalchemy import create_engine, text
 
 from connector.config.values import Settings
 from connector.evolution.table_change import Owner
-from connector.iceberg.alteration import Alterer, Rewrite
+from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
 from connector.renewal import Renewed
-from connector.rows.rewriting import Rewriting, SourceFile
+from connector.rows.rewriting import Rewrite, Rewriting, SourceFile
 from connector.state import DataFile, Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
