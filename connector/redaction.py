@@ -1,7 +1,7 @@
-"""What is secret to this process, and texts without it.
+"""The secrets that this process knows, and texts without them.
 
-Whoever has a secret, of the config or obtained with it, tells it here, and every text that leaves the process goes
-through here: so nobody who makes a text has to know what it must not say.
+Whoever gets a secret, from the config or from a server, registers it here, and every text that leaves the process
+passes through here. So whoever makes a text need not know what it must not say.
 """
 
 import json
@@ -13,14 +13,14 @@ from typing import Final, TypeAlias
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN: Final = "***"
-# Characters. What is shorter is part of many words, and those that lack it would tell it. Nobody should take it for a
-# password (NIST SP 800-63B).
+# Characters. A shorter secret is part of many words, and hiding it there would tell it; as a password it would be too
+# short anyway (NIST SP 800-63B).
 SHORTEST: Final = 8
-MOST_OBTAINED: Final = 10_000  # a catalog may hand out other keys with every look at a table
+MOST_OBTAINED: Final = 10_000  # a catalog may hand out new keys whenever a table is loaded
 
-# Line breaks, and what JSON has in their place: a private key is shown line by line.
+# Line breaks, also as JSON writes them: texts quote private keys line by line.
 _LINE_BREAK: Final = re.compile(r"\\n|[\r\n]+")
-# What is secret by itself in what is secret as a whole.
+# Parts of a secret that are secret by themselves.
 _PARTS: Final = (
     re.compile(r"^[^:]*:(.+)$", re.DOTALL),  # id:secret
     re.compile(r"^\S+ (.+)$", re.DOTALL),  # Bearer token
@@ -33,7 +33,7 @@ _Forms: TypeAlias = dict[str, set[str]]  # by their first SHORTEST characters
 
 
 class Redaction:
-    """Knows secrets, in all forms that servers and clients quote them in."""
+    """Knows secrets in all the forms in which servers and clients quote them."""
 
     def __init__(self, most_obtained: int = MOST_OBTAINED) -> None:
         self._most_obtained = most_obtained
@@ -44,12 +44,12 @@ class Redaction:
         self._obtained = 0
 
     def hide(self, secret: str) -> None:
-        """From now on and for ever."""
+        """Hide a secret from now on, for ever."""
         with self._lock:
             _add(self._kept, secret)
 
     def hide_obtained(self, secret: str) -> None:
-        """One of many that come and go: it is forgotten when so many others have come after it."""
+        """Hide one of many secrets that come and go; it is forgotten once enough others have come after it."""
         with self._lock:
             if secret in self._recent.get(secret[:SHORTEST], ()):
                 return
@@ -77,7 +77,7 @@ def _add(forms: _Forms, secret: str) -> None:
 
 
 def _longest(known: list[_Forms], text: str, place: int) -> int:
-    """How much of the text is secret from this place on. The longest form is the right one: another may begin alike."""
+    """How many characters from this place on are secret: the longest form that fits, since others may begin alike."""
     start = text[place : place + SHORTEST]
     fitting = (form for forms in known for form in forms.get(start, ()) if text.startswith(form, place))
     return max(map(len, fitting), default=0)
@@ -99,14 +99,14 @@ def _forms_of(secret: str) -> Iterator[str]:
             }
 
 
-_PROCESS_S: Final = Redaction()
+_KNOWN: Final = Redaction()
 
-hide: Final = _PROCESS_S.hide
-hide_obtained: Final = _PROCESS_S.hide_obtained
-redacted: Final = _PROCESS_S.redacted
+hide: Final = _KNOWN.hide
+hide_obtained: Final = _KNOWN.hide_obtained
+redacted: Final = _KNOWN.redacted
 
 
 def quoted(text: str, characters: int) -> str:
-    """The beginning of a text that others have written. It is redacted before it is cut: half of a secret is none that
-    is known."""
+    """The beginning of a text that others have written. It is redacted before it is cut, since half of a secret would
+    not be recognised."""
     return redacted(text)[:characters].rstrip(".")

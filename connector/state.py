@@ -178,8 +178,8 @@ def entries(materialization: str, state: Json) -> Iterator[StagedCommit]:
                     yield _staged(lineage, fence, entry)
     except msgspec.ValidationError as error:
         raise UserError(
-            f"the task's state is not what this connector keeps ({error}): it is another connector's, or was changed by "
-            "hand. Restore it as it was."
+            f"the task's state is not what this connector keeps ({error}): it is another connector's, or was changed "
+            "by hand. Restore it as it was."
         ) from error
 
 

@@ -43,7 +43,7 @@ def decode_request(line: bytes | memoryview) -> Request:
         message, raw = _only_message(_ENVELOPE.decode(line))
         if message is request.Store:
             return _store(raw, line)
-        # A field may be null for its default, while nulls inside of opaque JSON have a meaning.
+        # A field that is null has its default, but nulls inside opaque JSON have a meaning.
         fields = _without_nulls(msgspec.json.decode(raw), _TYPE_INFO[message])
         return msgspec.convert(fields, message, strict=False)
     except UnicodeDecodeError as error:

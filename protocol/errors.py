@@ -1,4 +1,4 @@
-"""The one way in which the other side can be wrong."""
+"""What the runtime can do wrong."""
 
 
 class ProtocolError(Exception):

@@ -1,7 +1,7 @@
 """The nouns of the protocol, as Flow's JSON has them.
 
-Proto3 JSON rules hold throughout: a field at its default may be left out or null, 64-bit integers may be strings, and
-unknown fields are ignored. `codec` applies them; the types here only name what is left.
+The rules of proto3 JSON hold throughout: a field at its default may be left out or null, 64-bit integers may be
+strings, and unknown fields are ignored. `codec` applies them; the types here have only what is used.
 """
 
 from enum import StrEnum
@@ -11,12 +11,12 @@ import msgspec
 
 from protocol.errors import ProtocolError
 
-# What the protocol carries without looking into it: configs, connector state, defaults.
+# What the protocol carries without interpreting it: configs, connector state, defaults.
 Json: TypeAlias = Any
 
 
 class Exists(StrEnum):
-    """Whether a location has to be there in every document."""
+    """Whether a location exists in every document."""
 
     INVALID = "INVALID"  # proto3's zero value: nothing is known
     MUST = "MUST"

@@ -1,4 +1,4 @@
-"""The order of messages, as tables: the state is the last message of each side, and whether the request is answered."""
+"""The order of messages, as tables. The state is the last message of each side, and which answer is still awaited."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -24,7 +24,7 @@ REQUEST_MAY_FOLLOW: Final[dict[type[Request] | None, tuple[type[Request], ...]]]
     request.StartCommit: (request.Acknowledge,),
 }
 
-# Not every commit sees its Acknowledge: a runtime may stop right after it. Whoever opens next finishes it.
+# A runtime may stop right after a commit, before its Acknowledge: whoever opens next finishes it.
 INPUT_MAY_END_AFTER: Final[tuple[type[Request] | None, ...]] = (
     None,
     request.Spec,
@@ -34,7 +34,7 @@ INPUT_MAY_END_AFTER: Final[tuple[type[Request] | None, ...]] = (
     request.StartCommit,
 )
 
-# What each request awaits before the next one is taken up. Load awaits nothing, Store is never answered.
+# The response that each request awaits before the next one is taken up. Load awaits none, and Store is never answered.
 ANSWER: Final[dict[type[Request], type[Response]]] = {
     request.Spec: response.Spec,
     request.Validate: response.Validated,
@@ -81,7 +81,7 @@ class Lifecycle:
         self._awaited: type[Response] | None = None
 
     def received(self, message: Request) -> None:
-        """A request is taken up, every response to the one before having been sent."""
+        """A request is taken up; the previous one must have been answered."""
         name, last = message_name(type(message)), self._request
         assert self._awaited is None, f"{_named(last)} must be answered before {name} is taken up"
         expected = REQUEST_MAY_FOLLOW[last]
@@ -103,7 +103,7 @@ class Lifecycle:
             self._awaited = None
 
     def ended(self) -> None:
-        """There is no more input, every response to the last request having been sent."""
+        """The input has ended; the last request must have been answered."""
         last = self._request
         assert self._awaited is None, f"{_named(last)} must be answered before the input's end is taken up"
         if last not in INPUT_MAY_END_AFTER:

@@ -14,7 +14,7 @@ LONGEST_LINE: Final = 256 << 20
 
 _BLANK: Final = re.compile(rb"[ \t\r\n]*")
 
-# How a Store line begins that tells its binding, or else (group 1 and 2 absent) that probably leaves it out.
+# The beginning of a Store line with its binding in group 1 or 2; without these groups the line probably leaves it out.
 _STORE: Final = re.compile(
     rb"""[ \t]* \{ [ \t]* "store" [ \t]* : [ \t]* \{ [ \t]* "
     (?: binding" [ \t]* : [ \t]* (?: "([0-9]{1,9})" | ([0-9]{1,9}) ) [ \t]* ,
@@ -24,7 +24,7 @@ _STORE: Final = re.compile(
 
 
 class Numbered(NamedTuple):
-    """A request, or what is wrong with a line; then nothing after it counts."""
+    """A request with the number of its line, or what is wrong with a line: nothing after that counts."""
 
     line: int
     size: int  # bytes
@@ -32,7 +32,7 @@ class Numbered(NamedTuple):
 
 
 class RequestParser:
-    """Cuts the input into lines and lines into requests, wherever its blocks happen to end."""
+    """Cuts the input into lines and turns lines into requests, wherever the blocks happen to end."""
 
     def __init__(self, longest_line: int = LONGEST_LINE) -> None:
         self._longest_line = longest_line
@@ -73,12 +73,12 @@ class RequestParser:
 
 
 def _requests(block: bytes, start: int, end: int, line: int, left: int) -> Iterator[Numbered]:
-    """The requests of the lines that are left, which are whole."""
+    """The requests of the `left` whole lines between `start` and `end`."""
     entire = True
     while left:
         first = _first(block, start, end, line)
         if isinstance(first, _Run):
-            # The guess that all the lines are one run fails once at most: it costs a scan of them all.
+            # That all lines are one run is guessed once at most, since a wrong guess costs a scan of them all.
             entire = entire and block.count(b"\n" + first.prefix, start, end) == left - 1
             stop = end if entire else first.end(block, start, end)
             count = left if entire else block.count(b"\n" + first.prefix, start, stop) + 1
@@ -113,7 +113,7 @@ def _first(block: bytes, start: int, end: int, line: int) -> _Run | Numbered | N
     if begin and begin.lastindex:
         return _Run(int(begin[begin.lastindex]), begin[0])
     single = _single(block, start, block.index(b"\n", start) + 1, line)
-    # The binding may be left out, which means 0, or come later.
+    # The binding may be left out, which means 0, or may come later in the line.
     if begin and single and isinstance(single.request, Store) and single.request.binding == 0:
         return _Run(0, begin[0])
     return single
@@ -138,7 +138,7 @@ def _single(block: bytes, start: int, end: int, line: int) -> Numbered | None:
 
 
 def _merged(requests: Iterable[Numbered]) -> Iterator[Numbered]:
-    """Neighbouring Stores of one binding become one; a blank line parts them, so that line numbers stay true."""
+    """Merges adjacent Stores of one binding. A blank line keeps them apart, so that line numbers stay true."""
     stores: list[Store] = []
     for numbered in requests:
         message = numbered.request
@@ -166,5 +166,5 @@ def _joined(stores: list[Store]) -> Numbered:
 
 
 def _newlines(block: bytes) -> int:
-    # bytes.count looks at every byte one by one; replace jumps from newline to newline, at three times the speed.
+    # bytes.count looks at every byte; replace jumps from newline to newline, at three times the speed.
     return len(block) - len(block.replace(b"\n", b""))

@@ -16,7 +16,7 @@ class Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Validate(msgspec.Struct, frozen=True, rename="camel"):
-    """Check a config and its bindings, and say what may become of every field."""
+    """Check a config and its bindings, and say how each field may be materialized."""
 
     name: str = ""
     connector_type: str = ""
@@ -47,7 +47,7 @@ class Open(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Acknowledge(msgspec.Struct, frozen=True, rename="camel"):
-    """The transaction before has committed in the runtime's log: make it visible."""
+    """The previous transaction has been committed to the runtime's log: make it visible."""
 
     state_patches: tuple[Json, ...] = ()
 

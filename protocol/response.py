@@ -17,7 +17,7 @@ class Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ValidatedBinding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What may become of every field of one binding.
+    """How each field of one binding may be materialized.
 
     The newest runtime reads `projection_constraints` alone, released ones read `constraints` alone.
     """
@@ -36,7 +36,7 @@ class Validated(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Applied(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What was done, a line per action; `state` only where something of it changed."""
+    """What was done, a line per action; `state` is absent unless some of it has changed."""
 
     action_description: str = ""
     state: ConnectorState | None = None
@@ -47,7 +47,7 @@ class Opened(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Acknowledged(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The transaction before is visible in the tables."""
+    """The previous transaction is visible in the tables."""
 
     state: ConnectorState | None = None
 

@@ -1,5 +1,4 @@
-"""The secrets of an endpoint config: what its schema marks as one, wherever it stands and whatever else is wrong with
-it."""
+"""The secrets of an endpoint config: whatever its schema marks as secret, even where the config is wrong."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,11 +8,11 @@ from connector.config.schema import ENDPOINT_SCHEMA
 from connector.redaction import hide
 from protocol.flow import Json
 
-USER_AND_PASSWORD: Final = re.compile(r"//([^/@\s]*:[^/@\s]*)@")  # of an address that is no secret otherwise
+USER_AND_PASSWORD: Final = re.compile(r"//([^/@\s]*:[^/@\s]*)@")  # in an address that is not secret as a whole
 
 
 def hide_secrets(config: Json) -> None:
-    """Before anything is done with it."""
+    """To be called before anything else is done with a config."""
     for secret in secret_values(config, ENDPOINT_SCHEMA):
         hide(secret)
 

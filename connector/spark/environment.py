@@ -1,5 +1,5 @@
-"""What Spark's processes inherit of this process's environment: nothing that signs in anywhere. A task is handed the
-keys for the files of its tables, and no others."""
+"""What Spark's processes inherit of this process's environment: nothing that signs in anywhere. A task gets the keys
+for its tables' files, and no others."""
 
 import os
 import re
@@ -9,7 +9,7 @@ SIGN_IN: Final = re.compile(
     r"(?i)secret|password|pgpass|token|credential|(access|account|private|storage)_?key|connection_string"
     r"|^AWS_PROFILE$|^PYICEBERG_CATALOG__"
 )
-NEEDED: Final = ("HADOOP_",)  # of a directory in HDFS: such as where its tickets are
+NEEDED: Final = ("HADOOP_",)  # for directories in HDFS, such as where its tickets are
 
 
 def inherited() -> dict[str, str]:

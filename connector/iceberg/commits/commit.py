@@ -155,8 +155,8 @@ def _finish_chain(
 
 
 def _attempts(retry_for: float) -> Iterator[int]:
-    """Count attempts, with growing pauses between them, for so many seconds after the first one. Not from its start: the
-    first may take all of its client's time limit, and somebody has to look whether it landed."""
+    """Count attempts, with growing pauses between them, for so many seconds after the first one. Not from its start:
+    the first may take all of its client's time limit, and somebody has to look whether it landed."""
     yield 0
     deadline = time.monotonic() + retry_for
     pause, attempt = FIRST_PAUSE, 0

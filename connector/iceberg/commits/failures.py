@@ -15,8 +15,8 @@ QUOTED_CHARACTERS: Final = 300  # of an answer
 def refused(name: str, error: Exception) -> ConnectorError:
     """The catalog would refuse the commit again."""
     return UserError(
-        f"table {name}: the catalog refuses the commit: {quoted(error)}. Its files stay staged in the task's state: give "
-        "the connector the permission, or correct the config."
+        f"table {name}: the catalog refuses the commit: {quoted(error)}. Its files stay staged in the task's state: "
+        "give the connector the permission, or correct the config."
     )
 
 

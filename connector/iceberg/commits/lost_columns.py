@@ -1,5 +1,5 @@
-"""Columns that another engine has dropped, or given another type, since rows were staged for them: said, where the rows
-would otherwise land without their values, or as what no reader can make anything of."""
+"""Refuses files for columns that another engine has dropped or retyped since: their rows would land without these
+values, or with values that no reader understands."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +17,8 @@ _WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType
 
 
 def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
-    """UserError where files would spoil the table; LostColumnError where a session writes what nobody will see."""
+    """UserError where files would make the table unreadable; LostColumnError where a session writes a dropped
+    column."""
     for commit in staged:
         written = table.schemas().get(commit.schema_id)
         if written and commit.schema_id != table.metadata.current_schema_id:
@@ -33,7 +34,7 @@ def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
         if current := now.get(column.field_id):
             if not _is_read_as(column.field_type, current.field_type):
                 raise UserError(_changed(commit, column, current))
-        # What the log has committed lands all the same: the next session names the column when it opens.
+        # What the log has committed still lands: the next session names the column when it opens.
         elif not commit.is_recovered:
             raise LostColumnError(_lost(commit, column))
 
