@@ -57,6 +57,14 @@ def test_what_is_secret_by_itself_is_hidden_without_the_rest(secret: str, shown:
     assert not [word for word in ("planted", "nted", *LINES, b64encode(b"planted").decode()[:8]) if word in said]
 
 
+def test_a_token_that_a_library_has_made_is_hidden_whole_or_cut() -> None:
+    header, claims = (b64encode(part).decode().rstrip("=") for part in (b'{"alg":"RS256"}', b'{"iss":"robot"}'))
+    assert (
+        redacted(f"assertion={header}.{claims}.c2ln-b_F0&a {header}.{claims[:-1]}") == f"assertion={HIDDEN}&a {HIDDEN}"
+    )
+    assert redacted(f"{header}.txt, eyJ.eyJ") == f"{header}.txt, eyJ.eyJ"
+
+
 def test_a_short_secret_is_not_looked_for_among_the_letters_of_other_words() -> None:
     short = "lakehouse"[: SHORTEST - 1]
     assert redacted(f"the {short} is {short}se", short) == f"the {short} is {short}se"
