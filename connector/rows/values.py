@@ -57,7 +57,7 @@ def _long(text: str) -> int:
     except InvalidOperation as error:  # an exponent of twenty digits
         raise ValueError(text) from error
     # The range is checked first: int(1e999999999) would take all memory.
-    if not -(2**63) <= number < 2**63 or number % 1:
+    if not -(2**63) <= number < 2**63 or number != number.to_integral_value():
         raise ValueError(text)
     return int(number)
 

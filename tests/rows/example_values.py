@@ -21,6 +21,7 @@ UNFIT: list[tuple[PrimitiveType, str]] = [
     (LongType(), "1.5"),
     (LongType(), "1e30"),
     (LongType(), "1e999999999"),
+    (LongType(), "1e-9999999"),
     (LongType(), '"1e99999999999999999999"'),
     (LongType(), '"0x1F"'),
     (LongType(), '"1_000"'),
