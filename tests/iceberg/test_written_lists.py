@@ -57,15 +57,6 @@ def test_what_others_have_committed_in_between_is_kept(catalog: Catalog) -> None
     assert ids_of(catalog, PATH) == [0, 1, 2, 3, 4, 100]
 
 
-def test_a_table_that_is_dropped_and_created_again_has_none_of_the_old_one_s_rows(catalog: Catalog) -> None:
-    session = Maintenance(catalog)
-    land(session, catalog, 1)
-    catalog.drop_table(PATH)
-    foreign_table(catalog, PATH)
-    land(session, catalog, 2)
-    assert ids_of(catalog, PATH) == [2]
-
-
 def test_a_long_list_is_read_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written_lists, "KEPT_BYTES", 100)
     session = Maintenance(catalog)
