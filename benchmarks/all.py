@@ -59,8 +59,8 @@ def _report(before: Mapping[str, Any], figures: Figures, given: Sequence[stores.
     yardstick = given[0].yardstick * given[0].megabytes / given[0].rows
     load = before["load_before"][0]
     text = (
-        f"Measured on {before['measured_at'][:10]}: R is {yardstick:.0f} MB/s, {before['cores']} cores, load {load:.1f} "
-        f"before the run.\n\n" + "\n".join(targets.table(figures, yardstick)) + "\n"
+        f"Measured on {before['measured_at'][:10]}: R is {yardstick:.0f} MB/s, {before['cores']} cores, load "
+        f"{load:.1f} before the run.\n\n" + "\n".join(targets.table(figures, yardstick)) + "\n"
     )
     print(text)
     write("all", before, [Line(*_named(key), figure) for key, figure in figures.items()])

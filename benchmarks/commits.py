@@ -80,7 +80,8 @@ def main() -> int:
 
 
 def measure(count: int, rows_of_each: int = 10, age: int = 10) -> Measurement:
-    """So many transactions, each a commit, of a table whose snapshots are kept for `age` seconds after they were replaced."""
+    """So many transactions, each a commit, of a table whose snapshots are kept for `age` seconds after they were
+    replaced."""
     properties = {MAX_AGE: str(age * 1000)}
     collection = replace(rows.COLLECTION, settings={"additional_table_properties": properties})
     stores = [store(collection, Row(0, document), packed=False) for document in rows.documents(rows_of_each)]

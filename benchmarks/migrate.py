@@ -54,7 +54,8 @@ CHANGES: Final[Mapping[str, TypeChange]] = {
 
 @dataclass(frozen=True)
 class Measurement:
-    """Of a whole apply, Spark's start included; the memory is that of the moment when all processes together had most."""
+    """Of a whole apply, Spark's start included; the memory is that of the moment when all processes together had
+    most."""
 
     change: str
     rows: int

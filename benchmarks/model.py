@@ -1,5 +1,5 @@
-"""What transactions cost by row, file, table and transaction, fitted to transactions of many sizes in one session; and what
-a load needs by that."""
+"""What transactions cost by row, file, table and transaction, fitted to transactions of many sizes in one session; and
+what a load needs by that."""
 
 import argparse
 import json
@@ -40,8 +40,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Model:
-    """Milliseconds, but where the name says another unit. Staging is what lies before startedCommit, committing what lies
-    after it. The error is in per cent of the largest sample."""
+    """Milliseconds, but where the name says another unit. Staging is what lies before startedCommit, committing what
+    lies after it. The error is in per cent of the largest sample."""
 
     clock: str
     staging_a_transaction: float

@@ -1,4 +1,5 @@
-"""Large transactions through the whole connector process, one after the other: from the first Store byte to startedCommit."""
+"""Large transactions through the whole connector process, one after the other: from the first Store byte to
+startedCommit."""
 
 import argparse
 import fcntl

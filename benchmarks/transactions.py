@@ -1,5 +1,5 @@
-"""Small transactions of many tables: publishing them, opening the task, and every transaction after; where there is a catalog's
-server, once it is warm."""
+"""Small transactions of many tables: publishing them, opening the task, and every transaction after; where there is a
+catalog's server, once it is warm."""
 
 import argparse
 import sys
@@ -33,7 +33,8 @@ class Load:
     transactions: int  # after the first
 
 
-# A catalog that people use has been up for long; one that has just been started compiles its code for half a thousand commits.
+# A catalog that people use has been up for long; one that has just been started compiles its code for half a thousand
+# commits.
 WARM_UP: Final = Load("plain", tables=8, rows=1, transactions=60)
 
 

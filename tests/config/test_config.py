@@ -342,8 +342,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         *(
             (
                 {**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}},
-                "/catalog/uri: must be postgresql://user@host/database, without the password: that is a property of its "
-                "own",
+                "/catalog/uri: must be postgresql://user@host/database, without the password: that is a property of "
+                "its own",
             )
             for uri in (
                 "mysql://host/lake",
@@ -362,7 +362,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ),
         (
             {**GLUE, "catalog": {"catalog_type": "AWS Glue", "properties": {"glue.skip-archiv": "false"}}},
-            "/catalog/properties/glue.skip-archiv: is not a property that PyIceberg reads here; did you mean glue.skip-archive?",
+            "/catalog/properties/glue.skip-archiv: is not a property that PyIceberg reads here; did you mean "
+            "glue.skip-archive?",
         ),
         (with_advanced(nanosecond_timestamps=1), "/advanced/nanosecond_timestamps: must be true or false"),
         (with_advanced(feature_flags=True), "/advanced/feature_flags: must be a string"),

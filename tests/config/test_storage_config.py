@@ -125,7 +125,8 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
             {},
             [
                 "/storage/account: must be the name of a storage account: 3 to 24 lower-case letters and digits",
-                "/storage/container: must be the name of a container: 3 to 63 lower-case letters, digits and single hyphens",
+                "/storage/container: must be the name of a container: 3 to 63 lower-case letters, digits and single "
+                "hyphens",
             ],
         ),
         (

@@ -1,4 +1,5 @@
-"""Servers that repeat everything that they were sent, in each of their refusals: nothing secret of it comes to light."""
+"""Servers that repeat everything that they were sent, in each of their refusals: nothing secret of it comes to
+light."""
 
 import json
 import logging

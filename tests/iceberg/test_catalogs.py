@@ -130,8 +130,8 @@ def test_without_a_warehouse_the_process_has_one_temporary_directory_and_says_wh
     (directory,) = tmp_path.iterdir()
     assert f"file://{directory}/ns/t_" in str(table_location(local(None), ("ns", "t")))
     assert [record.getMessage() for record in caplog.records if str(directory) in record.getMessage()] == [
-        f"the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, {directory}, in which no "
-        "other process looks for them"
+        f"the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, {directory}, in which "
+        "no other process looks for them"
     ]
 
 

@@ -154,8 +154,8 @@ def test_a_token_server_that_is_not_able_to_answer_may_be_tried_again(
 def test_a_clock_that_is_wrong_is_named(google: GoogleStore, right: GoogleStorage) -> None:
     answer = {
         "error": "invalid_grant",
-        "error_description": "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. "
-        "Check your iat and exp values in the JWT claim.",
+        "error_description": "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable "
+        "timeframe. Check your iat and exp values in the JWT claim.",
     }
     with answering(400, json.dumps(answer)) as server, pytest.raises(UserError) as raised:
         probe(replace(right, service_account=Secret(google.service_account(token_server=server.uri))))

@@ -31,7 +31,8 @@ from pathlib import Path
 def living():
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if sys.argv[1].encode() in (process / "cmdline").read_bytes() and process.name not in ("1", str(os.getpid())):
+            is_other = process.name not in ("1", str(os.getpid()))
+            if is_other and sys.argv[1].encode() in (process / "cmdline").read_bytes():
                 yield process
         except OSError:
             pass

@@ -78,8 +78,10 @@ def test_java_reads_a_converted_table(catalog: Catalog, tmp_path: Path, spark_re
         spark_reader_jars,
         tmp_path,
         "SELECT id, qty, cost FROM local.shop.orders ORDER BY coalesce(day_before_date, 9)",
-        "SELECT id, string(fee), string(tax), string(total) FROM local.shop.orders ORDER BY coalesce(day_before_date, 9)",
-        f"SELECT id FROM local.shop.orders WHERE at = TIMESTAMP '{AT}' AND cost = '-1.5' AND fee = -3.25 AND total = 3000",
+        "SELECT id, string(fee), string(tax), string(total) FROM local.shop.orders "
+        "ORDER BY coalesce(day_before_date, 9)",
+        f"SELECT id FROM local.shop.orders WHERE at = TIMESTAMP '{AT}' AND cost = '-1.5' AND fee = -3.25 "
+        "AND total = 3000",
         f"SELECT id, qty, price FROM local.shop.orders VERSION AS OF {second.snapshot_id} ORDER BY id",
         "DESCRIBE local.shop.orders",
     )

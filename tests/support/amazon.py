@@ -173,7 +173,8 @@ class Sts:
 
 
 def _error(code: str, message: str) -> str:
-    return f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
+    error = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
+    return f"<ErrorResponse>{error}</ErrorResponse>"
 
 
 def _assumed(keys: Mapping[str, str]) -> str:
