@@ -30,19 +30,22 @@ def new_value(prev: str = NONE) -> str:
 
 
 def reset_value(value: str) -> str:
-    """A value that tells a recovery what `value` would, but that no process has ever read, and so none builds on: the
-    files that a stale one staged on `value` itself may have been deleted since."""
+    """Means the same as `value` to a recovery, but no process has read it yet, so that none builds on it: files that a
+    stale process has staged on `value` itself may have been deleted since."""
     return f"{CLOSED}{secrets.token_hex(4)}:{_without_closed(value)}"
 
 
 def position(value: str) -> int:
-    """How many transactions lie behind a value: what two values of one lineage are ordered by."""
+    """The number of transactions up to a value, by which a lineage's values are ordered."""
     return int(_without_closed(value)[:POSITION_DIGITS] or "0", 16)
 
 
 def is_passed(value: str, recorded: str) -> bool:
-    """Whether nothing that was staged on a value can land any more, however little its asker knows of the state: a
-    later value is still to come, and what an operator has reset to add it is staged on the value that was reset."""
+    """Whether nothing that was staged on `value` can land any more, whatever the state names.
+
+    A value with a later position is still to come. After a reset, what the operator has decided to add is staged on the
+    value that was reset, which is not passed either.
+    """
     is_reset = recorded.count(":") > 1
     return value != recorded and position(value) <= position(recorded) - is_reset
 
@@ -53,7 +56,7 @@ def materialization_hash(lineage: Lineage) -> str:
 
 def lineage_hash(lineage: Lineage) -> str:
     """20 hexadecimal digits for (materialization, state key): Glue's parameter names end at 255 characters. The first
-    12 are the materialization's: a task meets its own lineages again whatever their state keys were."""
+    12 are the materialization's: a task recognises its own lineages whatever their state keys were."""
     return materialization_hash(lineage) + _hash(f"{lineage.materialization}\0{lineage.state_key}")[:8]
 
 
@@ -62,13 +65,13 @@ def property_name(lineage: Lineage) -> str:
 
 
 def recorded(properties: Mapping[str, str], lineage: Lineage) -> str:
-    """The lineage's last committed fence value; one that a successor closed still says `closed:`."""
+    """The lineage's last committed fence value, with `closed:` if a successor has closed it."""
     return properties.get(property_name(lineage), NONE)
 
 
 def overlapping(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
-    """By property, the values of the materialization's lineages that have a part of this one's key range, its own among
-    them. Their state keys may differ: a backfill that keeps the table's rows begins a new one."""
+    """By property, the values of the materialization's lineages whose key ranges overlap this one's, itself included.
+    Their state keys may differ: a backfill that keeps the table's rows begins a new one."""
     prefix = PREFIX + materialization_hash(lineage)
     return {
         name: value
@@ -87,10 +90,11 @@ class Tenure:
 
     @classmethod
     def begin(cls, properties: Mapping[str, str], lineage: Lineage, waiting: Sequence[StagedCommit]) -> "Tenure":
-        """As the session finds the table when it opens: read later, a stale process would adopt its successor's values.
+        """From the table as the session finds it when it opens: later, a stale process would adopt its successor's
+        values.
 
         `waiting` is what earlier sessions have staged for overlapping lineages and the table has not taken yet. It will
-        land under this session's eyes, and is no successor's doing.
+        land during this session, and must not be taken for a successor's commit.
         """
         ours = chain([commit for commit in waiting if commit.lineage == lineage])
         prev = ours[-1].next if ours else recorded(properties, lineage)
@@ -99,8 +103,8 @@ class Tenure:
             known.setdefault(property_name(commit.lineage), set()).update((commit.next, _closed(commit.next)))
         in_file_names = prev
         if waiting:
-            # What waits may yet close our own value too, and a collector that is stale takes what was staged on a
-            # closed value for left behind. What bears a value that is still to come is left alone.
+            # What waits may still close our own value, and a stale collector takes what was staged on a closed value
+            # for left behind. Files whose names bear a value that is still to come are left alone.
             in_file_names = new_value(prev)
         else:
             known.pop(property_name(lineage), None)
@@ -135,8 +139,8 @@ def unlanded(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Se
     """What the table still lacks of a lineage's chain; FencedError where its properties say that another process has
     taken over.
 
-    What the log has committed is to land, and a closed value says what has landed just as it did before: a recovery may
-    build on it. A session may build on its own transactions only while it finds nothing but what it knows of.
+    What the log has committed must land; a closed value still says what has landed, so a recovery may build on it. A
+    session may build on its own transactions only while every overlapping lineage has a value that it knows.
     """
     value = recorded(properties, chain[0].lineage)
     rest = _behind(chain, _without_closed(value))
@@ -154,8 +158,8 @@ def _behind(chain: Sequence[StagedCommit], landed: str) -> Sequence[StagedCommit
 
 
 def _check_known(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> None:
-    """Whoever takes over a part of the key range, be it under another state key, commits under a property of its own or
-    under ours: none escapes."""
+    """Whoever takes over a part of the key range, even under another state key, commits under its own property or under
+    ours: both are noticed here."""
     own, newest = property_name(chain[0].lineage), chain[-1]
     for name, value in overlapping(properties, newest.lineage).items():
         is_ours = name == own and (value == chain[0].prev or any(value == commit.next for commit in chain))

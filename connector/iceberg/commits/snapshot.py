@@ -47,7 +47,7 @@ class SnapshotWriter:
         return self._snapshot(table, prefix, [*added, *held], _with_totals(Operation.APPEND, _appended(staged), table))
 
     def mark(self, table: Table, lineage: Lineage, summary: Mapping[str, str]) -> Snapshot:
-        """A snapshot of what the table holds already: it moves main, and its summary says why."""
+        """A snapshot of what the table holds already, which moves main and says why in its summary."""
         held = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
         return self._snapshot(table, _file_prefix(table, lineage), held, totals)
@@ -60,7 +60,7 @@ class SnapshotWriter:
         schema_id: int,
         summary: Mapping[str, str],
     ) -> Snapshot:
-        """A snapshot of the same rows in other files, of which another schema is the right one."""
+        """A snapshot of the same rows in other files, which have another schema."""
         manifests = replaced_manifests(table, prefix, self._factory, replacements)
         totals = _with_totals(Operation.REPLACE, {**summary, **replaced_summary(replacements)}, table)
         return self._snapshot(table, prefix, manifests, totals, schema_id)
@@ -131,8 +131,8 @@ def _file_prefix(table: Table, lineage: Lineage) -> str:
 
 
 def _appended(staged: Sequence[StagedCommit]) -> dict[str, str]:
-    """For people, whose transaction this was. The fence itself is in the table's properties: summaries go when
-    snapshots expire."""
+    """Says, for people, whose transaction this was. The fence itself is in the table's properties, since summaries go
+    when snapshots expire."""
     newest = staged[-1]
     return {
         "added-data-files": str(sum(commit.file_count for commit in staged)),
