@@ -7,7 +7,7 @@ import pytest
 
 from connector import predecessor, state
 from connector.errors import UserError
-from support.runtime import merged
+from support.runtime import Runtime, merged
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
@@ -15,9 +15,9 @@ STATE_KEY = "shop%2Forders.v1"
 FILES = ["s3://lake/shop/orders/data/1.parquet", "s3://lake/shop/orders/data/2.parquet"]
 
 
-def left(files: Any) -> Any:
+def left(files: Any, state_key: str = STATE_KEY) -> Any:
     return {
-        "bindingStates": {STATE_KEY: {"previousCheckpoint": "0123", "currentCheckpoint": "4567", "fileKeys": files}}
+        "bindingStates": {state_key: {"previousCheckpoint": "0123", "currentCheckpoint": "4567", "fileKeys": files}}
     }
 
 
@@ -37,3 +37,12 @@ def test_what_it_may_not_have_added_is_named() -> None:
 def test_what_it_has_staged_for_a_table_that_is_made_anew_is_not_missed() -> None:
     predecessor.check_nothing_is_staged(left(FILES), ["shop%2Forders.v2"])
     assert list(state.entries("acme/orders", left(FILES))) == []
+
+
+@pytest.mark.spark
+def test_no_session_opens_while_it_may_not_have_added_them(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path)
+    runtime.log = left(FILES, "shop%2Fledger.v0")
+    outcome = runtime.open_and_fail()
+    assert outcome.status == 1
+    assert "staged 2 data file(s) for shop%2Fledger.v0" in outcome.last_log_line
