@@ -19,6 +19,8 @@ _LEAST_SPOOL: Final = 96 * _MB  # room for blocks to be written while others are
 
 @dataclass(frozen=True)
 class MachineShare:
+    """How many tasks a session runs at the same time, and how large its spool may grow."""
+
     tasks: int  # at the same time
     spool: int  # bytes
 

@@ -12,6 +12,8 @@ from connector.spark.session import Spark
 
 @dataclass(frozen=True)
 class Engine:
+    """Spark with a session's directories, and how large a spool may grow there."""
+
     spark: Spark
     directories: Scratch
     spool_limit: int  # bytes

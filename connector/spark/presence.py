@@ -15,6 +15,8 @@ TIME_LIMIT: Final = 60  # seconds
 
 @dataclass(frozen=True)
 class Presence:
+    """The Java and the PySpark that a session would run on."""
+
     java: Path
     java_version: str
     pyspark_version: str

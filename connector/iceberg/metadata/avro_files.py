@@ -60,11 +60,15 @@ def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
 
 
 class ManifestWriter(ManifestWriterV2):
+    """PyIceberg's, with the Avro writer that all manifests of a partition type share."""
+
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         return _Output(self._output_file, _of_manifests(self._spec.partition_type(self._schema)), self._meta)
 
 
 class ManifestListWriter(ManifestListWriterV2):
+    """PyIceberg's, with the Avro writer that all manifest lists share."""
+
     def __enter__(self) -> Self:
         self._writer = _Output(self._output_file, _of_manifest_lists(), self._meta)
         self._writer.__enter__()
