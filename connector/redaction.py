@@ -53,7 +53,7 @@ class Redaction:
     def hide_obtained(self, secret: str) -> None:
         """Hide one of many secrets that come and go; it is forgotten once enough others have come after it."""
         with self._lock:
-            if secret in self._recent.get(secret[:SHORTEST], ()):
+            if len(secret) < SHORTEST or secret in self._recent.get(secret[:SHORTEST], ()):
                 return
             if self._obtained == self._most_obtained:
                 self._earlier, self._recent, self._obtained = self._recent, {}, 0

@@ -84,6 +84,14 @@ def test_what_was_obtained_is_forgotten_after_many_others_and_what_the_config_ha
     assert redaction.redacted("planted-token-3 planted-token-4") == f"{HIDDEN} {HIDDEN}"
 
 
+def test_what_is_too_short_to_be_looked_for_displaces_nothing() -> None:
+    redaction = Redaction(most_obtained=1)
+    redaction.hide_obtained("planted-token")
+    for _ in range(3):
+        redaction.hide_obtained("short")
+    assert redaction.redacted("planted-token") == HIDDEN
+
+
 def test_what_is_obtained_again_counts_as_new() -> None:
     redaction = Redaction(most_obtained=2)
     for number in (1, 2, 3, 1, 4, 5):
