@@ -1,4 +1,4 @@
-"""What a table's properties say of its data files, under Iceberg's names; the settings of Parquet's writer."""
+"""The settings of the Parquet writer, from a table's properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ LEVEL: Final = "write.parquet.compression-level"
 TARGET_SIZE: Final = "write.target-file-size-bytes"
 PROVIDER: Final = "write.py-location-provider.impl"  # of the files' names; PyIceberg imports it by itself
 
-# Iceberg's names, and those that Parquet's writer has.
+# Iceberg's names of codecs, and PyArrow's.
 CODECS: Final = {
     "zstd": "zstd",
     "snappy": "snappy",
@@ -20,7 +20,7 @@ CODECS: Final = {
     "brotli": "brotli",
     "uncompressed": "none",
 }
-WITH_LEVELS: Final = ("zstd", "gzip", "brotli")  # for others a level says nothing, to Iceberg's own writers too
+WITH_LEVELS: Final = ("zstd", "gzip", "brotli")  # a level has no meaning for others, in Iceberg's own writers too
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FileOptions:
 
     @classmethod
     def of_table(cls, properties: Mapping[str, str]) -> "FileOptions":
-        """ValueError where nothing can be written by them."""
+        """ValueError if nothing can be written with these properties."""
         if PROVIDER in properties:
             raise ValueError(f"{PROVIDER} is set, and the connector runs no code that a table names")
         codec = properties.get(CODEC, "zstd").lower()

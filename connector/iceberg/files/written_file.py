@@ -1,4 +1,4 @@
-"""A file that is known from what was written: to ask the object store is one more request."""
+"""Files whose length and contents are known from what was written: asking the object store takes one more request."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -9,7 +9,7 @@ from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 
 
 class WrittenFile(OutputFile):
-    """Another output file, which gets its pieces once there are no more of them."""
+    """Wraps an output file, which gets the pieces once all of them have been written."""
 
     def __init__(self, file: OutputFile) -> None:
         super().__init__(file.location)
@@ -36,7 +36,7 @@ class WrittenFile(OutputFile):
 
 
 class RememberedFile(InputFile):
-    """What was written to a file, without the file."""
+    """The contents of a file as they were written, read from memory."""
 
     def __init__(self, location: str, pieces: Sequence[bytes]) -> None:
         super().__init__(location)

@@ -1,5 +1,5 @@
-"""The manifest lists that a session has written: a commit to a table that nobody else has committed to since reads none
-from the object store."""
+"""The manifest lists that a session has written: a commit on top of the session's own reads none from the object
+store."""
 
 from typing import Final
 from uuid import UUID
@@ -11,12 +11,11 @@ from connector.iceberg.files.written_file import RememberedFile, WrittenFile
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import manifests_of
 
-KEPT_BYTES: Final = 64 << 10  # of a table: several hundred manifests
+KEPT_BYTES: Final = 64 << 10  # for each table: several hundred manifests
 
 
 class WrittenLists:
-    """Each table's newest. A location is drawn for each list, and no list is ever changed: what the table names by the
-    same location is the same list."""
+    """Each table's newest list. Locations are random and lists never change: the same location is the same list."""
 
     def __init__(self) -> None:
         self._newest: dict[UUID, RememberedFile] = {}
@@ -26,7 +25,7 @@ class WrittenLists:
             self._newest[table.metadata.table_uuid] = written.to_input_file()
 
     def manifests_of(self, table: Table) -> list[ManifestFile]:
-        """The current snapshot's, freshly read."""
+        """The current snapshot's manifests, freshly decoded."""
         snapshot = table.current_snapshot()
         written = self._newest.get(table.metadata.table_uuid)
         if snapshot and written and written.location == snapshot.manifest_list:
