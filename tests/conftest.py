@@ -46,6 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in slow]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A group of tests shares what it starts: it is only worth its name if pytest-xdist sees it."""
+    if session.config.getoption("loadgroup", False):
+        grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        assert all("@" in item.nodeid for item in grouped), "pytest-xdist does not see the groups of tests"
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     # A process of pytest-xdist tells the one that started it; all of them select the same tests.
     if isinstance(output := getattr(session.config, "workeroutput", None), dict):

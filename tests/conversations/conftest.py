@@ -7,8 +7,12 @@ from support.connector_process import Launch, launch_process
 from support.containers import IMAGE, Image
 from support.conversations import Conversation, hold_conversations
 
+IN_PROCESSES = pytest.mark.xdist_group("conversations")
 
-@pytest.fixture(scope="session", params=["process", pytest.param("image", marks=IMAGE)])
+
+@pytest.fixture(
+    scope="session", params=[pytest.param("process", marks=IN_PROCESSES), pytest.param("image", marks=IMAGE)]
+)
 def launch(request: pytest.FixtureRequest) -> Launch:
     """What holds a conversation: a process of this working copy, and a container of its image."""
     if request.param == "process":

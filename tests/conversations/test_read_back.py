@@ -29,6 +29,7 @@ from support.expected_rows import ExpectedTable, Row, expected_tables
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.xdist_group("conversations"),  # where they are held for other tests
     # The image's answers are the same, and test_shapes reads its rows: other engines would find nothing that is new.
     pytest.mark.parametrize("launch", ["process"], indirect=True, scope="session"),
 ]
