@@ -10,7 +10,7 @@ import msgspec
 import orjson
 from hypothesis import strategies as st
 
-from fixtures.collection import DOCUMENT, Field, encode
+from fixtures.collection import DOCUMENT, Field
 from fixtures.conversation import line
 from fixtures.packed import pack
 
@@ -158,7 +158,7 @@ def _values(field: Field) -> st.SearchStrategy[str]:
     """With null where the location may lack a value; the runtime sends the default of one that is missing."""
     if not set(field.types) - {"null"}:
         return st.just("null")
-    others = "null" if field.default is None else encode(field.default).decode()
+    others = "null" if field.default is None else orjson.dumps(field.default).decode()  # as doubles are
     may_be_missing = field.exists != "MUST"
     alternatives = [*(["null"] if "null" in field.types else []), *([others] if may_be_missing else [])]
     return _texts(field) | st.sampled_from(alternatives) if alternatives else _texts(field)
