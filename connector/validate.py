@@ -16,6 +16,7 @@ from connector.evolution.constraints import constraints, most_severe
 from connector.evolution.problems import problems
 from connector.evolution.table_change import Found, Path
 from connector.iceberg.checks import survey
+from connector.iceberg.metadata.table_properties import check_properties
 from connector.invalid_values import OnInvalid
 from connector.rows.file_options import FileOptions
 from protocol import request, response
@@ -158,7 +159,9 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         if name == "format-version" and value != "2":
             yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
     try:
-        FileOptions.of_table(dict(proposal.resource.additional_table_properties))
+        properties = dict(proposal.resource.additional_table_properties)
+        FileOptions.of_table(properties)
+        check_properties(properties)
     except ValueError as error:
         yield f"table property {error}."
     owner = found.table.owner if found.table else None

@@ -15,7 +15,7 @@ from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import matching_columns
 from connector.evolution.type_mapping import column_name, selected
 from connector.iceberg.files.file_access import FileAccess, access_to
-from connector.iceberg.tables import check_file_options, load_table, unpartitioned_spec
+from connector.iceberg.tables import check_table_properties, load_table, unpartitioned_spec
 from connector.invalid_values import OnInvalid, Policy
 from connector.parallel import side_by_side
 from connector.rows.schema import is_written
@@ -92,7 +92,7 @@ def _bind(
             "the task again, or backfill the binding if the table was dropped."
         )
     binding = _binding(index, requested, on_invalid, table.schema())
-    check_file_options(table)
+    check_table_properties(table)
     return BoundTable(
         binding=binding,
         lineage=lineage,

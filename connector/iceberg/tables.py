@@ -31,6 +31,7 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
+from connector.iceberg.metadata.table_properties import check_properties, correctable
 from connector.rows.file_options import FileOptions
 from connector.rows.rewriting import UnconvertibleError
 
@@ -75,15 +76,11 @@ def unpartitioned_spec(table: Table) -> int:
     return spec.spec_id
 
 
-def check_file_options(table: Table) -> None:
-    """UserError where the table's properties ask for data files that cannot be written."""
-    try:
+def check_table_properties(table: Table) -> None:
+    """UserError where the table's properties ask for files that cannot be written."""
+    with correctable(table):
         FileOptions.of_table(table.properties)
-    except ValueError as error:
-        raise UserError(
-            f"Table {'.'.join(table.name())}: table property {error}. Correct it in the table (in Spark: ALTER TABLE … "
-            "SET or UNSET TBLPROPERTIES …)."
-        ) from error
+        check_properties(table.properties)
 
 
 def find(catalog: Catalog, path: Path) -> Found:
@@ -91,7 +88,6 @@ def find(catalog: Catalog, path: Path) -> Found:
     table = load_table(catalog, path)
     if table:
         unpartitioned_spec(table)
-        check_file_options(table)
     elif catalog.view_exists(path):
         raise UserError(f"{'.'.join(path)} is a view. Choose another table name, or drop the view.")
     return _found(catalog, path, table)
@@ -135,6 +131,7 @@ def evolve(
 def _found(catalog: Catalog, path: Path, table: Table | None, unconvertible: Collection[int] = ()) -> Found:
     if table is None:
         return Found(catalog.namespace_exists(path[0]), None)
+    check_table_properties(table)
     return Found(
         namespace_exists=True,
         table=ExistingTable(

@@ -9,7 +9,6 @@ import pyarrow as pa
 CODEC: Final = "write.parquet.compression-codec"
 LEVEL: Final = "write.parquet.compression-level"
 TARGET_SIZE: Final = "write.target-file-size-bytes"
-PROVIDER: Final = "write.py-location-provider.impl"  # of the files' names; PyIceberg imports it by itself
 
 # Iceberg's names of codecs, and PyArrow's.
 CODECS: Final = {
@@ -34,8 +33,6 @@ class FileOptions:
     @classmethod
     def of_table(cls, properties: Mapping[str, str]) -> "FileOptions":
         """ValueError if nothing can be written with these properties."""
-        if PROVIDER in properties:
-            raise ValueError(f"{PROVIDER} is set, and the connector runs no code that a table names")
         codec = properties.get(CODEC, "zstd").lower()
         if codec not in CODECS:
             raise ValueError(f"{CODEC} is {codec!r}; it may be {', '.join(CODECS)}")

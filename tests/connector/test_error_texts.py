@@ -23,8 +23,9 @@ from pyiceberg.types import DateType, IcebergType, LongType, NestedField, String
 from connector.errors import ConnectorError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
+from connector.iceberg.metadata.table_properties import NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.tables import evolve
-from connector.rows.file_options import CODEC, LEVEL, PROVIDER, TARGET_SIZE
+from connector.rows.file_options import CODEC, LEVEL, TARGET_SIZE
 from connector.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
@@ -33,7 +34,14 @@ from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_co
 from support.bindings import materialization_binding as selecting
 from support.foreign_deletes import delete_equal
 from support.snapshots import check_text
-from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
+from support.tables import (
+    alterer,
+    foreign_table,
+    local_catalog,
+    record_property,
+    turn_tables_into_views,
+    version_3_table,
+)
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 PATH, REJECTED = ("shop", "orders"), ("shop", "orders__rejected")
@@ -87,7 +95,10 @@ def always_partitioned(warehouse: Path) -> None:
 
 def with_properties(properties: dict[str, str]) -> Callable[[Path], object]:
     def make(warehouse: Path) -> Table:
-        return foreign_table(local_catalog(warehouse), PATH, properties={OWNER_PROPERTY: OURS.encode(), **properties})
+        made = foreign_table(local_catalog(warehouse), PATH, properties={OWNER_PROPERTY: OURS.encode()})
+        for name, value in properties.items():
+            record_property(made, name, value)
+        return made
 
     return make
 
@@ -144,6 +155,20 @@ NOT_VALIDATED = {
     "files with names by code": proposed(proposing(additional_table_properties={PROVIDER: "os.Names"})),
     "files of no size": proposed(proposing(additional_table_properties={TARGET_SIZE: "512 MB"})),
     "a table with files of another codec": proposed(proposing(), on=with_properties({CODEC: "lzo"}), last=LAST),
+    "metadata below no directory": proposed(proposing(additional_table_properties={"write.metadata.path": "meta"})),
+    "a table with a relative directory": proposed(
+        proposing(), on=with_properties({"write.data.path": "data/orders"}), last=LAST
+    ),
+    "a table with names by code": proposed(proposing(), on=with_properties({PROVIDER: "os.Names"}), last=LAST),
+    "a table with a name mapping of something else": proposed(
+        proposing(), on=with_properties({NAME_MAPPING: "id"}), last=LAST
+    ),
+    "a table with a number that is none": proposed(
+        proposing(), on=with_properties({PREVIOUS_VERSIONS: "abc"}), last=LAST
+    ),
+    "a table with a switch that is none": proposed(
+        proposing(), on=with_properties({"write.object-storage.enabled": "perhaps"}), last=LAST
+    ),
     "a table of nobody's": proposed(proposing(), on=table(owner=None)),
     "another materialization's table": proposed(proposing(), on=table(owner=Owner("acme/other", "shop%2Forders.v0"))),
     "a table of version 1": proposed(proposing(), on=table(version="1")),

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from connector.iceberg.commits.fence import Tenure
 from connector.logs import FIELDS
 from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
-from support.tables import upgrade_to_version_3
+from support.tables import record_property, upgrade_to_version_3
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE = "00000000-ffffffff"
@@ -125,6 +126,28 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
     assert snapshot.summary
     assert snapshot.summary["flow.fence"] == staged.next
     assert snapshot.summary["total-records"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("write.metadata.previous-versions-max", "abc"),
+        ("write.py-location-provider.impl", "this.Names"),
+        ("write.metadata.path", "meta"),
+        ("write.object-storage.enabled", "perhaps"),
+        ("schema.name-mapping.default", "id"),
+        ("flow.converted.1", "two"),
+    ],
+)
+def test_a_table_property_that_no_commit_can_follow_is_told_at_the_first_attempt(
+    catalog: FaultyCatalog, caplog: pytest.LogCaptureFixture, name: str, value: str
+) -> None:
+    staged = stage(catalog, [1])
+    record_property(catalog.load_table(PATH), name, value)
+    with pytest.raises(UserError, match=f"^Table shop.orders: table property {re.escape(name)} is .*Correct it"):
+        finish(catalog, staged, is_recovery=True)
+    assert "commit attempt" not in caplog.text
+    assert "this" not in sys.modules
 
 
 def test_finishing_again_changes_nothing(catalog: FaultyCatalog) -> None:

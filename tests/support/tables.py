@@ -54,6 +54,14 @@ def upgrade_to_version_3(catalog: Catalog, path: tuple[str, str]) -> None:
     catalog.register_table(path, str(version_3))
 
 
+def record_property(table: Table, name: str, value: str) -> None:
+    """Written into the table's metadata file: PyIceberg makes no table with properties that it cannot parse."""
+    file = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(file.read_text())
+    metadata["properties"][name] = value
+    file.write_text(json.dumps(metadata))
+
+
 def turn_tables_into_views(warehouse: Path) -> None:
     """Other engines keep views in the catalog's file; PyIceberg cannot make one."""
     engine = create_engine(f"sqlite:///{warehouse}/catalog.db")

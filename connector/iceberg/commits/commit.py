@@ -27,6 +27,7 @@ from connector.iceberg.commits.lost_columns import check_columns
 from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.upkeep import Upkeep
+from connector.iceberg.metadata.table_properties import check_properties, correctable
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
 from connector.logs import Event, fields
 from connector.parallel import side_by_side
@@ -135,6 +136,8 @@ def _finish_chain(
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
             check_columns(table, rest)
+            with correctable(table):
+                check_properties(table.properties)
             fitting = late.converted(table, rest)
             committed = _commit(catalog, table, fitting, snapshots, fence.advanced(table.properties, chain[-1]))
             return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))

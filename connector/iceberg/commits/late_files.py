@@ -5,7 +5,7 @@ Apply commits what the state names before it alters a table, but not every runti
 still be writing. So a table records which columns have taken the place of which.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from connector.errors import UserError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.file_lists import files_of
 from connector.iceberg.metadata.references import file_name
+from connector.iceberg.metadata.table_properties import correctable
 from connector.rows.rewriting import Rewriting, SourceFile, TargetColumn, UnconvertibleError
 from connector.state import DataFile, StagedCommit
 
@@ -42,11 +43,8 @@ class LateFiles:
 
     def converted(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
         """The same commits, with files that fit the table."""
-        successors = {
-            int(name.removeprefix(PREFIX)): int(value)
-            for name, value in table.properties.items()
-            if name.startswith(PREFIX)
-        }
+        with correctable(table):
+            successors = dict(_successors(table.properties))
         return [self._commit(table, commit, successors) for commit in staged] if successors else staged
 
     def _commit(self, table: Table, commit: StagedCommit, successors: Mapping[int, int]) -> StagedCommit:
@@ -68,6 +66,16 @@ class LateFiles:
                 raise _unconvertible(table, file, error) from error
             self._rewritten[key] = (file,) if rewritten is None else rewritten
         return self._rewritten[key]
+
+
+def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+    """The ids of converted columns, and of those that have taken their places."""
+    for name, value in properties.items():
+        if name.startswith(PREFIX):
+            try:
+                yield int(name.removeprefix(PREFIX)), int(value)
+            except ValueError as error:
+                raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
 
 
 def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:

@@ -21,6 +21,7 @@ from connector.iceberg.commits.lineages import RESET_PREFIX
 from connector.iceberg.commits.outcomes import REFUSED, unknown
 from connector.iceberg.commits.snapshot import SnapshotWriter, lineage_summary
 from connector.iceberg.metadata.references import file_name, unreferenced
+from connector.iceberg.metadata.table_properties import check_properties, correctable
 from connector.state import StagedCommit
 
 
@@ -115,6 +116,8 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
         "reason": reason,
     }
     properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
+    with correctable(table):
+        check_properties(table.properties)
     with object_store.using(table.location()):
         # Every change of a fence moves main: the fence that a commit has read is then still the one it meets.
         snapshot = SnapshotWriter().mark(table, lineage, lineage_summary(lineage) | {"flow.fence-reset": reason})
