@@ -111,7 +111,7 @@ def _endpoint(config: Json) -> EndpointConfig:
         bucket=config.get("bucket", ""),
         prefix=values.object_prefix(config.get("prefix", "")),
         region=config.get("region", ""),
-        s3_endpoint=config.get("s3_endpoint", ""),
+        s3_endpoint=values.endpoint(config.get("s3_endpoint", "")),
         storage=_storage(config, allows_machine),
         feature_flags=flags,
         spark=settings(advanced, "spark"),

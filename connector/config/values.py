@@ -49,6 +49,12 @@ def feature_flags(text: str) -> frozenset[str]:
     return frozenset(flag for flag, on in flags.items() if on)
 
 
+def endpoint(text: str) -> str:
+    """An address whose scheme is in lower case: PyArrow knows no other, and RFC 3986 has them mean the same."""
+    scheme, separator, rest = text.partition("://")
+    return f"{scheme.lower()}{separator}{rest}" if separator else text
+
+
 def object_prefix(text: str) -> str:
     """The names' part before that of a table. Stores' clients refuse empty parts, . and .. in a name."""
     return posixpath.normpath(f"/{text.strip('/')}").removeprefix("/")

@@ -157,6 +157,14 @@ def test_a_prefix_is_one_that_every_client_of_a_store_takes(text: str, prefix: s
     assert parse({**LOCAL, "prefix": text}, [])[0].prefix == prefix
 
 
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [("HTTP://Store:9000", "http://Store:9000"), ("Https://Store/Path", "https://Store/Path"), ("Store:9000",) * 2],
+)
+def test_the_scheme_of_an_endpoint_may_be_in_upper_case(text: str, endpoint: str) -> None:
+    assert parse({**GLUE, "s3_endpoint": text}, [])[0].s3_endpoint == endpoint
+
+
 def test_a_resource_arrives_with_its_table_properties() -> None:
     resource = {
         "table": "T",
