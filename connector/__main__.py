@@ -75,6 +75,8 @@ def _serve() -> None:
 
 
 def _plan() -> None:
+    if sys.stdin is None:
+        raise UserError("stdin must be open: the requests are read from it.")
     from connector.commands import plan as plan_command
 
     _show(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))

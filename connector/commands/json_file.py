@@ -11,6 +11,8 @@ from protocol.flow import Json
 
 def read_json(file: str) -> Json:
     """A file's contents, or with `-` those of stdin."""
+    if file == "-" and sys.stdin is None:
+        raise UserError("stdin must be open: - says that a file's contents come from it.")
     try:
         return orjson.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     except OSError as error:

@@ -28,6 +28,19 @@ def test_the_protocol_needs_both_of_its_streams(closed: str) -> None:
     check_text(SNAPSHOTS, "a closed stream", ended.stderr.partition(" error ")[2], {})
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("plan without stdin", ["plan"]),
+        ("a config from a closed stdin", ["fence", "show", "--config", "-", "--table", "shop.orders"]),
+    ],
+)
+def test_a_command_that_reads_stdin_needs_it(name: str, arguments: list[str]) -> None:
+    ended = run("<&-", *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert ended.returncode == 1
+    check_text(SNAPSHOTS, name, ended.stderr.partition(" error ")[2], {})
+
+
 def test_what_cannot_be_printed_is_no_success() -> None:
     ended = run(f">{FULL}", "spec")
     assert ended.returncode == 1
