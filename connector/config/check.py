@@ -53,6 +53,8 @@ def _name_problems(config: Json, properties: Iterable[str], catalog_type: Json) 
 
 
 def _schema_problems(config: Json, schema: Json) -> list[Problem]:
+    if config is None:
+        return [Problem((), "the config is missing")]
     return [Problem(tuple(error.absolute_path), error.message) for error in ConfigValidator(schema).iter_errors(config)]
 
 

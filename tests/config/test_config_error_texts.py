@@ -38,6 +38,7 @@ def advanced(**settings: Json) -> Json:
 
 ENDPOINTS: Final[Mapping[str, Json]] = {
     "nothing at all": {},
+    "no config": None,
     "no object": "planted",
     "other types than they should be": {
         **ON_S3,
