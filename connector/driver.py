@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from connector import spec
+from connector import signals, spec
 from connector.logs import Event, fields
 from connector.signals import UNREAD, Stopped
 from connector.state import StagedTransaction
@@ -67,6 +67,7 @@ def _judged(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
         except ProtocolError as error:
             raise ProtocolError(f"line {requests.line}: {error}") from None
         yield message
+        signals.raise_again()
     lifecycle.ended()
 
 

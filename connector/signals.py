@@ -9,6 +9,8 @@ from typing import Final
 UNREAD: Final = signal.SIGUSR1  # our own: SIGPIPE would also come from any socket that its peer has closed
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
 
+_taken: Final[list[int]] = []  # the signal that Stopped was raised for
+
 
 class Stopped(BaseException):
     """We were asked to stop. Not an Exception: no handler on the way may take it for a failure."""
@@ -26,9 +28,16 @@ def install(wire: int) -> None:
     threading.Thread(target=_watch, args=(wire,), name="stdout-watch", daemon=True).start()
 
 
+def raise_again() -> None:
+    """Raise Stopped if a signal has come and the process still runs: Python drops what is raised in a __del__."""
+    if _taken:
+        raise Stopped(_taken[0])
+
+
 def _stop(number: int, _frame: object) -> None:
     for ignored in STOPPING:
         signal.signal(ignored, signal.SIG_IGN)  # the first one counts; the way out is not interrupted
+    _taken.append(number)
     raise Stopped(number)
 
 
