@@ -336,7 +336,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
 @pytest.mark.parametrize(
     ("endpoint", "complaint"),
     [
-        (None, "/: must be an object"),
+        (None, "/: the config is missing"),
+        ([], "/: must be an object"),
         ({**LOCAL, "namespace": ""}, "/namespace: must not be empty"),
         ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required beside aws_access_key_id"),
         ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required beside aws_secret_access_key"),
