@@ -57,7 +57,8 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
                 with opened(message) as (session, upload_interval):
                     send(response.Opened())
-                    _serve_transactions(session, UploadInterval(upload_interval), judged, requests, send)
+                    with session.retrying(requests.interrupt):
+                        _serve_transactions(session, UploadInterval(upload_interval), judged, requests, send)
 
 
 def _judged(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:

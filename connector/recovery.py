@@ -113,7 +113,7 @@ def _check_recovered(tables: Sequence[BoundTable], committer: Committer) -> None
     """A bound table whose recovery failed may be tried again later, unless its error says that it would fail for ever:
     a table that was replaced will never take what was staged for the old one."""
     for table in tables:
-        error = committer.error_of((table.binding.path, table.lineage))
+        error = committer.error_of(table.binding.path, table.lineage)
         if isinstance(error, UserError):
             raise error
 

@@ -78,10 +78,10 @@ class Lineage:
         return begin <= own_end and own_begin <= end
 
 
-# Identifies the staged commits of one lineage for one table, each of which was staged on the one before.
-Chain: TypeAlias = tuple[tuple[str, str], Lineage]
-
 TableId: TypeAlias = tuple[tuple[str, str], str]  # path and uuid: a later table of the same name has another uuid
+
+# Identifies the staged commits of one lineage for one table, each of which was staged on the one before.
+Chain: TypeAlias = tuple[TableId, Lineage]
 
 # By fence property, the values that prove that nobody has taken over since a session opened.
 Known: TypeAlias = Mapping[str, frozenset[str]]
@@ -105,7 +105,7 @@ class StagedCommit:
 
     @property
     def chain_id(self) -> Chain:
-        return self.path, self.lineage
+        return self.table_id, self.lineage
 
     @property
     def locations(self) -> Sequence[str]:

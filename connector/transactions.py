@@ -6,6 +6,7 @@ commits, which are values: the same acknowledge commits them now, again, or in a
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from itertools import count
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from connector.iceberg.commits.file_names import file_prefix
 from connector.invalid_values import Tally
 from connector.progress import TransactionProgress, TreatmentWarnings
 from connector.rejection_limit import RejectionLimit
+from connector.retries import retrying
 from connector.spark.writing import Writing, Written
 from connector.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from protocol import request
@@ -52,6 +54,10 @@ class Session:
     @property
     def tables(self) -> Sequence[BoundTable]:
         return self._tables
+
+    def retrying(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
+        """Retry what waits while transactions go on, and once more when they have ended; see `retries.retrying`."""
+        return retrying(self._committer, interrupt)
 
     def begin(self) -> "OpenTransaction":
         return OpenTransaction(next(self._numbers), self._write, self._stage)

@@ -54,6 +54,7 @@ class RequestReader:
         self._size = 0  # of what is queued
         self._next_size = 0  # of what the thread is about to queue
         self._ending: Exception | None = None
+        self._interruption: Exception | None = None
         self._changed = threading.Condition()
         os.set_blocking(descriptor, True)
         if sys.platform == "linux":
@@ -66,7 +67,9 @@ class RequestReader:
 
     def __next__(self) -> Request:
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._ending)
+            self._changed.wait_for(lambda: self._queue or self._ending or self._interruption)
+            if self._interruption:
+                raise self._interruption
             if not self._queue:
                 assert self._ending
                 raise self._ending
@@ -78,11 +81,21 @@ class RequestReader:
         return message
 
     def wait_for(self, kinds: tuple[type[Request], ...], timeout: float) -> bool:
-        """Wait until one of these requests is queued or none can come: the input has ended or the queue is full."""
+        """Wait until one of these requests is queued or none can come: the input has ended, the queue is full or the
+        reader was interrupted."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._ending is not None or self._is_full() or any(self._kinds[kind] for kind in kinds), timeout
+                lambda: self._is_over() or self._is_full() or any(self._kinds[kind] for kind in kinds), timeout
             )
+
+    def interrupt(self, error: Exception) -> None:
+        """Raise this error instead of returning any further request, from whatever thread."""
+        with self._changed:
+            self._interruption = error
+            self._changed.notify_all()
+
+    def _is_over(self) -> bool:
+        return self._ending is not None or self._interruption is not None
 
     def _is_full(self) -> bool:
         return bool(self._queue) and self._size + self._next_size > self._queued_bytes

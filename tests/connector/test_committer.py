@@ -1,9 +1,13 @@
 """One bad table is retried, reported and limited, and holds up no other."""
 
 import logging
-from collections.abc import Collection, Sequence
+import signal
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -13,12 +17,15 @@ from connector.committer import Committer
 from connector.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.logs import FIELDS
+from connector.retries import retrying
+from connector.signals import Stopped
 from connector.state import Chain, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 GENEROUS = Limit(commits=100, size=1 << 40)
+DEADLINE = 20.0  # seconds
 
 
 def staged(table: str, next: str, prev: str = "", size: int = 1000, key_range: str = WHOLE) -> StagedCommit:
@@ -35,14 +42,28 @@ class Tables:
     taken: list[str] = field(default_factory=list)
     tried: list[list[str]] = field(default_factory=list)
     once: Collection[Chain] = ()
+    is_holding: threading.Event = field(default_factory=threading.Event)
+    _held: str = ""
+    _released: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def held(self, table: str) -> Iterator[None]:
+        """Attempts for this table do not end before this does."""
+        self._held = table
+        yield
+        self._held = ""
+        self._released.set()
 
     def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[Chain]) -> list[Landed | Failed]:
         self.tried.append([commit.next for commit in staged])
+        if any(commit.path[1] == self._held for commit in staged):
+            self.is_holding.set()
+            assert self._released.wait(DEADLINE)
         self.once = once
         outcomes: list[Landed | Failed] = []
         for chain in dict.fromkeys(commit.chain_id for commit in staged):
             commits = tuple(commit for commit in staged if commit.chain_id == chain)
-            if error := self.errors.get(chain[0][1]):
+            if error := self.errors.get(chain[0][0][1]):
                 outcomes.append(Failed(commits, error))
             else:
                 self.taken += [commit.next for commit in commits]
@@ -66,6 +87,114 @@ def test_the_others_land_and_the_bad_ones_chain_waits(tables: Tables) -> None:
     assert committer.commit([good, bad]) == [good]
     assert committer.waiting(bad.table_id, WHOLE) == [bad]
     assert committer.waiting(good.table_id, WHOLE) == []
+
+
+def test_what_waits_is_retried_between_transactions_and_reported_with_the_next(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    bad = staged("bad", "b1")
+    committer.commit([bad])
+    tables.errors.clear()
+    assert committer.wait_for_retry()
+    committer.retry()
+    assert tables.taken == ["b1"]
+    assert committer.commit([]) == [bad]
+    assert committer.commit([]) == []
+
+
+def test_a_table_is_tried_by_one_attempt_at_a_time(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
+    committer.commit([first])
+    tables.errors.clear()
+    with tables.held("bad"):
+        retry = threading.Thread(target=committer.retry)
+        retry.start()
+        assert tables.is_holding.wait(DEADLINE)
+        assert committer.commit([second, staged("good", "g1")]) == [staged("good", "g1")]
+    retry.join()
+    assert tables.tried == [["b1"], ["b1"], ["g1"]]
+    committer.retry()
+    assert tables.tried[-1] == ["b2"]
+    assert committer.commit([]) == [first, second]
+
+
+def test_a_retry_waits_for_a_table_that_is_being_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even for what was staged for another key range, which is not being tried itself."""
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    waiting, left, right = Backlog(GENEROUS), staged("bad", "l1", key_range=LEFT), staged("bad", "r1", key_range=RIGHT)
+    waiting.add([left])
+    waiting.take(0.0)
+    waiting.add([right])
+    assert waiting.next_due is None
+    waiting.failed(left.chain_id, RetryableError("no."), 0.0)
+    assert waiting.next_due
+    assert waiting.next_due >= 500.0
+    assert waiting.take(waiting.next_due) == [left, right]
+
+
+def test_nothing_is_waited_for_once_the_session_has_ended(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    waiting = threading.Thread(target=committer.wait_for_retry)
+    waiting.start()
+    committer.end()
+    waiting.join(DEADLINE)
+    assert not waiting.is_alive()
+    assert not committer.wait_for_retry()
+
+
+def test_the_end_of_the_session_is_a_last_attempt_that_heeds_no_pause(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    tables.errors.clear()
+    committer.finish(DEADLINE)
+    assert tables.taken == ["b1"]
+    committer.finish(DEADLINE)
+
+
+def test_rows_that_wait_when_the_session_has_ended_are_an_error_that_names_them(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    with pytest.raises(RetryableError) as error:
+        committer.finish(DEADLINE)
+    check_text(SNAPSHOTS, "rows wait at the end of the input", str(error.value), {})
+    assert tables.tried == [["b1"], ["b1"]]
+
+
+def test_the_last_attempt_ends_in_time_where_a_catalog_is_silent(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    with tables.held("bad"):
+        threading.Thread(target=committer.commit, args=([staged("bad", "b1")],), daemon=True).start()
+        assert tables.is_holding.wait(DEADLINE)
+        with pytest.raises(RetryableError) as error:
+            committer.finish(0.01)
+    check_text(SNAPSHOTS, "rows wait for a silent catalog at the end of the input", str(error.value), {})
+
+
+def test_an_error_that_no_retry_can_mend_interrupts_the_session(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    tables.errors["bad"] = FencedError("fenced")
+    interruptions: SimpleQueue[Exception] = SimpleQueue()
+    with pytest.raises(RetryableError), retrying(committer, interruptions.put):
+        assert isinstance(interruptions.get(timeout=DEADLINE), FencedError)
+
+
+def test_a_session_that_is_stopped_says_what_is_in_no_table(
+    tables: Tables, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    caplog.clear()
+    with suppress(Stopped), retrying(committer, lambda _: None), caplog.at_level(logging.WARNING):
+        raise Stopped(signal.SIGTERM)
+    assert [getattr(record, FIELDS)["event"] for record in caplog.records] == ["waiting"]
 
 
 @pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost")])
@@ -111,9 +240,9 @@ def test_the_pause_of_a_table_grows_while_it_goes_on_failing(monkeypatch: pytest
     waiting.add([bad])
     for number in range(10):
         pause = min(5.0 * 2**number, 300.0)
+        assert waiting.take(now) == [bad]
         waiting.failed(bad.chain_id, RetryableError("no."), now)
-        assert waiting.due(now + 0.49 * pause) == []
-        assert waiting.due(now + pause) == [bad]
+        assert waiting.take(now + 0.49 * pause) == []
         now += pause
 
 

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from connector import recovery, transactions
+from connector.backlog import Backlog
 from connector.committer import Committer
 from connector.config.settings import EndpointConfig
 from connector.file_lists import files_of
@@ -209,12 +210,17 @@ def finishes_the_first_child_only() -> None:
 
 def forgets_what_waits() -> None:
     commit_what_is_taken = Committer.commit
+    swap(Backlog, "failed", lambda backlog, chain, *_: backlog.landed(chain))
 
     def commit_and_forget(self: Committer, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         commit_what_is_taken(self, staged)
         return list(staged)
 
     swap(Committer, "commit", commit_and_forget)
+
+
+def retries_only_with_a_transaction() -> None:
+    swap(Committer, "wait_for_retry", lambda _: False)
 
 
 def forgets_the_version() -> None:
@@ -247,6 +253,7 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = {
         finishes_its_own_range_only,
         finishes_the_first_child_only,
         forgets_what_waits,
+        retries_only_with_a_transaction,
         writing_defects.swallows_a_full_disk,
         writing_defects.dates_by_its_own_clock,
         writing_defects.reuses_manifests,

@@ -1,6 +1,7 @@
 """What happens in each scenario: the moment, the fault, and what is seen right then."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from crash import foreign
 from crash.boundaries import (
@@ -13,9 +14,10 @@ from crash.boundaries import (
 from crash.catalog_faults import LOST_ANSWERS, overtaken, refused
 from crash.faults import ALWAYS
 from crash.lakes import Kind
-from crash.ledger import LEDGER, POSTINGS, REJECTED, TABLES
+from crash.ledger import LEDGER, POSTINGS, REJECTED, TABLES, PromiseBrokenError
 from crash.shards import Event
 from crash.task import HALVES, WHOLE, Task
+from support.processes import wait_until
 
 
 def undisturbed(task: Task) -> None:
@@ -154,13 +156,31 @@ def join_after_split(task: Task) -> None:
 
 def one_table_fails(task: Task) -> None:
     """A binding's, that recovers in the session, and that of its rejected rows, that recovers after a crash."""
-    for table, ends in (POSTINGS, task.catches_up), (REJECTED, task.kill):
-        task.run_to_commit_for(table)
-        task.faults.arm(refused(table), times=ALWAYS)
-        task.run_to(Event.RECORDED, 2)
-        task.check([other for other in TABLES if other != table], complete=True)
-        task.faults.disarm(refused(table))
-        ends()
+    with one_table_refusing(task, POSTINGS):
+        pass
+    task.catches_up()
+    with one_table_refusing(task, REJECTED):
+        task.kill()
+
+
+@contextmanager
+def one_table_refusing(task: Task, table: str) -> Iterator[None]:
+    """The table refuses commits; the others have all of their rows."""
+    task.run_to_commit_for(table)
+    task.faults.arm(refused(table), times=ALWAYS)
+    task.run_to(Event.RECORDED, 2)
+    task.check([other for other in TABLES if other != table], complete=True)
+    yield
+    task.faults.disarm(refused(table))
+
+
+def source_falls_quiet(task: Task) -> None:
+    """A table refuses a transaction, and takes commits again when no further transaction comes."""
+    with one_table_refusing(task, LEDGER):
+        assert LEDGER in task.waiting_tables
+    if not wait_until(task.is_complete):
+        raise PromiseBrokenError("rows still wait, although their table takes commits again")
+    task.noted()
 
 
 def clocks_disagree(task: Task) -> None:

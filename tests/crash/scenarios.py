@@ -66,6 +66,7 @@ SCENARIOS: Final = (
     Scenario("split-after-commit-before-apply", moments.split_before_apply, "once, and nothing lost?"),
     Scenario("join-after-split", moments.join_after_split, "once, and nothing lost?"),
     Scenario("one-table-fails", moments.one_table_fails, "others current, and it exact once it recovers?"),
+    Scenario("source-falls-quiet", moments.source_falls_quiet, "does what waits land without a transaction?"),
     Scenario("clock-ahead", moments.clocks_disagree, "does what follows it stay readable to Java?"),
     Scenario("storage-outage", storage_moments.storage_fails, "retried, then a clear error; nothing lost?"),
     Scenario("storage-slow", storage_moments.storage_is_slow, "is it waited for?", IN_A_BUCKET),
@@ -120,7 +121,8 @@ PLANTED: Final = (
     Planted("split-during-store", "looks_at_its_own_range_only", "doubled"),
     Planted("split-after-commit-before-apply", "finishes_its_own_range_only", "lost"),
     Planted("join-after-split", "finishes_the_first_child_only", "lost"),
-    Planted("one-table-fails", "forgets_what_waits", "lost"),
+    Planted("one-table-fails", "forgets_what_waits", "lost|taken over"),
+    Planted("source-falls-quiet", "retries_only_with_a_transaction", "still wait"),
     Planted("storage-outage", "swallows_upload_errors", "lost"),
     # Java's server takes a snapshot that is older than its parent, and writes metadata that everybody can read.
     Planted("clock-ahead", "dates_by_its_own_clock", "older than its parent|unreadable|lost", (Kind.LOCAL, Kind.GLUE)),

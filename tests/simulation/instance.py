@@ -1,7 +1,7 @@
 """One process of the connector: the shipped session over a simulated catalog, with writers that need no Spark."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,6 +12,7 @@ from pyiceberg.exceptions import NoSuchTableError, RESTError
 from connector import recovery, state, transactions
 from connector.backlog import Limit
 from connector.committer import Committer
+from connector.errors import ConnectorError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.cleaning.expiry import expire
 from connector.iceberg.cleaning.orphans import collect
@@ -21,7 +22,7 @@ from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
 from connector.spark.writing import Writing, Written
-from connector.state import DataFile, StagedCommit, StagedTransaction
+from connector.state import Chain, DataFile, StagedCommit, StagedTransaction
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
@@ -31,6 +32,7 @@ from simulation.takeovers import Author
 from simulation.task import TASK, Row, RuntimeSession
 
 EXPIRIES: Final = 2
+RETRIES: Final = 5
 INVALID: Final = "invalid"  # ends the name of a row that its table does not take
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
 
@@ -47,26 +49,56 @@ class Instance:
     acknowledges_last: bool
     _tables: Sequence[BoundTable] = field(default=(), init=False)
     _staged: Sequence[StagedCommit] = field(default=(), init=False)
+    _interruption: Exception | None = field(default=None, init=False)  # an error that a retry has met
 
     def run(self, actor: Actor) -> None:
         session, staged = self._open(actor), StagedTransaction()
         for number in range(self.planned):
-            self.session.acknowledged(actor, session.acknowledge(staged).patch)
+            self._acknowledge(actor, session, staged)
             actor.sleep(actor.stage.random.uniform(0, actor.stage.random.choice((1, 10, 400))))
             staged = self._transaction(actor, session.begin(), number)
         if self.acknowledges_last:
-            self.session.acknowledged(actor, session.acknowledge(staged).patch)
+            self._acknowledge(actor, session, staged)
+
+    def _acknowledge(self, actor: Actor, session: transactions.Session, staged: StagedTransaction) -> None:
+        if self._interruption:
+            raise self._interruption
+        self.session.acknowledged(actor, session.acknowledge(staged).patch)
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         self._staged = recovery.overlapping(state.entries(TASK, self.message.state), key_range)
-        new_writer = partial(SnapshotWriter, WrittenLists())
-        committer = Committer(partial(commit.attempt, catalog, new_writer=new_writer), LIMIT)
+        committer = Committer(partial(self._attempt, partial(SnapshotWriter, WrittenLists())), LIMIT)
         session = recovery.recover(self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor))
+        if actor.stage.chance(self.network.weather.retrying):
+            actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
             actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))
         return session
+
+    def _attempt(
+        self, new_writer: Callable[[], SnapshotWriter], staged: Sequence[StagedCommit], *, once: Collection[Chain]
+    ) -> Sequence[commit.Landed | commit.Failed]:
+        """Transactions and retries commit in threads of their own."""
+        assert Actor.present
+        catalog = SimulatedCatalog(Actor.present, self.network, self.author)
+        return commit.attempt(catalog, staged, once, new_writer)
+
+    def _retry(self, owner: Actor, committer: Committer, actor: Actor) -> None:
+        """The thread that retries what waits, when it is due. A slow one lingers after its process."""
+        backlog = committer._backlog
+        for _ in range(RETRIES):
+            actor.wait_for(lambda: owner.is_done or backlog.next_due is not None)
+            if owner.is_done:
+                return
+            assert backlog.next_due is not None
+            actor.sleep(max(backlog.next_due - actor.stage.now, 0.0))
+            try:
+                committer.retry()
+            except ConnectorError as error:
+                self._interruption = error
+                return
 
     def _bind(self, catalog: SimulatedCatalog) -> Sequence[BoundTable]:
         task = self.message.materialization

@@ -39,6 +39,7 @@ class Weather:
     # of a process
     going_on: float  # although its runtime has given it up
     collecting: float  # the others are too slow for it to matter
+    retrying: float  # between its transactions
     # of the schedule
     sessions: int  # before the last one
     topologies: Sequence[Sequence[Range]]
@@ -63,6 +64,7 @@ def weather(random: Random) -> Weather:
         resetting=random.choice((0.3, 0.7)),
         going_on=random.choice((0.3, 0.7)),
         collecting=random.choice((0.3, 1.0)),
+        retrying=random.choice((0.0, 0.5)),
         sessions=random.choice((1, 1, 1, 1, 2, 2, 3)),
         topologies=random.choice((TOPOLOGIES, random.choices(TOPOLOGIES, k=2))),
         forks=random.random() < 0.35,
@@ -85,6 +87,7 @@ def _refusals(random: Random, calm: Weather) -> Weather:
         refusing=0.01,
         yielding=random.choice((0.003, 0.01)),
         begins_refused=0.6,
+        retrying=0.1,
         specifying=0.0,
         sessions=random.choice((3, 4, 5)),
         topologies=random.sample([*dict.fromkeys(TOPOLOGIES)], 2),

@@ -1,0 +1,100 @@
+"""Rows that a table has refused land when it takes commits again, whether or not a transaction comes, and no end of a
+session passes over them in silence."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.processes import wait_until
+from support.readers import local_catalog
+from support.runtime import Runtime, Session
+from support.snapshots import check_text
+
+pytestmark = pytest.mark.spark
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
+NO_COMMIT_CAN_FOLLOW = {"flow.converted.1": "a column"}
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Runtime:
+    runtime = Runtime(tmp_path)
+    runtime.apply()
+    return runtime
+
+
+@contextmanager
+def refusing(directory: Path) -> Iterator[None]:
+    """The table takes no commits, because of a property that another engine has set."""
+    path = "shop.ledger"
+    with local_catalog(directory / "warehouse").load_table(path).transaction() as others:
+        others.set_properties(NO_COMMIT_CAN_FOLLOW)
+    yield
+    with local_catalog(directory / "warehouse").load_table(path).transaction() as others:
+        others.remove_properties(*NO_COMMIT_CAN_FOLLOW)
+
+
+@pytest.fixture
+def session(runtime: Runtime) -> Iterator[Session]:
+    with runtime.open() as session:
+        session.transaction({"id": 1})
+        yield session
+
+
+def ids(directory: Path) -> list[int]:
+    table = local_catalog(directory / "warehouse").load_table("shop.ledger")
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+def entries(runtime: Runtime) -> int:
+    return sum(len(by_next) for ranges in runtime.log["bindingStates"].values() for by_next in ranges.values())
+
+
+def test_they_land_while_the_source_is_quiet_and_are_reported_with_the_next_transaction(
+    runtime: Runtime, session: Session, tmp_path: Path
+) -> None:
+    with refusing(tmp_path):
+        session.transaction({"id": 2})
+        assert ids(tmp_path) == [1]
+    assert wait_until(lambda: ids(tmp_path) == [1, 2])
+    assert not session.connector.has_answered()
+    assert entries(runtime) == 1
+    session.transaction({"id": 3})
+    assert entries(runtime) == 0
+    assert session.finish().status == 0
+    assert ids(tmp_path) == [1, 2, 3]
+
+
+def test_a_last_attempt_at_the_end_of_the_input_heeds_no_pause(session: Session, tmp_path: Path) -> None:
+    with refusing(tmp_path):
+        session.transaction({"id": 2})
+    assert session.finish().status == 0
+    assert ids(tmp_path) == [1, 2]
+
+
+def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
+    runtime: Runtime, session: Session, tmp_path: Path
+) -> None:
+    with refusing(tmp_path):
+        session.transaction({"id": 2})
+        outcome = session.finish()
+    assert outcome.status == 1
+    _, _, error = outcome.log.partition("error ")
+    size = error.rpartition(" rows, ")[2].partition(" MB")[0]
+    check_text(SNAPSHOTS, "the input ends, and rows of a process wait", error.rstrip(), {f"{size} MB": "<size> MB"})
+    with runtime.open() as successor:
+        assert ids(tmp_path) == [1, 2]
+        assert successor.finish().status == 0
+    assert entries(runtime) == 0
+
+
+def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(session: Session, tmp_path: Path) -> None:
+    with refusing(tmp_path):
+        session.transaction({"id": 2})
+        session.connector.process.send_signal(signal.SIGTERM)
+        outcome = session.connector.wait()
+    assert outcome.status == 143
+    assert "table shop.ledger: 1 transaction(s), 1 rows" in outcome.last_log_line
