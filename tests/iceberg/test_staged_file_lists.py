@@ -1,19 +1,17 @@
 """A list of staged files that cannot be read is told as that, and lands once it can be read again."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector import file_lists
 from connector.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
-from connector.state import FileList, Lineage, StagedCommit
+from connector.state import Lineage, StagedCommit
 from support.snapshots import check_text
-from support.staged_files import stage
+from support.staged_files import listed, place_of, stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
@@ -35,11 +33,9 @@ def catalog(tmp_path: Path) -> Catalog:
 
 def stage_listed(catalog: Catalog, *ids: int) -> tuple[StagedCommit, Path]:
     """A transaction whose files are too many for the state, and where their list is."""
-    staged, io = stage(catalog, PATH, LINEAGE, *ids), catalog.load_table(PATH).io
+    staged = listed(catalog.load_table(PATH), stage(catalog, PATH, LINEAGE, *ids))
     [location] = staged.locations
-    assert not isinstance(staged.files, FileList)
-    listed = file_lists.write(io, location.replace(".parquet", file_lists.SUFFIX), staged.files)
-    return replace(staged, files=listed), Path(listed.location.removeprefix("file://"))
+    return staged, place_of(location)
 
 
 def metadata_files(catalog: Catalog) -> list[str]:

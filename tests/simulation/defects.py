@@ -61,7 +61,7 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
         catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
     ) -> list[commit.Landed | commit.Failed]:
         return [
-            commit._attempt_chain(catalog, chain, 0.0 if chain[0].chain_id in once else commit.RETRY_FOR, new_writer())
+            commit._attempt_chain(catalog, chain, chain[0].chain_id in once, new_writer())
             for chain in fence.chains(staged)
         ]
 
