@@ -157,7 +157,10 @@ def _add_fence(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="list a table's lineages, and what it makes of a task's state")
     _add_place(show, needs_state=False)
     show.add_argument("--json", action="store_true", help="print JSON")
-    reset = actions.add_parser("reset", help="let a fenced task go on: says what that costs, does it only with --yes")
+    reset = actions.add_parser(
+        "reset",
+        help="let a task go on that is fenced or lacks staged files: says what that costs, does it only with --yes",
+    )
     _add_place(reset, needs_state=True)
     reset.add_argument("--state-key", required=True, help="the binding's state key, as `fence show` names it")
     reset.add_argument("--key-range", default=WHOLE_RANGE.key_range, help="default: %(default)s")

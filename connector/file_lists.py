@@ -7,6 +7,7 @@ import msgspec
 from pyiceberg.io import FileIO
 
 from connector import object_store
+from connector.errors import UserError
 from connector.state import DataFile, FileList
 
 # The entries of all tables and shards must fit into one message of 64 MiB, with those that wait for failing tables.
@@ -28,8 +29,16 @@ def write(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:
 
 
 def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFile, ...]:
-    """The files themselves, read from their list where there is one."""
+    """The files themselves, read from their list where there is one. UserError if the list was changed."""
     if not isinstance(files, FileList):
         return files
     with object_store.using(files.location), io.new_input(files.location).open() as stream:
-        return msgspec.json.decode(stream.read(), type=tuple[DataFile, ...])
+        content = stream.read()
+    try:
+        return msgspec.json.decode(content, type=tuple[DataFile, ...])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{files.location}: this list of staged files is not as the connector wrote it ({error}). "
+            f"The {files.rows} rows in them stay staged in the task's state: put the list back as it was, or backfill "
+            "the binding, which begins with a new table."
+        ) from error

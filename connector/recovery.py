@@ -113,9 +113,13 @@ def _check_recovered(tables: Sequence[BoundTable], committer: Committer) -> None
     """A bound table whose recovery failed may be tried again later, unless its error says that it would fail for ever:
     a table that was replaced will never take what was staged for the old one."""
     for table in tables:
-        error = committer.error_of(table.binding.path, table.lineage)
-        if isinstance(error, UserError):
-            raise error
+        path, lineage = table.binding.path, table.lineage
+        # What other key ranges or an older state key have staged for the table lands before anything of this session's.
+        waiting = committer.waiting((path, table.table_uuid), lineage.key_range)
+        for its in (lineage, *(commit.lineage for commit in waiting)):
+            error = committer.error_of(path, its)
+            if isinstance(error, UserError):
+                raise error
 
 
 def _key_range(message: request.Open) -> str:

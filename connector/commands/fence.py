@@ -57,21 +57,21 @@ def show(place: Place, *, as_json: bool) -> str:
 
 
 def reset(place: Place, state_key: str, key_range: str, decision: Decision, reason: str, *, is_confirmed: bool) -> str:
-    """Say what letting a fenced lineage go on would cost; do it where that is confirmed."""
+    """Say what letting a lineage go on that cannot would cost; do it where that is confirmed."""
     staged = place.staged()
     table = _load(place)
-    fenced = [
+    stuck = [
         verdict.staged
         for verdict in judged(table, staged)
-        if verdict.verdict is Verdict.FENCED
+        if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
         and (verdict.staged.lineage.state_key, verdict.staged.lineage.key_range) == (state_key, key_range)
     ]
-    if not fenced:
+    if not stuck:
         raise UserError(
             f"table {place.table}: nothing that the state names for state key {state_key} and key range {key_range} is "
-            "fenced: there is nothing to reset. `fence show` lists what is there."
+            "fenced, and none of its files are gone: there is nothing to reset. `fence show` lists what is there."
         )
-    planned = plan(table, fenced, decision)
+    planned = plan(table, stuck, decision)
     if is_confirmed:
         perform(table, planned, reason)
     return "\n".join((*planned.consequences, _outcome(planned, is_confirmed=is_confirmed)))

@@ -25,6 +25,7 @@ from protocol import request, response
 from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
+from support.staged_files import listed, removed
 from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids, version_3_table
 
 PATH = ("shop", "orders")
@@ -231,6 +232,20 @@ def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path
     assert ids_of(catalog, PATH) == [1, 2]
 
 
+def test_a_table_whose_staged_files_are_gone_is_not_altered_and_can_be_read(tmp_path: Path) -> None:
+    old = binding(ORDERS)
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    recorded = added([staged])
+    with removed(*staged.locations):
+        with pytest.raises(UserError, match="1 staged file\\(s\\) are gone"):
+            applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=recorded)
+        assert ids_of(catalog, PATH) == []
+    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=recorded)
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
 def test_staged_transactions_of_a_table_that_is_not_altered_wait_for_the_session(tmp_path: Path) -> None:
     bound = binding(ORDERS)
     applied(tmp_path, bound)
@@ -256,6 +271,20 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
         f"drop table shop.orders with uuid {old.metadata.table_uuid} for a backfill; its files stay",
         "create table shop.orders ('id' long not null)",
     ]
+    assert ids_of(catalog, PATH) == []
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+
+
+@pytest.mark.parametrize("has_list", [False, True])
+def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has_list: bool) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    if has_list:
+        staged = listed(catalog.load_table(PATH), staged)
+    with removed(*staged.locations):
+        answer = backfilled(tmp_path, state=added([staged]))
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
     assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}

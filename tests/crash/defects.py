@@ -18,6 +18,7 @@ from connector.file_lists import files_of
 from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
 from crash import task_defects, writing_defects
@@ -193,6 +194,10 @@ def checks_no_uuid() -> None:
     swap(commit, "_load", lambda catalog, staged: catalog.load_table(staged.path))
 
 
+def commits_without_looking() -> None:
+    swap(StagedFiles, "check", lambda *_: None)
+
+
 def looks_at_its_own_range_only() -> None:
     def overlapping(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
         return {name: value for name, value in properties.items() if name == fence.property_name(lineage)}
@@ -249,6 +254,7 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = {
         keeps_the_fence_in_summaries,
         drops_what_others_appended,
         checks_no_uuid,
+        commits_without_looking,
         looks_at_its_own_range_only,
         finishes_its_own_range_only,
         finishes_the_first_child_only,

@@ -1,6 +1,7 @@
 """Another engine that writes to our tables, as PyIceberg's users do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Final
 
@@ -33,3 +34,18 @@ def expire_all_but_the_newest(table: Table) -> None:
     newest = table.metadata.current_snapshot_id
     expired = [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot.snapshot_id != newest]
     table.maintenance.expire_snapshots().by_ids(expired).commit()
+
+
+@contextmanager
+def orphans_removed(table: Table, locations: Iterable[str]) -> Iterator[None]:
+    """Files to which no snapshot refers are deleted, however much somebody still needs them; in the end they are put
+    back."""
+    contents = {}
+    for location in locations:
+        with table.io.new_input(location).open() as stream:
+            contents[location] = stream.read()
+        table.io.delete(location)
+    yield
+    for location, content in contents.items():
+        with table.io.new_output(location).create() as stream:
+            stream.write(content)

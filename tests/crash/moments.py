@@ -124,6 +124,19 @@ def table_replaced(task: Task) -> None:
         task.noted()
 
 
+def staged_files_removed(task: Task) -> None:
+    """One table's, of a transaction that the log has committed, while the task is stopped."""
+    task.run_to(Event.COMMITTED, 2)
+    task.kill()
+    locations = [location for staged in task.staged if staged.path[-1] == LEDGER for location in staged.locations]
+    assert locations
+    with foreign.orphans_removed(task.tables.table(LEDGER), locations):
+        for _ in range(2):
+            task.fails(f"{len(locations)} staged file(s) are gone: ")
+            task.check([other for other in TABLES if other != LEDGER], complete=True)
+            task.noted()
+
+
 def split_during_store(task: Task) -> None:
     task.run_to(Event.FLUSHED, 2)
     with task.frozen() as parent:

@@ -62,6 +62,9 @@ SCENARIOS: Final = (
     Scenario("foreign-writer", moments.others_write, "does it go on, exact?"),
     Scenario("snapshots-expired", moments.snapshots_expired, "does a replay still see the fence?"),
     Scenario("table-replaced", moments.table_replaced, "a clear error, nothing appended silently?"),
+    Scenario(
+        "staged-files-removed", moments.staged_files_removed, "a clear error, readable, and exact once they are back?"
+    ),
     Scenario("split-during-store", moments.split_during_store, "once, and nothing lost?"),
     Scenario("split-after-commit-before-apply", moments.split_before_apply, "once, and nothing lost?"),
     Scenario("join-after-split", moments.join_after_split, "once, and nothing lost?"),
@@ -118,6 +121,7 @@ PLANTED: Final = (
     Planted("foreign-writer", "drops_what_others_appended", "lost"),
     Planted("snapshots-expired", "keeps_the_fence_in_summaries", "doubled"),
     Planted("table-replaced", "checks_no_uuid", "but shown"),
+    Planted("staged-files-removed", "commits_without_looking", "unreadable"),
     Planted("split-during-store", "looks_at_its_own_range_only", "doubled"),
     Planted("split-after-commit-before-apply", "finishes_its_own_range_only", "lost"),
     Planted("join-after-split", "finishes_the_first_child_only", "lost"),

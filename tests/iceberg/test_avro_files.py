@@ -15,6 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from connector.iceberg.files.written_file import WrittenFile
 from connector.iceberg.metadata import avro_files
 
 IO = PyArrowFileIO()
@@ -46,6 +47,34 @@ def test_a_manifest_list_is_the_one_that_pyiceberg_writes(tmp_path: Path) -> Non
     [ours], [theirs] = (list(iceberg.read_manifest_list(IO.new_input(f"{tmp_path}/{n}"))) for n in ("ours", "theirs"))
     assert fields(ours) == fields(theirs)
     assert ours.sequence_number == 3
+
+
+@pytest.mark.parametrize("entries_before", [0, 1])
+def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
+    entries_before: int, tmp_path: Path
+) -> None:
+    def write() -> None:
+        file = WrittenFile(IO.new_output(f"{tmp_path}/manifest"))
+        with avro_files.ManifestWriter(UNPARTITIONED, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+            for _ in range(entries_before):
+                writer.add_entry(entry(Record()))
+            raise EOFError("the source ends early")
+
+    with pytest.raises(EOFError, match="the source ends early"):
+        write()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_among_the_manifests_leaves_no_list(tmp_path: Path) -> None:
+    def write() -> None:
+        file = WrittenFile(IO.new_output(f"{tmp_path}/list"))
+        with avro_files.ManifestListWriter(file, 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+            writer.add_manifests([listed()])
+            raise EOFError
+
+    with pytest.raises(EOFError):
+        write()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_manifest_lists_of_several_writers_are_read_by_turns_as_pyiceberg_reads_them(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.cleaning import orphans
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.folding import Folder
+from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata import unreachable
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import manifests_of
@@ -61,7 +62,7 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
         catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
     ) -> list[commit.Landed | commit.Failed]:
         return [
-            commit._attempt_chain(catalog, chain, 0.0 if chain[0].chain_id in once else commit.RETRY_FOR, new_writer())
+            commit._attempt_chain(catalog, chain, chain[0].chain_id in once, new_writer())
             for chain in fence.chains(staged)
         ]
 
@@ -217,6 +218,10 @@ def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "position", lambda _value: 0)
 
 
+def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StagedFiles, "check", lambda *_: None)
+
+
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(apply, "finish", lambda *_: [])
 
@@ -291,6 +296,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         referenced_files_are_orphans,
         expired_snapshots_have_files_of_their_own,
         files_that_wait_are_orphans,
+        staged_files_are_not_looked_for,
         apply_does_not_finish_what_is_staged,
         rejected_rows_are_not_recovered,
         rejected_rows_land_with_whatever_else_their_lineage_lands,

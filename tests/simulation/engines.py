@@ -1,6 +1,6 @@
 """Other engines: they append to the tables, rewrite, expire and tag them, and drop them to make them anew."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyiceberg.manifest import (
@@ -20,6 +20,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, Set
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
+from simulation.checks import check_readable
 from simulation.lake import Commit, Lake, Path
 from simulation.task import Row
 
@@ -31,6 +32,7 @@ class Engine:
 
     def __init__(self, lake: Lake) -> None:
         self.rows: list[Row] = []
+        self.removed: dict[str, bytes] = {}  # files that it has taken for orphans
         self._lake = lake
 
     def append(self, path: Path) -> None:
@@ -62,6 +64,18 @@ class Engine:
         """Drop the table and make another one of that name."""
         self._lake.drop(path)
         self._lake.create(path, SCHEMA, {})
+
+    def remove(self, locations: Iterable[str]) -> None:
+        """Delete those of these files to which no snapshot refers."""
+        lake = self._lake
+        live = {file.file_path for path in lake.tables for file in lake.referenced_files(path)}
+        self.removed |= {it: lake.objects.pop(it) for it in locations if it in lake.objects and it not in live}
+
+    def put_back(self) -> None:
+        """By then no table may refer to them."""
+        check_readable(self._lake)
+        self._lake.objects.update(self.removed)
+        self.removed.clear()
 
     def _put(self, path: Path, content: bytes) -> str:
         location = f"{self._lake.table(path).location}/foreign/{next(self._lake.numbers)}"

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, RESTError, ServiceUnavailableError
 
+from connector import state
 from connector.errors import ConnectorError, FencedError
 from connector.invalid_values import OnInvalid
 from protocol.request import Open
@@ -21,7 +22,7 @@ from simulation.instance import Instance
 from simulation.lake import BrokenPromiseError, Lake, Path
 from simulation.network import Network
 from simulation.takeovers import Author
-from simulation.task import BoundTable, Row, RuntimeSession, SessionOverError, Task
+from simulation.task import TASK, BoundTable, Row, RuntimeSession, SessionOverError, Task
 from simulation.weather import Weather, weather
 
 FREEZES: Final = 0.5
@@ -88,14 +89,9 @@ class Schedule:
 
     def run(self) -> None:
         for _ in range(self._weather.sessions):
-            if self._publish():
-                self._live_through(self._begin(is_last=False))
-            if self._stage.chance(self._weather.restoring):
-                self._restore()
-            if self._other_logs and self._stage.chance(self._weather.resetting):
-                self._go_on(self._stage.random.randrange(100))
-                self._reset()
+            self._live_on()
         self._network.calm_down()
+        self._put_back()
         if self._other_logs and self._stage.chance(0.5):
             self._run_out()
             self._reset()
@@ -109,6 +105,18 @@ class Schedule:
             check_nothing_doubled(self._lake, [*chain(self._task.rows, *logs), *self._engine.rows])
         else:
             check_exact(self._lake, self._task, self._engine.rows)
+
+    def _live_on(self) -> None:
+        """A session, and what becomes of the task after it."""
+        if self._publish():
+            self._live_through(self._begin(is_last=False))
+        if self._stage.chance(self._weather.cleaning) and not self._other_logs:
+            self._stop_for_days()
+        if self._stage.chance(self._weather.restoring):
+            self._restore()
+        if self._other_logs and self._stage.chance(self._weather.resetting):
+            self._go_on(self._stage.random.randrange(100))
+            self._reset()
 
     def _finish(self) -> None:
         """One more session, which nothing disturbs, until nobody is left."""
@@ -140,6 +148,7 @@ class Schedule:
         for number in range(TRIES):
             if number > TRIES / 2:
                 self._network.refusing.clear()
+                self._put_back()
             if self._task.published == new or self._run_errand(f"apply {self._sessions}.{number}", publish):
                 for bound in self._task.bound:
                     bound.uuids = {path: self._lake.uuid(path) for path in bound.paths}
@@ -158,6 +167,18 @@ class Schedule:
                 self._task.keeps_rows = self._stage.chance(0.5)
             if self._stage.chance(self._weather.specifying):
                 bound.columns += 1
+
+    def _stop_for_days(self) -> None:
+        """Every process ends, and another engine takes what is staged for orphans."""
+        self._run_out()
+        entries = [*state.entries(TASK, self._task.state)]
+        self._engine.remove(location for entry in entries for location in entry.locations)
+        self._stage.tell(f"another engine   removes {len(self._engine.removed)} staged files")
+
+    def _put_back(self) -> None:
+        if self._engine.removed:
+            self._engine.put_back()
+            self._stage.tell("somebody         puts the staged files back")
 
     def _restore(self) -> None:
         """Somebody has lost the log, and has an older copy of it."""
@@ -232,6 +253,8 @@ class Schedule:
             network.deliver()
         if network.refusing and stage.chance(self._weather.yielding):
             network.refusing.clear()
+        if self._engine.removed and stage.chance(self._weather.yielding):
+            self._put_back()
         if not self._lake.tables or not stage.chance(
             self._weather.foreign + self._weather.refusing + self._weather.replacing
         ):

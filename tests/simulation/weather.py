@@ -36,6 +36,7 @@ class Weather:
     specifying: float  # its user has changed the task
     restoring: float  # of a task: its log is gone, and there is an older copy
     resetting: float  # its operator has found it fenced
+    cleaning: float  # another engine removes staged files as orphans, while the task is stopped for days
     # of a process
     going_on: float  # although its runtime has given it up
     collecting: float  # the others are too slow for it to matter
@@ -62,6 +63,7 @@ def weather(random: Random) -> Weather:
         specifying=random.choice((0.0, 0.0, 0.3)),
         restoring=0.0,
         resetting=random.choice((0.3, 0.7)),
+        cleaning=random.choice((0.0, 0.0, 0.0, 0.5)),
         going_on=random.choice((0.3, 0.7)),
         collecting=random.choice((0.3, 1.0)),
         retrying=random.choice((0.0, 0.5)),

@@ -1,17 +1,21 @@
 """Transactions that are staged as a session stages them: real files, under the names that prove whose they are."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from connector import file_lists
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
-from connector.state import DataFile, Lineage, StagedCommit
+from connector.state import DataFile, FileList, Lineage, StagedCommit
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
 
@@ -54,6 +58,28 @@ def stage(
         files=(DataFile(location, len(ids), len(table.io.new_input(location)), (4,), ()),),
         known=tenure.known,
     )
+
+
+def listed(table: Table, staged: StagedCommit) -> StagedCommit:
+    """The same with its one file in a list beside it, as if there were too many for the state."""
+    assert not isinstance(staged.files, FileList)
+    [location] = staged.locations
+    return replace(staged, files=file_lists.write(table.io, f"{location}{file_lists.SUFFIX}", staged.files))
+
+
+@contextmanager
+def removed(*locations: str) -> Iterator[None]:
+    """Files on this disk are deleted, as by an engine that takes them for orphans, and in the end put back."""
+    contents = {place: place.read_bytes() for place in map(place_of, locations)}
+    for place in contents:
+        place.unlink()
+    yield
+    for place, content in contents.items():
+        place.write_bytes(content)
+
+
+def place_of(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
 
 
 def _name(table: Table, lineage: Lineage, prev: str) -> str:

@@ -26,6 +26,7 @@ from connector.iceberg.commits.late_files import LateFiles
 from connector.iceberg.commits.lost_columns import check_columns
 from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.commits.upkeep import Upkeep
 from connector.iceberg.metadata.table_properties import check_properties, correctable
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
@@ -77,8 +78,8 @@ def attempt(
     """Make every staged commit part of its table, whether or not it has landed before: repeating it changes nothing.
     Tables are committed concurrently, and the failure of one does not touch the others.
 
-    The chains of `once` get a single attempt, the others RETRY_FOR: long enough for a conflict or a catalog that is
-    being restarted.
+    The chains of `once`, which have failed before, get a single attempt, the others RETRY_FOR: long enough for a
+    conflict or a catalog that is being restarted.
     """
     by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
     tables = [list(commits) for _, commits in by_table]
@@ -105,16 +106,15 @@ def _attempt_table(
             case [Failed(_, error)]:
                 outcomes.append(Failed(tuple(chain), error))
             case _:
-                retry_for = 0.0 if chain[0].chain_id in once else RETRY_FOR
-                outcomes.append(_attempt_chain(catalog, chain, retry_for, new_writer()))
+                outcomes.append(_attempt_chain(catalog, chain, chain[0].chain_id in once, new_writer()))
     return outcomes
 
 
 def _attempt_chain(
-    catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float, snapshots: SnapshotWriter
+    catalog: Catalog, chain: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
 ) -> Landed | Failed:
     try:
-        return _finish_chain(catalog, chain, retry_for, snapshots)
+        return _finish_chain(catalog, chain, has_failed, snapshots)
     except ConnectorError as error:
         return Failed(tuple(chain), error)
     except BROKEN as error:  # one table's metadata must not end the session for the others, nor keep any from opening
@@ -122,19 +122,21 @@ def _attempt_chain(
 
 
 def _finish_chain(
-    catalog: Catalog, chain: Sequence[StagedCommit], retry_for: float, snapshots: SnapshotWriter
+    catalog: Catalog, chain: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
 ) -> Landed:
     began = time.monotonic()
-    late = LateFiles()
+    files, late = StagedFiles(), LateFiles()
     name = ".".join(chain[0].path)
     last: Exception | None = None
-    for number in _attempts(retry_for):
+    for number in _attempts(0.0 if has_failed else RETRY_FOR):
         try:
             # The fence is read from the very metadata whose main the commit asserts; every fence change moves main.
             table = _load(catalog, chain[-1])
             rest = fence.unlanded(chain, table.properties)
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
+            # Those of a transaction that was staged just now are not looked for: it would cost every commit a request.
+            files.check(table, [commit for commit in rest if has_failed or commit.is_recovered])
             check_columns(table, rest)
             with correctable(table):
                 check_properties(table.properties)

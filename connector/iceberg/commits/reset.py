@@ -5,7 +5,7 @@ process that still runs stays fenced.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,9 +20,10 @@ from connector.iceberg.commits.commit import land
 from connector.iceberg.commits.lineages import RESET_PREFIX
 from connector.iceberg.commits.outcomes import REFUSED, unknown
 from connector.iceberg.commits.snapshot import SnapshotWriter, lineage_summary
+from connector.iceberg.commits.staged_files import MissingFile, missing_files
 from connector.iceberg.metadata.references import file_name, unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, correctable
-from connector.state import StagedCommit
+from connector.state import FileList, StagedCommit
 
 
 class Verdict(StrEnum):
@@ -31,6 +32,7 @@ class Verdict(StrEnum):
     LANDED = "landed"
     WOULD_LAND = "would land"
     FENCED = "fenced"
+    FILES_MISSING = "cannot land: staged files are gone"
     OTHER_TABLE = "staged for a table that this one has replaced"
 
 
@@ -68,13 +70,26 @@ def judged(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
         except FencedError:
             verdicts += [Judged(commit, Verdict.FENCED) for commit in chain]
         else:
-            verdicts += [Judged(commit, Verdict.WOULD_LAND if commit in rest else Verdict.LANDED) for commit in chain]
+            verdicts += [Judged(commit, Verdict.LANDED) for commit in chain[: len(chain) - len(rest)]]
+            verdicts += _judged_by_files(table, rest)
     return verdicts
 
 
+def _judged_by_files(table: Table, unlanded: Sequence[StagedCommit]) -> list[Judged]:
+    """A commit whose files are gone holds up those before it, too: a chain lands as one."""
+    incomplete = {file.commit.next for file in missing_files(table, unlanded)}
+    lost = max((number for number, commit in enumerate(unlanded, start=1) if commit.next in incomplete), default=0)
+    return [
+        *(Judged(commit, Verdict.FILES_MISSING) for commit in unlanded[:lost]),
+        *(Judged(commit, Verdict.WOULD_LAND) for commit in unlanded[lost:]),
+    ]
+
+
 def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Reset:
-    """How a fenced chain's lineage can go on, and what that costs; UserError where that would damage the table."""
-    in_table = _in_table(table, chain)
+    """How the lineage of a chain that cannot land can go on, and what that costs; UserError where that would damage the
+    table."""
+    files_missing = missing_files(table, chain)
+    in_table = _in_table(table, chain, files_missing)
     missing = [commit for commit in chain if commit not in in_table]
     match decision:
         case Decision.ADD:
@@ -83,16 +98,15 @@ def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Res
                     f"{_counted(in_table)} are in the table already: adding them again would double them. "
                     f"Use --staged {Decision.SKIP}."
                 )
-            _check_files(table, chain)
+            if files_missing:
+                raise UserError(
+                    f"the staged file {files_missing[0].location} has been deleted: it cannot be added. Use --staged "
+                    f"{Decision.SKIP}."
+                )
             consequence = f"{_counted(missing)} will be added when the task opens again."
             value = chain[0].prev
         case Decision.SKIP:
-            consequence = (
-                f"{_counted(missing)} are in no snapshot that the table still has, and will never be added: unless "
-                "another engine has rewritten them, they are lost until the source is read again."
-                if missing
-                else "All staged rows are in the table already: none is lost."
-            )
+            consequence = " ".join(_cost_of_skipping(missing, _unknown(table, chain, files_missing)))
             value = chain[-1].next
     return Reset(
         tuple(chain),
@@ -134,24 +148,43 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
         ) from error
 
 
-def _in_table(table: Table, chain: Sequence[StagedCommit]) -> list[StagedCommit]:
+def _cost_of_skipping(missing: Sequence[StagedCommit], unknown: Sequence[StagedCommit]) -> Iterator[str]:
+    if absent := [commit for commit in missing if commit not in unknown]:
+        yield (
+            f"{_counted(absent)} are in no snapshot that the table still has, and will never be added: unless another "
+            "engine has rewritten them, they are lost until the source is read again."
+        )
+    if unknown:
+        yield (
+            f"{_counted(unknown)} may be in the table or not, for the list of their files is gone. If they are not, "
+            "they will never be added."
+        )
+    if not missing:
+        yield "All staged rows are in the table already: none is lost."
+
+
+def _unknown(table: Table, chain: Sequence[StagedCommit], files_missing: Sequence[MissingFile]) -> list[StagedCommit]:
+    """The commits of which neither the fence nor the names of their files say whether they landed."""
+    try:
+        fence.unlanded(chain, table.properties)
+    except FencedError:
+        gone = {file.location for file in files_missing}
+        return [commit for commit in chain if isinstance(commit.files, FileList) and commit.files.location in gone]
+    return []  # none has landed: the fence says so
+
+
+def _in_table(table: Table, chain: Sequence[StagedCommit], files_missing: Sequence[MissingFile]) -> list[StagedCommit]:
     """The commits with files that a snapshot of the table refers to."""
-    names = [{file_name(path) for path in _paths(table, commit)} for commit in chain]
+    # A list that is gone names no data files. No snapshot refers to the list itself: its commit counts as not added.
+    gone = {file.location for file in files_missing}
+    names = [{file_name(path) for path in _paths(table, commit, gone)} for commit in chain]
     absent = unreferenced(table, set().union(*names))
     return [commit for commit, its_names in zip(chain, names, strict=True) if its_names - absent]
 
 
-def _check_files(table: Table, chain: Sequence[StagedCommit]) -> None:
-    for path in (path for commit in chain for path in _paths(table, commit)):
-        with object_store.using(path):
-            exists = table.io.new_input(path).exists()
-        if not exists:
-            raise UserError(
-                f"the staged file {path} has been deleted: it cannot be added. Use --staged {Decision.SKIP}."
-            )
-
-
-def _paths(table: Table, commit: StagedCommit) -> list[str]:
+def _paths(table: Table, commit: StagedCommit, gone: set[str]) -> Sequence[str]:
+    if gone.issuperset(commit.locations):
+        return commit.locations
     return [file.path for file in files_of(table.io, commit.files)]
 
 

@@ -116,7 +116,7 @@ class SnapshotWriter:
         return [_fresh(manifest) for manifest in self._manifests[key]]
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
-        files = (file for commit in staged for file in files_of(table.io, commit.files))
+        files = [file for commit in staged for file in files_of(table.io, commit.files)]
         return self._factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
 
 

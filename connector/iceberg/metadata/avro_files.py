@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from types import TracebackType
 from typing import Any, Final, Self
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, AvroCompressionCodec
@@ -60,19 +61,32 @@ def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
 
 
 class ManifestWriter(ManifestWriterV2):
-    """PyIceberg's, with the Avro writer that all manifests of a partition type share."""
+    """PyIceberg's, with the Avro writer that all manifests of a partition type share. An error in its context leaves it
+    unclosed: closing would upload half a manifest, or replace the error by one that says that the manifest is empty."""
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         return _Output(self._output_file, _of_manifests(self._spec.partition_type(self._schema)), self._meta)
 
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            super().__exit__(exc_type, exc_value, traceback)
+
 
 class ManifestListWriter(ManifestListWriterV2):
-    """PyIceberg's, with the Avro writer that all manifest lists share."""
+    """PyIceberg's, with the Avro writer that all manifest lists share. An error in its context leaves it unclosed."""
 
     def __enter__(self) -> Self:
         self._writer = _Output(self._output_file, _of_manifest_lists(), self._meta)
         self._writer.__enter__()
         return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            super().__exit__(exc_type, exc_value, traceback)
 
 
 @dataclass(frozen=True)

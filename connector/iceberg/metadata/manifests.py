@@ -30,7 +30,7 @@ class ManifestFactory:
         self._snapshot_id = snapshot_id
 
     def of_added(
-        self, table: Table, prefix: str, spec_id: int, schema_id: int, files: Iterable[DataFile]
+        self, table: Table, prefix: str, spec_id: int, schema_id: int, files: Sequence[DataFile]
     ) -> ManifestFile:
         """A manifest of new files, which inherit their snapshot and sequence number from the manifest list."""
         with self.writer(table, prefix, spec_id, schema_id) as manifest:

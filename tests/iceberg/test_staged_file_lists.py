@@ -1,0 +1,70 @@
+"""A list of staged files that cannot be read is told as that, and lands once it can be read again."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.errors import RetryableError, UserError
+from connector.iceberg.commits import commit
+from connector.state import Lineage, StagedCommit
+from support.snapshots import check_text
+from support.staged_files import listed, place_of, stage
+from support.tables import foreign_table, ids_of, local_catalog
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
+PATH: Final = ("shop", "orders")
+LINEAGE: Final = Lineage("acme/task", "orders.v1", "00000000-ffffffff")
+
+
+@pytest.fixture(autouse=True)
+def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.0)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    return catalog
+
+
+def stage_listed(catalog: Catalog, *ids: int) -> tuple[StagedCommit, Path]:
+    """A transaction whose files are too many for the state, and where their list is."""
+    staged = listed(catalog.load_table(PATH), stage(catalog, PATH, LINEAGE, *ids))
+    [location] = staged.locations
+    return staged, place_of(location)
+
+
+def metadata_files(catalog: Catalog) -> list[str]:
+    return os.listdir(f"{catalog.load_table(PATH).location().removeprefix('file://')}/metadata")
+
+
+def test_a_list_that_cannot_be_read_now_is_the_cause_that_is_told(catalog: Catalog) -> None:
+    staged, place = stage_listed(catalog, 1, 2)
+    before = metadata_files(catalog)
+    content = place.read_bytes()
+    place.unlink()
+    with pytest.raises(RetryableError, match="No such file or directory") as error:
+        commit.finish(catalog, [staged])
+    assert str(error.value).startswith(f"file://{place}: ")
+    assert metadata_files(catalog) == before
+    place.write_bytes(content)
+    commit.finish(catalog, [staged])
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_a_list_that_was_cut_short_is_named(catalog: Catalog) -> None:
+    staged, place = stage_listed(catalog, 1, 2)
+    content = place.read_bytes()
+    for broken in (content[:-20], b"\xff" + content, b""):
+        place.write_bytes(broken)
+        with pytest.raises(UserError) as error:
+            commit.finish(catalog, [staged])
+        assert str(error.value).startswith(f"file://{place}: ")
+    check_text(SNAPSHOTS, "a list of staged files that was cut short", str(error.value), {str(place): "/LIST"})
+    place.write_bytes(content)
+    commit.finish(catalog, [staged])
+    assert ids_of(catalog, PATH) == [1, 2]

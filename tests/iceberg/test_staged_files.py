@@ -1,0 +1,286 @@
+"""Staged files that another engine has deleted never become part of a table, and land once when they are put back."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import PyArrowFile
+
+from connector import recovery, state
+from connector.backlog import Limit
+from connector.commands.fence import Place, reset, show
+from connector.committer import Committer
+from connector.errors import RetryableError, UserError
+from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.reset import Decision
+from connector.invalid_values import Policy
+from connector.state import Lineage, StagedCommit
+from protocol.flow import FieldSelection, Materialization, MaterializationBinding
+from support.snapshots import check_text
+from support.staged_files import listed, place_of, removed, stage
+from support.tables import foreign_table, ids_of, local_catalog
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
+ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
+WHOLE, LEFT = "00000000-ffffffff", "00000000-7fffffff"
+TASK: Final = Materialization(
+    name="acme/task",
+    bindings=tuple(
+        MaterializationBinding(resource_path=path, state_key=f"{path[1]}.v1", field_selection=FieldSelection(("id",)))
+        for path in (ORDERS, ITEMS)
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.0)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    for path in ORDERS, ITEMS:
+        foreign_table(catalog, path)
+    return catalog
+
+
+def lineage(path: tuple[str, str] = ORDERS, key_range: str = WHOLE) -> Lineage:
+    return Lineage(TASK.name, f"{path[1]}.v1", key_range)
+
+
+def stage_old(catalog: Catalog, *ids: int, path: tuple[str, str] = ORDERS, **about: Any) -> StagedCommit:
+    """What an earlier session has staged, as the state names it."""
+    return replace(stage(catalog, path, lineage(path), *ids, **about), is_recovered=True)
+
+
+def new_committer(catalog: Catalog) -> Committer:
+    return Committer(partial(commit.attempt, catalog), Limit(100, 1 << 40))
+
+
+def start(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> list[StagedCommit]:
+    """What the start of a session does with the state; what has landed."""
+
+    def bind() -> Sequence[BoundTable]:
+        return bind_all(catalog, TASK, key_range, [Policy(), Policy()])
+
+    def no_writing(_: object) -> Any:
+        raise AssertionError
+
+    session = recovery.recover(staged, new_committer(catalog), bind, lambda _: no_writing)
+    return list(session.acknowledge(state.StagedTransaction()).commits)
+
+
+def refused(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> str:
+    with pytest.raises(UserError) as error:
+        start(catalog, *staged, key_range=key_range)
+    return str(error.value)
+
+
+# The start of a session
+
+
+def test_a_start_is_refused_while_staged_files_are_gone_and_lands_their_rows_once_when_they_are_back(
+    catalog: Catalog,
+) -> None:
+    orders, items = stage_old(catalog, 1, 2), stage_old(catalog, 3, path=ITEMS)
+    [location] = orders.locations
+    with removed(location):
+        check_text(SNAPSHOTS, "a staged file that is gone", refused(catalog, orders, items), {location: "FILE"})
+        assert ids_of(catalog, ORDERS) == []
+        assert ids_of(catalog, ITEMS) == [3]
+    for _ in range(2):
+        assert set(start(catalog, orders, items)) == {orders, items}
+        assert (ids_of(catalog, ORDERS), ids_of(catalog, ITEMS)) == ([1, 2], [3])
+
+
+def test_a_few_of_many_files_that_are_gone_are_named(catalog: Catalog) -> None:
+    chain = [stage_old(catalog, 0)]
+    for number in range(1, 6):
+        chain.append(stage_old(catalog, number, prev=chain[-1].next))
+    locations = [location for staged in chain for location in staged.locations]
+    with removed(*locations[1:]):
+        said = refused(catalog, *chain)
+        check_text(SNAPSHOTS, "many staged files that are gone", re.sub(r"file:\S+parquet", "FILE", said), {})
+        assert [location in said for location in locations] == [False, True, True, True, False, False]
+        assert ids_of(catalog, ORDERS) == []
+    start(catalog, *chain)
+    assert ids_of(catalog, ORDERS) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("has_lost_its_list", [True, False])
+def test_files_that_a_list_names_are_looked_for_and_so_is_the_list(catalog: Catalog, has_lost_its_list: bool) -> None:
+    plain = stage_old(catalog, 1)
+    staged = listed(catalog.load_table(ORDERS), plain)
+    [gone] = staged.locations if has_lost_its_list else plain.locations
+    with removed(gone):
+        assert f"1 staged file(s) are gone: {gone}." in refused(catalog, staged)
+        assert ids_of(catalog, ORDERS) == []
+    start(catalog, staged)
+    assert ids_of(catalog, ORDERS) == [1]
+
+
+def test_a_session_of_another_key_range_is_refused_too(catalog: Catalog) -> None:
+    staged = stage_old(catalog, 1)
+    with removed(*staged.locations):
+        assert "are gone" in refused(catalog, staged, key_range=LEFT)
+
+
+def test_what_was_staged_for_a_binding_that_is_gone_waits_and_is_told(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = ("shop", "returns")
+    foreign_table(catalog, path)
+    staged = stage_old(catalog, 1, path=path)
+    with removed(*staged.locations):
+        assert start(catalog, staged) == []
+    assert "table shop.returns: 1 transaction(s), 1 rows, 0.0 MB staged and waiting: " in caplog.text
+    assert "are gone" in caplog.text
+
+
+def test_a_store_that_is_down_is_not_taken_for_files_that_are_gone(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> bool:
+        raise OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7")
+
+    staged = stage_old(catalog, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(PyArrowFile, "exists", fail)
+        with pytest.raises(RetryableError, match="the object store cannot be reached"):
+            commit.finish(catalog, [staged])
+    start(catalog, staged)
+    assert ids_of(catalog, ORDERS) == [1]
+
+
+# When files are looked for
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The locations of data files that are looked for from now on, but for those that are written."""
+    exists, looks = PyArrowFile.exists, list[str]()
+
+    def noting(file: PyArrowFile) -> bool:
+        looks.append(file.location)
+        return exists(file)
+
+    monkeypatch.setattr(PyArrowFile, "exists", noting)
+    return looks
+
+
+def test_the_files_of_a_transaction_that_was_staged_just_now_are_not_looked_for(
+    catalog: Catalog, looks: list[str]
+) -> None:
+    staged = stage(catalog, ORDERS, lineage(), 1)
+    looks.clear()
+    commit.finish(catalog, [staged])
+    assert not set(staged.locations).intersection(looks)
+
+
+def test_files_are_looked_for_once_however_many_attempts_it_takes(
+    catalog: Catalog, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged, land = stage_old(catalog, 1), commit.land
+    conflicts = iter([ValueError("somebody else was faster")] * 2)
+
+    def conflicting(*about: Any) -> Any:
+        for error in conflicts:
+            raise error
+        return land(*about)
+
+    monkeypatch.setattr(commit, "RETRY_FOR", 5.0)
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(commit, "land", conflicting)
+    looks.clear()
+    commit.finish(catalog, [staged])
+    assert [location for location in looks if location.endswith(".parquet")] == list(staged.locations)
+
+
+def test_files_of_a_table_that_has_refused_commits_for_days_are_looked_for(catalog: Catalog) -> None:
+    """They are as old as those of a task that was stopped."""
+    staged = stage(catalog, ORDERS, lineage(), 1)
+    with removed(*staged.locations):
+        [failed] = commit.attempt(catalog, [staged], once={staged.chain_id})
+        assert isinstance(failed, commit.Failed)
+        assert "are gone" in str(failed.error)
+        assert ids_of(catalog, ORDERS) == []
+    commit.attempt(catalog, [staged], once={staged.chain_id})
+    assert ids_of(catalog, ORDERS) == [1]
+
+
+# The ways out
+
+
+def task_of(directory: Path, *staged: StagedCommit) -> Place:
+    config, of_task = directory / "config.json", directory / "state.json"
+    config.write_text(
+        json.dumps({"namespace": "shop", "catalog": {"catalog_type": "Local", "warehouse": f"{directory}"}})
+    )
+    of_task.write_text(json.dumps(state.added(staged)))
+    return Place(str(config), "shop.orders", TASK.name, str(of_task))
+
+
+def skip(directory: Path, *staged: StagedCommit) -> str:
+    about = task_of(directory, *staged)
+    return reset(about, "orders.v1", WHOLE, Decision.SKIP, "cleaned by a job", is_confirmed=True)
+
+
+def verdicts(directory: Path, *staged: StagedCommit) -> list[str]:
+    return [one["verdict"] for one in json.loads(show(task_of(directory, *staged), as_json=True))["staged"]]
+
+
+def test_a_reset_gives_up_the_rows_whose_files_are_gone_and_no_later_ones(catalog: Catalog, tmp_path: Path) -> None:
+    landed = stage_old(catalog, 1)
+    start(catalog, landed)
+    lost = stage_old(catalog, 2, prev=landed.next)
+    kept = stage_old(catalog, 3, prev=lost.next)
+    chain = landed, lost, kept
+    assert verdicts(tmp_path, *chain) == ["landed", "would land", "would land"]
+    place_of(lost.locations[0]).unlink()
+    assert verdicts(tmp_path, *chain) == ["landed", "cannot land: staged files are gone", "would land"]
+    assert "1 row(s) of 1 staged transaction(s) are in no snapshot" in skip(tmp_path, *chain)
+    assert set(start(catalog, *chain)) == {*chain}
+    assert ids_of(catalog, ORDERS) == [1, 3]
+    commit.finish(catalog, [stage(catalog, ORDERS, lineage(), 4)])
+    assert ids_of(catalog, ORDERS) == [1, 3, 4]
+
+
+def test_a_reset_gives_up_rows_whose_list_of_files_is_gone(catalog: Catalog, tmp_path: Path) -> None:
+    staged = listed(catalog.load_table(ORDERS), stage_old(catalog, 1))
+    place_of(staged.locations[0]).unlink()
+    assert "1 row(s) of 1 staged transaction(s) are in no snapshot" in skip(tmp_path, staged)
+    assert start(catalog, staged) == [staged]
+    assert ids_of(catalog, ORDERS) == []
+
+
+def test_a_reset_does_not_call_rows_lost_whose_list_was_deleted_after_they_had_landed(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """The state was restored from an older copy: its lists of files are gone since, as they should be."""
+    old = listed(catalog.load_table(ORDERS), stage_old(catalog, 1))
+    start(catalog, old)
+    commit.finish(catalog, [stage(catalog, ORDERS, lineage(), 2)])
+    place_of(old.locations[0]).unlink()
+    assert verdicts(tmp_path, old) == ["fenced"]
+    said = skip(tmp_path, old)
+    assert (
+        "1 row(s) of 1 staged transaction(s) may be in the table or not, for the list of their files is gone." in said
+    )
+    assert "are in no snapshot" not in said
+    assert start(catalog, old) == [old]
+    assert ids_of(catalog, ORDERS) == [1, 2]
+
+
+def test_a_reset_cannot_add_files_that_are_gone(catalog: Catalog, tmp_path: Path) -> None:
+    staged = stage_old(catalog, 1)
+    place_of(staged.locations[0]).unlink()
+    with pytest.raises(UserError, match="has been deleted: it cannot be added"):
+        reset(task_of(tmp_path, staged), "orders.v1", WHOLE, Decision.ADD, "", is_confirmed=True)
