@@ -5,9 +5,11 @@ FROM ${BASE_IMAGE} AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-# Java's package wants the directory of manual pages that slim images leave out.
-RUN mkdir -p /usr/share/man/man1 \
-    && apt-get update \
+# The mount makes a builder other than BuildKit stop here: it says that it needs BuildKit. Without it, such a builder would run
+# for minutes and fail at the first secret. Java's package needs the directory of manual pages that slim images leave out.
+RUN --mount=type=tmpfs,target=/var/cache/apt \
+    mkdir -p /usr/share/man/man1 \
+    && apt-get update --error-on=any \
     && apt-get install --yes --no-install-recommends binutils
 
 

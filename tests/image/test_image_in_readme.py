@@ -1,0 +1,71 @@
+"""README's way to build the image and to write tables with it works word for word, in the order of its lines."""
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import docker
+import pytest
+
+from fixtures.generate import DIRECTORY
+from support.containers import IMAGE, Image
+from support.expected_rows import expected_tables
+from support.jars import REPOSITORY
+from support.readers import local_catalog
+from support.readme import IMAGE_HEADING, readme_commands
+
+pytestmark = [*IMAGE, pytest.mark.usefixtures("image")]
+
+
+@pytest.fixture(scope="module")
+def environment(image: Image) -> Mapping[str, str]:
+    """The environment of a shell in which the image was built, with what scripts/image says to export."""
+    build = readme_commands(IMAGE_HEADING)[0][0]
+    built = _run(build, REPOSITORY, os.environ)
+    assert built.stdout.strip() == image.id
+    exports = re.findall(r"^export (DOCKER_HOST)=(.*)$", built.stderr, re.MULTILINE)
+    return {**os.environ, **dict(exports)}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory where README's paths exist, and which has no tables yet."""
+    for name in (".venv", "fixtures", "scripts"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    return tmp_path
+
+
+def _run(command: str, directory: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    outcome = subprocess.run(
+        ["bash", "-c", command], cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, (command, outcome.stdout, outcome.stderr)
+    return outcome
+
+
+def test_docker_finds_the_image_by_the_name_that_readme_gives_it(
+    environment: Mapping[str, str], directory: Path
+) -> None:
+    _, spec, *_ = readme_commands(IMAGE_HEADING)[0]
+    assert '"configSchema"' in _run(spec, directory, environment).stdout
+
+
+def test_tables_that_a_container_wrote_are_opened_on_the_host(environment: Mapping[str, str], directory: Path) -> None:
+    _, _, send, show = readme_commands(IMAGE_HEADING)[0]
+    assert '{"acknowledged"' in _run(send, directory, environment).stdout.splitlines()[-1]
+    stored = expected_tables((DIRECTORY / "orders.jsonl").read_bytes().splitlines())
+    shown = _run(show, directory, environment).stdout
+    for name, table in stored.items():
+        assert f"━━ {'.'.join(name)}: {len(table.rows)} rows" in shown
+        opened = local_catalog(directory / "warehouse").load_table(name)
+        assert opened.scan().to_arrow().num_rows == len(table.rows)
+
+
+def test_a_builder_without_buildkit_is_told_so_at_once(image: Image) -> None:
+    """This API is that of the builder which docker's client uses where it finds no plugin for BuildKit."""
+    with pytest.raises(docker.errors.BuildError, match="the --mount option requires BuildKit") as refusal:
+        image.engine.images.build(path=str(REPOSITORY), rm=True, forcerm=True)
+    steps = [line["stream"] for line in refusal.value.build_log if "stream" in line]
+    assert not [step for step in steps if "RUN" in step][1:], "the first command is refused"
