@@ -1,5 +1,6 @@
 """What tests of several packages share: real servers, other engines, and the list of what was left out."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import duckdb
 import pytest
 from xdist.workermanage import WorkerController
 
+from support import lanes
 from support.azure import AzureStore, azure_store, azurite
 from support.catalogs_and_stores import ReadBackReport
 from support.consistency_report import ConsistencyReport
@@ -22,16 +24,17 @@ from support.s3_server import S3Server, versitygw, versitygw_server
 
 pytest.register_assert_rewrite("support.snapshots")
 
-SLOW = pytest.StashKey[int]()
+LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="also run the tests that are marked slow")
+    lanes.add_options(parser)
     parser.addoption("--readme", action="store_true", help="write README's table of catalogs and stores")
     parser.addoption("--consistency", type=Path, metavar="FILE", help="write what the crash scenarios have measured")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    lanes.check_options(config)
     if (file := config.getoption("--consistency")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ConsistencyReport(file))
     if config.getoption("--readme") and not hasattr(config, "workerinput"):
@@ -39,11 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    slow = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
-    config.stash[SLOW] = len(slow)
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+    config.stash[LEFT_OUT] = lanes.select(config, items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -56,20 +55,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     # A process of pytest-xdist tells the one that started it; all of them select the same tests.
     if isinstance(output := getattr(session.config, "workeroutput", None), dict):
-        output["slow"] = session.config.stash.get(SLOW, 0)
+        left_out = session.config.stash[LEFT_OUT]
+        output["left_out"] = dict(left_out)
 
 
 def pytest_testnodedown(node: WorkerController) -> None:
-    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Nothing is left out silently."""
-    reasons = [report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])]
-    left_out = [f"{reasons.count(reason)} {reason}" for reason in sorted(set(reasons))]
-    if slow := config.stash.get(SLOW, 0):
-        left_out.append(f"{slow} take minutes: scripts/test --all runs them")
-    if left_out:
+    skipped = [report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])]
+    if left_out := lanes.lines(config.stash.get(LEFT_OUT, Counter()), skipped):
         terminalreporter.section("left out")
         terminalreporter.write_line("\n".join(left_out))
 

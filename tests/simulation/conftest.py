@@ -6,13 +6,15 @@ from typing import Final
 import pytest
 
 SCHEDULES: Final = 20_000
+QUICK_SCHEDULES: Final = 500
 MANY_SCHEDULES: Final = 100_000
-BLOCK: Final = 1_000  # schedules of one test: they run side by side
+BLOCK: Final = 1_000  # schedules of one test at most
+BLOCKS: Final = 4  # that run side by side, also of few schedules
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="run this one schedule of the simulation, and print what happens in it")
-    parser.addoption("--schedules", type=int, default=SCHEDULES, help="how many schedules the simulation runs")
+    parser.addoption("--schedules", type=int, help="how many schedules the simulation runs")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -25,6 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _blocks(config: pytest.Config, *, is_slow: bool) -> list[range]:
     if (seed := config.getoption("--seed")) is not None:
         return [range(seed, seed + 1)]
-    first = config.getoption("--schedules")
+    first = config.getoption("--schedules") or (QUICK_SCHEDULES if config.getoption("--quick") else SCHEDULES)
     seeds = range(first, first + MANY_SCHEDULES) if is_slow else range(first)
-    return [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
+    size = min(BLOCK, len(seeds) // BLOCKS or 1)
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]

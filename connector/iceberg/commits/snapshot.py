@@ -111,7 +111,7 @@ class SnapshotWriter:
                 self._write_manifest(table, prefix, spec_id, list(commits)) for spec_id, commits in by_spec
             ]
         # Writing a manifest list sets the sequence number in the very objects that it is given. A later attempt that
-        # re-used them would commit the files under an old number, and other engines' deletes would then hide their
+        # reused them would commit the files under an old number, and other engines' deletes would then hide their
         # rows.
         return [_fresh(manifest) for manifest in self._manifests[key]]
 
