@@ -110,7 +110,7 @@ class Backlog:
                 size=sum(commit.size for commit in waiting.staged),
                 error=waiting.error,
             )
-            for (path, _), waiting in self._waiting.items()
+            for (path, *_), waiting in self._waiting.items()
             if waiting.error
         ]
 

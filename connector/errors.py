@@ -41,7 +41,7 @@ class LostColumnError(UserError):
 
 
 class FencedError(ConnectorError):
-    """Another process owns the lineage: this one has been replaced and must stop."""
+    """Another process owns the lineage, or the table does not say who does: this process must stop."""
 
 
 def all_of(errors: Sequence[ConnectorError]) -> ConnectorError:

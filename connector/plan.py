@@ -11,7 +11,8 @@ from connector.evolution.changes import changes, columns, last_bindings
 from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import DropTable, Found, Owner, Path, TableChange, Target
 from connector.invalid_values import OnInvalid
-from connector.state import StagedCommit, entries
+from connector.state import StagedCommit
+from connector.state_reader import read_state
 from protocol import request
 from protocol.flow import collection_of
 
@@ -46,7 +47,7 @@ def plans(
 ) -> list[Plan]:
     """Every table's plan, or one UserError that says all that stands against any of them."""
     targets = list(_targets(message, resources, flags))
-    staged = list(entries(message.materialization.name, message.state))
+    staged = read_state(message.materialization.name, message.state)
     found = find_all([target.path for target in targets])
     planned: list[Plan] = []
     wrong: list[str] = []

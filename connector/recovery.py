@@ -1,18 +1,18 @@
 """Opens a session: what earlier sessions staged is committed first, then every bound table's fence is read."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Final
 
-from connector import state
 from connector.backlog import Limit
 from connector.committer import Committer
 from connector.config.settings import EndpointConfig, ResourceConfig
 from connector.config.values import Settings
 from connector.errors import UserError
+from connector.evolution.table_change import Path
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import explained, open_catalog, renewed_access
 from connector.iceberg.cleaning.maintenance import maintaining
@@ -26,6 +26,7 @@ from connector.spark.layout import Layout, TableLayout
 from connector.spark.writing import Writing
 from connector.staging import Spool
 from connector.state import StagedCommit
+from connector.state_reader import read_state
 from connector.transactions import Session, StartWriting
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
@@ -39,7 +40,7 @@ def open_session(
 ) -> Iterator[Session]:
     """A session whose engine may still be starting."""
     task, key_range = message.materialization, _key_range(message)
-    staged = overlapping(state.entries(task.name, message.state), key_range)
+    staged = overlapping(read_state(task.name, message.state), key_range)
     check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     with ExitStack() as resources:
         spark, directories = engine.spark, engine.directories
@@ -100,7 +101,7 @@ def recover(
     """
     recovered = committer.commit(staged)
     tables = bind()
-    _check_recovered(tables, committer)
+    _check_recovered({(table.binding.path, table.lineage.state_key) for table in tables}, staged, committer)
     return Session(tables, recovered, committer, writing(tables))
 
 
@@ -109,12 +110,12 @@ def overlapping(staged: Iterable[StagedCommit], key_range: str) -> list[StagedCo
     return [commit for commit in staged if commit.lineage.overlaps(key_range)]
 
 
-def _check_recovered(tables: Sequence[BoundTable], committer: Committer) -> None:
-    """A bound table whose recovery failed may be tried again later, unless its error says that it would fail for ever:
-    a table that was replaced will never take what was staged for the old one."""
-    for table in tables:
-        error = committer.error_of((table.binding.path, table.lineage))
-        if isinstance(error, UserError):
+def _check_recovered(bound: Collection[tuple[Path, str]], staged: Sequence[StagedCommit], committer: Committer) -> None:
+    """A table whose recovery failed may be tried again later. But if it is bound, under the same state key, raise a
+    UserError: a table that was replaced never takes what was staged for the old one."""
+    for commit in staged:
+        error = committer.error_of(commit.chain_id)
+        if isinstance(error, UserError) and (commit.path, commit.lineage.state_key) in bound:
             raise error
 
 

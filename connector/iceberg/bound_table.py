@@ -14,6 +14,7 @@ from connector.evolution import rejected_table
 from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import matching_columns
 from connector.evolution.type_mapping import column_name, selected
+from connector.iceberg.commits import fence
 from connector.iceberg.files.file_access import FileAccess, access_to
 from connector.iceberg.tables import check_table_properties, load_table, unpartitioned_spec
 from connector.invalid_values import OnInvalid, Policy
@@ -93,6 +94,7 @@ def _bind(
         )
     binding = _binding(index, requested, on_invalid, table.schema())
     check_table_properties(table)
+    fence.check_recorded(f"{namespace}.{name}", table.properties, lineage)
     return BoundTable(
         binding=binding,
         lineage=lineage,

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 
-from connector import recovery, state, transactions
+from connector import recovery, transactions
 from connector.backlog import Limit
 from connector.committer import Committer
 from connector.iceberg.bound_table import BoundTable, bind_all
@@ -22,6 +22,7 @@ from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
 from connector.spark.writing import Writing, Written
 from connector.state import DataFile, StagedCommit, StagedTransaction
+from connector.state_reader import read_state
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
@@ -59,7 +60,7 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        self._staged = recovery.overlapping(state.entries(TASK, self.message.state), key_range)
+        self._staged = recovery.overlapping(read_state(TASK, self.message.state), key_range)
         new_writer = partial(SnapshotWriter, WrittenLists())
         committer = Committer(partial(commit.attempt, catalog, new_writer=new_writer), LIMIT)
         session = recovery.recover(self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor))
