@@ -11,7 +11,7 @@ from connector.backlog import Limit
 from connector.committer import Committer
 from connector.config.settings import EndpointConfig, ResourceConfig
 from connector.config.values import Settings
-from connector.errors import UserError
+from connector.errors import MissingTableError, UserError
 from connector.evolution.table_change import Path
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import explained, open_catalog, renewed_access
@@ -100,7 +100,11 @@ def recover(
     In this order: a fence value is this session's to build on only once nothing that is still to land can move it.
     """
     recovered = committer.commit(staged)
-    tables = bind()
+    try:
+        tables = bind()
+    except MissingTableError as error:
+        _check_recovered({(error.path, error.state_key)}, staged, committer)  # says more: rows wait for the old table
+        raise
     _check_recovered({(table.binding.path, table.lineage.state_key) for table in tables}, staged, committer)
     return Session(tables, recovered, committer, writing(tables))
 
