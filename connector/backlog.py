@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from connector.errors import ConnectorError, UserError
-from connector.state import Chain, Lineage, StagedCommit, TableId
+from connector.state import Chain, StagedCommit, TableId
 
 FIRST_PAUSE: Final = 5.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
 LONGEST_PAUSE: Final = 300.0
@@ -96,12 +96,8 @@ class Backlog:
         """What a table has not taken yet."""
         return [commit for commit in self._staged() if commit.table_id == table]
 
-    def error_of(self, path: tuple[str, str], lineage: Lineage) -> ConnectorError | None:
-        """Why the commits of a lineage wait, for the table of that name or one that had it before."""
-        errors = (
-            waiting.error for chain, waiting in self._waiting.items() if (chain[0][0], chain[1]) == (path, lineage)
-        )
-        return next(filter(None, errors), None)
+    def error_of(self, chain: Chain) -> ConnectorError | None:
+        return self._waiting[chain].error if chain in self._waiting else None
 
     def landed(self, chain: Chain) -> None:
         """The table has taken what was tried. What was added meanwhile is due at once."""

@@ -11,7 +11,7 @@ from connector.backlog import Backlog, Limit, WaitingTable
 from connector.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.logs import Event, fields
-from connector.state import Chain, Lineage, StagedCommit, TableId
+from connector.state import Chain, StagedCommit, TableId
 
 log = logging.getLogger(__name__)
 
@@ -91,9 +91,9 @@ class Committer:
         """What a table has not taken yet of what was staged for an overlapping key range."""
         return [commit for commit in self._backlog.waiting(table) if commit.lineage.overlaps(key_range)]
 
-    def error_of(self, path: tuple[str, str], lineage: Lineage) -> ConnectorError | None:
-        """Why the commits of a lineage wait for a table."""
-        return self._backlog.error_of(path, lineage)
+    def error_of(self, chain: Chain) -> ConnectorError | None:
+        """Why it is waiting."""
+        return self._backlog.error_of(chain)
 
     def log_waiting(self) -> None:
         """Warn of every table for which an attempt has failed since it took its last commit."""

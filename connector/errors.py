@@ -36,12 +36,27 @@ class BrokenTaskError(ConnectorError):
         )
 
 
+class MissingTableError(UserError):
+    """A binding's table does not exist."""
+
+    def __init__(self, path: tuple[str, str], state_key: str) -> None:
+        super().__init__(path, state_key)
+        self.path, self.state_key = path, state_key
+
+    def __str__(self) -> str:
+        return (
+            f"table {'.'.join(self.path)} does not exist. If it was dropped or renamed, bring it back under its name, "
+            "or backfill the binding: it makes a new table and reads the source again. If the connector has never "
+            "made it, publish the task again."
+        )
+
+
 class LostColumnError(UserError):
     """A column that this session writes is gone from its table: a new session needs other columns."""
 
 
 class FencedError(ConnectorError):
-    """Another process owns the lineage: this one has been replaced and must stop."""
+    """Another process owns the lineage, or the table does not say who does: this process must stop."""
 
 
 def all_of(errors: Sequence[ConnectorError]) -> ConnectorError:

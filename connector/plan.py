@@ -9,9 +9,11 @@ from connector.errors import UserError
 from connector.evolution import rejected_table
 from connector.evolution.changes import changes, columns, last_bindings
 from connector.evolution.rejected_table import rejected_path
-from connector.evolution.table_change import DropTable, Found, Owner, Path, TableChange, Target
+from connector.evolution.table_change import DropTable, ExistingTable, Found, Owner, Path, TableChange, Target
+from connector.iceberg.commits import failures
 from connector.invalid_values import OnInvalid
-from connector.state import StagedCommit, entries
+from connector.state import StagedCommit
+from connector.state_reader import read_state
 from protocol import request
 from protocol.flow import collection_of
 
@@ -46,7 +48,7 @@ def plans(
 ) -> list[Plan]:
     """Every table's plan, or one UserError that says all that stands against any of them."""
     targets = list(_targets(message, resources, flags))
-    staged = list(entries(message.materialization.name, message.state))
+    staged = read_state(message.materialization.name, message.state)
     found = find_all([target.path for target in targets])
     planned: list[Plan] = []
     wrong: list[str] = []
@@ -100,11 +102,21 @@ def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommi
     is_replaced = any(isinstance(change, DropTable) for change in planned)
     table_uuid = None if found.table is None or is_replaced else found.table.uuid
     here = [commit for commit in staged if commit.path == target.path]
-    # Nothing of the current state key is ever dropped: if its table is gone, opening the session says so.
     outdated = [commit for commit in here if commit.lineage.state_key != target.owner.state_key]
+    _check_table([commit for commit in here if commit not in outdated], found.table)
     return Plan(
         target,
         finished=tuple(commit for commit in (here if planned else outdated) if commit.table_uuid == table_uuid),
         dropped=tuple(commit for commit in outdated if commit.table_uuid != table_uuid),
         changes=planned,
     )
+
+
+def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) -> None:
+    """UserError where the current state key has rows for a table that is gone. A new one would be in the way of the old
+    one, which alone can take them."""
+    if table is None and staged:
+        raise failures.gone(staged)
+    elsewhere = [commit for commit in staged if table and commit.table_uuid != table.uuid]
+    if table and elsewhere:
+        raise failures.replaced(elsewhere, table.uuid)

@@ -20,7 +20,13 @@ def check_nothing_is_staged(state: Json, state_keys: Iterable[str]) -> None:
     """UserError where rows of the log would be in no table: we cannot know which of the files are there already."""
     kept = (state or {}).get("bindingStates") or {}
     for state_key in state_keys:
-        if files := (kept.get(state_key) or {}).get(_STAGED):
+        files = (kept.get(state_key) or {}).get(_STAGED)
+        if not isinstance(files, list | None):
+            raise UserError(
+                f"the task's state, state key {state_key!r}: `{_STAGED}` is not a list. The connector that ran this "
+                "task before keeps the files there that it has staged. Restore the state from before the change."
+            )
+        if files:
             raise UserError(
                 f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key} which "
                 "it may not have added to the table. Run its image again until it has acknowledged them, or backfill "

@@ -1,18 +1,18 @@
 """Opens a session: what earlier sessions staged is committed first, then every bound table's fence is read."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Final
 
-from connector import state
 from connector.backlog import Limit
 from connector.committer import Committer
 from connector.config.settings import EndpointConfig, ResourceConfig
 from connector.config.values import Settings
-from connector.errors import UserError
+from connector.errors import MissingTableError, UserError
+from connector.evolution.table_change import Path
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import explained, open_catalog, renewed_access
 from connector.iceberg.cleaning.maintenance import maintaining
@@ -26,6 +26,7 @@ from connector.spark.layout import Layout, TableLayout
 from connector.spark.writing import Writing
 from connector.staging import Spool
 from connector.state import StagedCommit
+from connector.state_reader import read_state
 from connector.transactions import Session, StartWriting
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
@@ -39,7 +40,7 @@ def open_session(
 ) -> Iterator[Session]:
     """A session whose engine may still be starting."""
     task, key_range = message.materialization, _key_range(message)
-    staged = overlapping(state.entries(task.name, message.state), key_range)
+    staged = overlapping(read_state(task.name, message.state), key_range)
     check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     with ExitStack() as resources:
         spark, directories = engine.spark, engine.directories
@@ -99,8 +100,15 @@ def recover(
     In this order: a fence value is this session's to build on only once nothing that is still to land can move it.
     """
     recovered = committer.commit(staged)
-    tables = bind()
-    _check_recovered(tables, committer)
+    try:
+        tables = bind()
+    except MissingTableError as error:
+        _check_recovered({(error.path, error.state_key)}, staged, committer)  # says more: rows wait for the old table
+        raise
+    # What other key ranges or an older state key have staged for a table lands before anything of this session's.
+    state_keys = {(table.binding.path, table.lineage.state_key) for table in tables}
+    uuids = {(table.binding.path, table.table_uuid) for table in tables}
+    _check_recovered(state_keys | uuids, staged, committer)
     return Session(tables, recovered, committer, writing(tables))
 
 
@@ -109,17 +117,17 @@ def overlapping(staged: Iterable[StagedCommit], key_range: str) -> list[StagedCo
     return [commit for commit in staged if commit.lineage.overlaps(key_range)]
 
 
-def _check_recovered(tables: Sequence[BoundTable], committer: Committer) -> None:
-    """A bound table whose recovery failed may be tried again later, unless its error says that it would fail for ever:
-    a table that was replaced will never take what was staged for the old one."""
-    for table in tables:
-        path, lineage = table.binding.path, table.lineage
-        # What other key ranges or an older state key have staged for the table lands before anything of this session's.
-        waiting = committer.waiting((path, table.table_uuid), lineage.key_range)
-        for its in (lineage, *(commit.lineage for commit in waiting)):
-            error = committer.error_of(path, its)
-            if isinstance(error, UserError):
-                raise error
+def _check_recovered(bound: Collection[tuple[Path, str]], staged: Sequence[StagedCommit], committer: Committer) -> None:
+    """A table whose recovery failed may be tried again later. But if it is bound, raise a UserError: a table that was
+    replaced never takes what was staged for the old one, and staged files that are gone stay gone.
+
+    `bound` are paths, each with a state key, or with the uuid of a table that takes the rows of any state key.
+    """
+    for commit in staged:
+        error = committer.error_of(commit.chain_id)
+        is_bound = (commit.path, commit.lineage.state_key) in bound or commit.table_id in bound
+        if isinstance(error, UserError) and is_bound:
+            raise error
 
 
 def _key_range(message: request.Open) -> str:

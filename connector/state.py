@@ -2,66 +2,102 @@
 
 Connector state is `{"bindingStates": {state key: {key range: {next fence value: entry}}}}`; an entry is a StagedCommit
 without what its place in the state says already. Patches (RFC 7396) add an entry, and delete it with null; they never
-replace an object that another shard may be writing.
+replace an object that another shard may be writing. `state_reader` reads it back, and checks all of it.
+
+Every entry has its version, because shards of different images may write side by side. An image refuses a version that
+it does not know. Change VERSION with every change of an entry's form, and keep reading the older forms.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
-from connector.errors import UserError
-from connector.predecessor import own_ranges
 from protocol.flow import Json
 
+VERSION: Final = 2
 
-class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True):
+FENCE_VALUE: Final = "[0-9a-f]{32}"
+# A value, one that was closed, and one that was reset, if only from none. `iceberg/commits/fence` makes them.
+RECORDED_VALUE: Final = f"(?:closed:)?{FENCE_VALUE}|closed:[0-9a-f]{{8}}:(?:{FENCE_VALUE})?"
+KEY_RANGE: Final = "[0-9a-f]{8}-[0-9a-f]{8}"
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+_Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Int: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # Iceberg's int
+_Long: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # Iceberg's long
+
+
+class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Statistics of one column of a data file, as Iceberg keeps them."""
 
-    field_id: int
-    size: int  # compressed bytes
-    values: int  # rows, nulls included
-    nulls: int | None
+    field_id: _Int
+    size: _Long  # compressed bytes
+    values: _Long  # rows, nulls included
+    nulls: _Long | None
     lower: bytes | None  # Iceberg's single-value serialization
     upper: bytes | None
 
 
-class DataFile(msgspec.Struct, frozen=True):
+class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A Parquet file that a task has written: its manifest entry in compact form."""
 
-    path: str
-    rows: int
-    size: int  # bytes
-    splits: tuple[int, ...]  # where its row groups begin
+    path: _Name
+    rows: _Long
+    size: _Long  # bytes
+    splits: tuple[_Long, ...]  # where its row groups begin
     columns: tuple[ColumnStatistics, ...]
 
 
-class FileList(msgspec.Struct, frozen=True, array_like=True):
+class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An object that lists data files; see `file_lists`."""
 
-    location: str
-    files: int
-    rows: int
-    size: int  # bytes of the data files
+    location: _Name
+    files: _Long
+    rows: _Long
+    size: _Long  # bytes of the data files
 
 
-class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    path: tuple[str, str]
-    table_uuid: str
-    spec_id: int
-    schema_id: int
+class _EveryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    table_uuid: Annotated[str, Meta(pattern=rf"^(?:{_UUID})\Z")]
+    spec_id: _Int
+    schema_id: _Int
     files: tuple[DataFile, ...] = ()
     file_list: FileList | None = None  # instead of files
     checkpoint: str = ""
-    prev: str = ""  # absent: fence.NONE. A merge patch cannot carry a null here.
+    # Absent: fence.NONE. A merge patch cannot carry a null here.
+    prev: Annotated[str, Meta(pattern=rf"^(?:{RECORDED_VALUE}|)\Z")] = ""
 
 
-class _State(msgspec.Struct, frozen=True, rename="camel"):
-    binding_states: dict[str, dict[str, Json] | None] | None = None
+class EntryOfVersion1(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A staged commit as images wrote it before entries had a version."""
+
+    path: tuple[_Name, _Name]
 
 
-_Ranges: TypeAlias = dict[str, dict[str, _Entry] | None]
+class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
+    """A staged commit as this image writes it.
+
+    Version 1 named the table `path`. An image that reads no versions misses that name, and refuses the entry: it would
+    otherwise apply the part that it knows and then delete the entry.
+    """
+
+    table: tuple[_Name, _Name]
+
+    @classmethod
+    def of_version_1(cls, entry: EntryOfVersion1) -> "Entry":
+        return cls(
+            table=entry.path,
+            table_uuid=entry.table_uuid,
+            spec_id=entry.spec_id,
+            schema_id=entry.schema_id,
+            files=entry.files,
+            file_list=entry.file_list,
+            checkpoint=entry.checkpoint,
+            prev=entry.prev,
+        )
 
 
 @dataclass(frozen=True)
@@ -106,6 +142,11 @@ class StagedCommit:
     @property
     def chain_id(self) -> Chain:
         return self.table_id, self.lineage
+
+    @property
+    def prev_value(self) -> str:
+        """`prev` without the mark of a value that was closed: the `next` of the commit before."""
+        return self.prev.rpartition(":")[2]
 
     @property
     def locations(self) -> Sequence[str]:
@@ -168,36 +209,6 @@ def removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
     return _patch((commit, None) for commit in landed)
 
 
-def entries(materialization: str, state: Json) -> Iterator[StagedCommit]:
-    """Every staged commit that the state names, in no particular order."""
-    try:
-        for state_key, ranges in (msgspec.convert(state or {}, _State).binding_states or {}).items():
-            for key_range, by_next in msgspec.convert(own_ranges(ranges or {}), _Ranges).items():
-                lineage = Lineage(materialization, state_key, key_range)
-                for fence, entry in (by_next or {}).items():
-                    yield _staged(lineage, fence, entry)
-    except msgspec.ValidationError as error:
-        raise UserError(
-            f"the task's state is not what this connector keeps ({error}): it is another connector's, or was changed "
-            "by hand. Restore it as it was."
-        ) from error
-
-
-def _staged(lineage: Lineage, fence: str, entry: _Entry) -> StagedCommit:
-    return StagedCommit(
-        lineage=lineage,
-        prev=entry.prev,
-        next=fence,
-        path=entry.path,
-        table_uuid=entry.table_uuid,
-        spec_id=entry.spec_id,
-        schema_id=entry.schema_id,
-        files=entry.file_list or entry.files,
-        checkpoint=entry.checkpoint,
-        is_recovered=True,
-    )
-
-
 def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:
     states: dict[str, dict[str, dict[str, Json]]] = {}
     for commit, entry in entries:
@@ -208,8 +219,8 @@ def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:
 
 def _encoded(commit: StagedCommit) -> Json:
     return msgspec.to_builtins(
-        _Entry(
-            path=commit.path,
+        Entry(
+            table=commit.path,
             table_uuid=commit.table_uuid,
             spec_id=commit.spec_id,
             schema_id=commit.schema_id,

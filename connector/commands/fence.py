@@ -7,7 +7,6 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from connector import state
 from connector.commands.json_file import read_json
 from connector.config.settings import parse
 from connector.errors import UserError
@@ -16,6 +15,7 @@ from connector.iceberg.commits.lineages import RecordedLineage, recorded_lineage
 from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judged, perform, plan
 from connector.iceberg.tables import load_table
 from connector.state import StagedCommit
+from connector.state_reader import read_state
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ class Place:
             return []
         if not self.materialization:
             raise UserError("--state needs --materialization: the state does not say whose it is.")
-        return [
-            entry for entry in state.entries(self.materialization, read_json(self.state)) if entry.path == self.path
-        ]
+        staged = read_state(self.materialization, read_json(self.state))
+        return [commit for commit in staged if commit.path == self.path]
 
 
 def show(place: Place, *, as_json: bool) -> str:

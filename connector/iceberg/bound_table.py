@@ -9,11 +9,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.binding import Binding, Column
-from connector.errors import UserError
+from connector.errors import MissingTableError, UserError
 from connector.evolution import rejected_table
 from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import matching_columns
 from connector.evolution.type_mapping import column_name, selected
+from connector.iceberg.commits import fence
 from connector.iceberg.files.file_access import FileAccess, access_to
 from connector.iceberg.tables import check_table_properties, load_table, unpartitioned_spec
 from connector.invalid_values import OnInvalid, Policy
@@ -87,12 +88,10 @@ def _bind(
     namespace, name = requested.resource_path
     table = load_table(catalog, (namespace, name))
     if table is None:
-        raise UserError(
-            f"table {namespace}.{name} does not exist. The connector creates it when the task is published: publish "
-            "the task again, or backfill the binding if the table was dropped."
-        )
+        raise MissingTableError((namespace, name), requested.state_key)
     binding = _binding(index, requested, on_invalid, table.schema())
     check_table_properties(table)
+    fence.check_recorded(f"{namespace}.{name}", table.properties, lineage)
     return BoundTable(
         binding=binding,
         lineage=lineage,

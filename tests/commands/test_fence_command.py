@@ -140,6 +140,54 @@ def test_a_process_that_still_runs_stays_fenced(fenced: Fenced, decision: Decisi
     assert ids_of(fenced.catalog, PATH) == [1, 2, 3]
 
 
+# A fence that was changed by hand
+
+
+@pytest.fixture(params=["zz", ""])
+def spoilt(request: pytest.FixtureRequest, fenced: Fenced) -> Fenced:
+    """A task with a staged transaction that would land, but for its property."""
+    waiting = stage(fenced.catalog, PATH, WHOLE, 20, prev=recorded(fenced.catalog))
+    set_fence(fenced.catalog, request.param)
+    return replace(fenced, lost=waiting)
+
+
+def set_fence(catalog: Catalog, value: str) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({fence.property_name(WHOLE): value})
+
+
+def test_a_fence_that_was_changed_by_hand_takes_nothing(spoilt: Fenced) -> None:
+    before = spoilt.catalog.load_table(PATH).metadata
+    with pytest.raises(FencedError) as error:
+        recover(spoilt.catalog, spoilt.lost)
+    values = {fence.property_name(WHOLE): "PROPERTY", repr(recorded(spoilt.catalog)): "VALUE"}
+    check_text(SNAPSHOTS, "a fence that was changed by hand", str(error.value), values)
+    assert spoilt.catalog.load_table(PATH).metadata == before
+    assert [entry["verdict"] for entry in shown(spoilt.place(spoilt.lost))["staged"]] == ["fenced"]
+
+
+def test_the_last_value_is_in_the_newest_snapshot_and_can_be_set_again(spoilt: Fenced) -> None:
+    snapshot = spoilt.catalog.load_table(PATH).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    set_fence(spoilt.catalog, str(snapshot.summary["flow.fence"]))
+    recover(spoilt.catalog, spoilt.lost)
+    assert ids_of(spoilt.catalog, PATH) == [1, 2, 3, 20]
+
+
+def test_a_reset_mends_a_fence_that_was_changed_by_hand(spoilt: Fenced) -> None:
+    confirmed(spoilt.place(spoilt.lost), Decision.ADD)
+    recover(spoilt.catalog, spoilt.lost)
+    assert ids_of(spoilt.catalog, PATH) == [1, 2, 3, 20]
+
+
+def test_a_property_with_a_name_that_was_changed_by_hand_is_shown(fenced: Fenced) -> None:
+    for name in ("flow.fence.zz", "flow.fence.0.1.2"):
+        with fenced.catalog.load_table(PATH).transaction() as transaction:
+            transaction.set_properties({name: "zz"})
+        assert name in {lineage["property"] for lineage in shown(fenced.place())["lineages"]}
+
+
 # What it costs is said before
 
 

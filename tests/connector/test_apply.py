@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.apply import apply, perform
+from connector.commands.plan import plan
 from connector.config.settings import parse
 from connector.errors import UserError
 from connector.evolution.table_change import Owner
@@ -48,6 +50,11 @@ def applied(
         MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings, linked_collections=linked
     )
     return apply(request.Apply(task, last_materialization=last, state=state))
+
+
+def planned(warehouse: Path, *bindings: MaterializationBinding, last: Materialization, state: Json) -> str:
+    task = Materialization(MATERIALIZATION, config=local_config(warehouse), bindings=bindings)
+    return plan([request.Apply(task, last_materialization=last, state=state)])
 
 
 def test_a_tables_columns_are_renamed_widened_and_set_aside_in_one_commit_that_keeps_every_value(
@@ -120,8 +127,8 @@ def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
     task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
     endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
     with closing(MeetingCatalog(tmp_path)) as catalog:
-        planned = plans(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
-        answer = perform(planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
+        all_planned = plans(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
+        answer = perform(all_planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
     assert answer.action_description.splitlines() == [
         "create namespace shop",
         "create table shop.orders ('id' long not null)",
@@ -364,12 +371,55 @@ def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -
     assert catalog.load_table(PATH).metadata.table_uuid == uuid
 
 
-def test_rows_staged_under_the_current_state_key_for_a_table_that_is_gone_stay_in_the_state(tmp_path: Path) -> None:
+AWAY = ("shop", "away")
+
+
+def test_no_new_table_gets_into_the_way_of_rows_that_are_staged_for_the_old_one(tmp_path: Path) -> None:
     bound = binding(ORDERS)
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
     state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
-    catalog.drop_table(PATH)
-    answer = applied(tmp_path, bound, last=before(bound), state=state)
-    assert answer.action_description == "create table shop.orders ('id' long not null)"
-    assert answer.state is None
+    catalog.rename_table(PATH, AWAY)
+    attempts: list[Callable[..., object]] = [applied, planned]
+    for attempt in attempts:
+        with pytest.raises(UserError, match=r"^table shop\.orders is gone, and the task's state names 2 rows"):
+            attempt(tmp_path, bound, RETURNS, last=before(bound), state=state)
+    assert not catalog.table_exists(PATH)
+    assert not catalog.table_exists(("shop", "returns"))
+
+    catalog.rename_table(AWAY, PATH)
+    noted = binding(ORDERS, "note")
+    assert applied(tmp_path, noted, last=before(bound), state=state).state is not None
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_a_new_table_that_is_in_the_way_is_left_alone_and_named(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    catalog.rename_table(PATH, AWAY)
+    applied(tmp_path, bound, last=before(bound))  # the runtime tells no state
+    new = catalog.load_table(PATH)
+    attempts: list[Callable[..., object]] = [applied, planned]
+    for attempt in attempts:
+        with pytest.raises(UserError, match=f"another table now .uuid {new.metadata.table_uuid}.*first rename or drop"):
+            attempt(tmp_path, binding(ORDERS, "note"), last=before(bound), state=state)
+    assert catalog.load_table(PATH).metadata == new.metadata
+
+
+@pytest.mark.parametrize("flags", ["", RETAIN])
+@pytest.mark.parametrize("is_in_the_way", [False, True])
+def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_way: bool, flags: str) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    catalog.rename_table(PATH, AWAY)
+    if is_in_the_way:
+        applied(tmp_path, bound)
+    answer = backfilled(tmp_path, flags=flags, state=added([staged]))
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+    assert ids_of(catalog, PATH) == []
+    assert catalog.table_exists(AWAY)

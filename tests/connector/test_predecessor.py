@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from connector import predecessor, state
+from connector import predecessor
 from connector.errors import UserError
+from connector.state_reader import read_state
 from support.runtime import Runtime, merged
 from support.snapshots import check_text
 
@@ -25,7 +26,7 @@ def left(files: Any, state_key: str = STATE_KEY) -> Any:
 def test_what_it_has_added_is_no_concern_of_ours(files: Any) -> None:
     predecessor.check_nothing_is_staged(left(files), [STATE_KEY])
     ours: Any = {"bindingStates": {STATE_KEY: {"00000000-ffffffff": {}}}}
-    assert list(state.entries("acme/orders", merged(left(files), ours))) == []
+    assert read_state("acme/orders", merged(left(files), ours)) == []
 
 
 def test_what_it_may_not_have_added_is_named() -> None:
@@ -34,9 +35,15 @@ def test_what_it_may_not_have_added_is_named() -> None:
     check_text(SNAPSHOTS, "the public connector has staged files", str(error.value), {})
 
 
+def test_what_is_no_list_of_files_is_refused() -> None:
+    with pytest.raises(UserError) as error:
+        predecessor.check_nothing_is_staged(left(5), [STATE_KEY])
+    check_text(SNAPSHOTS, "the public connector's files are no list", str(error.value), {})
+
+
 def test_what_it_has_staged_for_a_table_that_is_made_anew_is_not_missed() -> None:
     predecessor.check_nothing_is_staged(left(FILES), ["shop%2Forders.v2"])
-    assert list(state.entries("acme/orders", left(FILES))) == []
+    assert read_state("acme/orders", left(FILES)) == []
 
 
 @pytest.mark.spark

@@ -21,6 +21,8 @@ from support.bindings import ID, MATERIALIZATION, collection, local_config, mate
 from support.bindings import materialization_binding as plain_binding
 from support.tables import foreign_table, local_catalog, staged_ids
 
+VALUE = fence.new_value()
+
 ORDERS = collection(ID, projection("note", "string"))
 TABLE, REJECTED = ("shop", "orders"), ("shop", "orders__rejected")
 CREATED = (
@@ -121,7 +123,7 @@ def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_bin
     apply(request.Apply(task))
     lineage = Lineage(MATERIALIZATION, "shop%2Fevents.v0", WHOLE_RANGE.key_range)
     with catalog.load_table(("shop", "events__rejected")).transaction() as transaction:
-        transaction.set_properties({fence.property_name(lineage): "v7"})
+        transaction.set_properties({fence.property_name(lineage): VALUE})
 
     policies = [Policy(OnInvalid.QUARANTINE), Policy(), Policy(OnInvalid.QUARANTINE, max_rejected_ratio=0.5)]
     tables = bind_all(catalog, task, WHOLE_RANGE.key_range, policies)
@@ -143,7 +145,7 @@ def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_bin
         OnInvalid.STOP,
     ]
     assert tables[4].lineage == lineage
-    assert dict(tables[4].properties)[fence.property_name(lineage)] == "v7"
+    assert dict(tables[4].properties)[fence.property_name(lineage)] == VALUE
     assert [column.field for column in tables[4].binding.columns] == [*RejectedRow._fields, "rejected_at"]
 
 

@@ -44,9 +44,9 @@ def acknowledges_early() -> None:
     late: dict[tuple[str, str], Callable[[], object]] = {}
     send, load = commit._commit, commit._load
 
-    def load_late(catalog: Any, staged: StagedCommit) -> Table:
-        late.pop(staged.path, lambda: None)()
-        return load(catalog, staged)
+    def load_late(catalog: Any, chain: Sequence[StagedCommit]) -> Table:
+        late.pop(chain[0].path, lambda: None)()
+        return load(catalog, chain)
 
     def send_later(catalog: Any, table: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
         late[staged[0].path] = lambda: send(catalog, table, staged, *rest)
@@ -191,7 +191,7 @@ def drops_what_others_appended() -> None:
 
 
 def checks_no_uuid() -> None:
-    swap(commit, "_load", lambda catalog, staged: catalog.load_table(staged.path))
+    swap(commit, "_load", lambda catalog, chain: catalog.load_table(chain[0].path))
 
 
 def commits_without_looking() -> None:

@@ -119,7 +119,7 @@ def table_replaced(task: Task) -> None:
     task.run_to(Event.COMMITTED)
     task.kill()
     with task.tables.replaced(LEDGER):
-        task.fails("was dropped and created again")
+        task.fails("is another table now")
         task.check()
         task.noted()
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from connector import state
 from connector.state import StagedCommit
+from connector.state_reader import read_state
 from crash.catalog_faults import MEETING
 from crash.engines import Engines
 from crash.faults import DEFECT, Faults
@@ -77,7 +77,7 @@ class Task:
     @property
     def staged(self) -> list[StagedCommit]:
         """What the log names that no session has reported as part of its table."""
-        return list(state.entries("acmeCo/task", self.runtime.log))
+        return read_state("acmeCo/task", self.runtime.log)
 
     @property
     def waiting_tables(self) -> set[str]:

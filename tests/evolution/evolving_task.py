@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from connector.errors import UserError
-from connector.state import added, entries
+from connector.state import added
+from connector.state_reader import read_state
 from evolution.crashes import Crash, Moments
 from evolution.local_task import TASK, LocalTask
 from evolution.random_versions import Property, Version, document, following, wanted
@@ -127,7 +128,7 @@ class EvolvingTask:
 
     def _recovered(self) -> bool:
         """Whether what the state names can land, as it must before a session begins."""
-        commits = [*entries(TASK, self._state)]
+        commits = read_state(TASK, self._state)
         try:
             self._land()
         except NoEquivalentError:

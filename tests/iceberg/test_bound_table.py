@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
-from connector.errors import UserError
+from connector.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
 from connector.invalid_values import Policy
@@ -19,7 +19,7 @@ from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
-PATH = ("shop", "orders")
+PATH, LEFT = ("shop", "orders"), "00000000-7fffffff"
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "Note", StringType(), required=False),
@@ -59,9 +59,19 @@ def test_columns_come_in_the_order_of_store_with_the_tables_own_ids(catalog: Cat
 def test_the_fence_value_is_read_when_the_session_opens(catalog: Catalog) -> None:
     table = foreign_table(catalog, PATH, SCHEMA)
     lineage = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+    value = f"closed:{fence.new_value()}"
     with table.transaction() as transaction:
-        transaction.set_properties({fence.property_name(lineage): "closed:v7"})
-    assert fence.recorded(dict(bind(catalog, FieldSelection(keys=("id",))).properties), lineage) == "closed:v7"
+        transaction.set_properties({fence.property_name(lineage): value})
+    assert fence.recorded(dict(bind(catalog, FieldSelection(keys=("id",))).properties), lineage) == value
+
+
+@pytest.mark.parametrize("value", ["zz", ""])
+def test_a_fence_that_was_changed_by_hand_is_no_fence_to_begin_with(catalog: Catalog, value: str) -> None:
+    table = foreign_table(catalog, PATH, SCHEMA)
+    with table.transaction() as transaction:
+        transaction.set_properties({fence.property_name(Lineage("acme/task", "orders.v0", LEFT)): value})
+    with pytest.raises(FencedError, match=r"table shop\.orders: .* which is no fence value of this connector"):
+        bind(catalog, FieldSelection(keys=("id",)))
 
 
 def test_a_missing_table_says_how_it_comes_to_be(catalog: Catalog) -> None:

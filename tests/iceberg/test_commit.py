@@ -317,10 +317,11 @@ def test_a_table_that_was_replaced_gets_nothing(catalog: FaultyCatalog) -> None:
     with pytest.raises(UserError) as gone:
         finish(catalog, staged)
     check_text(SNAPSHOTS, "a table that is gone", str(gone.value), {staged.table_uuid: "UUID"})
-    catalog.create_table(PATH, SCHEMA)
+    new = catalog.create_table(PATH, SCHEMA)
     with pytest.raises(UserError) as replaced:
         finish(catalog, staged)
-    check_text(SNAPSHOTS, "a table that was replaced", str(replaced.value), {staged.table_uuid: "UUID"})
+    uuids = {staged.table_uuid: "UUID", str(new.metadata.table_uuid): "NEW UUID"}
+    check_text(SNAPSHOTS, "a table that was replaced", str(replaced.value), uuids)
     assert ids(catalog) == []
 
 

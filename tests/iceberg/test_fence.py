@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from connector.errors import FencedError
+from connector.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.state import Known, Lineage, StagedCommit
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 
 WHOLE = "00000000-ffffffff"
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
@@ -19,12 +23,27 @@ def lineage(key_range: str = WHOLE, state_key: str = KEY, materialization: str =
     return Lineage(materialization, state_key, key_range)
 
 
+def value_of(name: str) -> str:
+    """A fence value for a short name, which may be marked as closed or reset."""
+    marks, colon, value = name.rpartition(":")
+    return f"{marks}{colon}{value.encode().hex():0>32}" if value and len(value) < 32 else name
+
+
 def staged(
     prev: str, next: str, of: Lineage | None = None, *, known: Known | None = None, is_recovered: bool = False
 ) -> StagedCommit:
     path = ("shop", "orders")
     return StagedCommit(
-        of or lineage(), prev, next, path, "a-uuid", 0, 0, (), is_recovered=is_recovered, known=known or {}
+        of or lineage(),
+        value_of(prev),
+        value_of(next),
+        path,
+        "a-uuid",
+        0,
+        0,
+        (),
+        is_recovered=is_recovered,
+        known=known or {},
     )
 
 
@@ -34,7 +53,7 @@ def recovered(chain: Sequence[StagedCommit]) -> list[StagedCommit]:
 
 def recorded(values: dict[Lineage, str]) -> dict[str, str]:
     """The properties of a table that holds these values."""
-    return {fence.property_name(of): value for of, value in values.items()}
+    return {fence.property_name(of): value_of(value) for of, value in values.items()}
 
 
 def whole(value: str) -> dict[str, str]:
@@ -59,7 +78,7 @@ def test_the_recorded_value_says_what_of_a_chain_has_landed(
     assert list(fence.unlanded(chain, whole(value))) == rest
 
 
-@pytest.mark.parametrize("properties", [whole("a9"), {}, whole("closed:a9"), whole("closed:")])
+@pytest.mark.parametrize("properties", [whole("a9"), {}, whole("closed:a9")])
 @pytest.mark.parametrize("chain", [CHAIN, recovered(CHAIN)], ids=["own", "recovered"])
 def test_any_other_value_is_fenced(chain: list[StagedCommit], properties: dict[str, str]) -> None:
     with pytest.raises(FencedError, match="another process has taken over acme/orders"):
@@ -157,7 +176,7 @@ def test_a_session_that_opened_while_something_waited_is_stopped_by_a_successor_
 def test_a_session_goes_on_from_what_waits_for_its_own_range(value: str, lands: int) -> None:
     """An older process may land what the log has committed, under its own eyes or ours, and close our value with it."""
     [own] = opened(lineage(), whole("a3"), WAITING)
-    assert own.prev == "a4"
+    assert own.prev == value_of("a4")
     assert len(fence.unlanded([replace(WAITING, is_recovered=True), own], whole(value))) == lands
 
 
@@ -173,9 +192,9 @@ def test_a_value_that_was_reset_is_nobodys_even_if_something_waited() -> None:
 
 def test_files_bear_the_value_that_they_are_staged_on() -> None:
     tenure = Tenure.begin(whole("a3"), lineage(), [])
-    assert (tenure.prev, tenure.in_file_names) == ("a3", "a3")
+    assert (tenure.prev, tenure.in_file_names) == (value_of("a3"), value_of("a3"))
     following = tenure.after(staged("a3", "a4"))
-    assert (following.prev, following.in_file_names) == ("a4", "a4")
+    assert (following.prev, following.in_file_names) == (value_of("a4"), value_of("a4"))
 
 
 @pytest.mark.parametrize("waits_for", [lineage(), lineage(LEFT), lineage(LEFT, OLD_KEY)])
@@ -203,6 +222,47 @@ def test_a_chain_may_go_on_from_a_closed_value() -> None:
 def test_commits_that_form_no_chain_are_a_defect() -> None:
     with pytest.raises(AssertionError):
         fence.chain([FIRST, THIRD])
+
+
+NO_VALUES = [
+    "",
+    "zz",
+    "closed:",
+    "closed:zz",
+    "closed:0a1b2c3d:zz",
+    f"{'0' * 31}G",
+    "0" * 33,
+    f"{'0' * 32}\n",
+    "é" * 32,
+]
+
+
+@pytest.mark.parametrize("of", [lineage(), lineage(LEFT), lineage(WHOLE, OLD_KEY)])
+@pytest.mark.parametrize("value", NO_VALUES)
+def test_a_property_that_was_changed_by_hand_is_taken_for_no_value(value: str, of: Lineage) -> None:
+    properties = whole("a0") | {fence.property_name(of): value}
+    for chain in (CHAIN, recovered(CHAIN), [staged("", "a1")]):
+        with pytest.raises(FencedError, match="which is no fence value of this connector"):
+            fence.unlanded(chain, properties)
+    assert not fence.is_passed(value_of("a0"), value)
+
+
+def test_a_property_whose_name_was_changed_by_hand_is_named() -> None:
+    name = f"{fence.property_name(lineage())}-1"
+    with pytest.raises(FencedError, match=name):
+        fence.unlanded(CHAIN, whole("a0") | {name: value_of("a1")})
+
+
+def test_what_others_keep_beside_our_properties_is_no_concern_of_ours() -> None:
+    others = {fence.property_name(lineage(materialization="acme/other")): "zz", "flow.fence-reset.x": "zz"}
+    assert list(fence.unlanded(CHAIN, whole("a0") | others)) == CHAIN
+
+
+def test_no_value_follows_the_last_position() -> None:
+    assert fence.position(fence.new_value("fffffffe" + "0" * 24)) == 0xFFFFFFFF
+    with pytest.raises(UserError) as error:
+        fence.new_value("f" * 32)
+    check_text(SNAPSHOTS, "the last fence value", str(error.value), {})
 
 
 def test_fence_values_are_random() -> None:

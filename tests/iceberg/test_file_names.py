@@ -16,12 +16,17 @@ VALUE = fence.new_value()
 @pytest.mark.parametrize("form", ["{}.parquet", "{}.jsonl", "{}-m0.avro", "{}-files.json", "snap-123-{}.avro"])
 @pytest.mark.parametrize(
     "value",
-    [fence.NONE, VALUE, f"closed:{VALUE}", "closed:", fence.reset_value(VALUE), fence.reset_value(fence.NONE)],
-    ids=["none", "open", "closed", "closed-none", "reset", "reset-none"],
+    [fence.NONE, VALUE, f"closed:{VALUE}", fence.reset_value(VALUE), fence.reset_value(fence.NONE)],
+    ids=["none", "open", "closed", "reset", "reset-none"],
 )
 def test_a_name_says_which_transaction_a_file_is_from(form: str, value: str) -> None:
     name = form.format(f"{file_prefix(LINEAGE, TABLE, value)}-{uuid.uuid4()}")
     assert FileOrigin.of(name) == FileOrigin(fence.lineage_hash(LINEAGE), LINEAGE.key_range, TABLE, value)
+
+
+@pytest.mark.parametrize("value", ["zz", "../../elsewhere", "closed:"])
+def test_a_property_that_was_changed_by_hand_is_in_no_name(value: str) -> None:
+    assert file_prefix(LINEAGE, TABLE, value) == file_prefix(LINEAGE, TABLE, fence.NONE)
 
 
 @pytest.mark.parametrize("prev", [VALUE, f"closed:{VALUE}", fence.reset_value(VALUE)], ids=["open", "closed", "reset"])

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 
-from connector import state
+from connector.state_reader import read_state
 from simulation.lake import BrokenPromiseError, Lake, Path
 from simulation.task import TASK, Row, Task
 
@@ -20,7 +20,7 @@ def check_exact(lake: Lake, task: Task, foreign_rows: Iterable[Row]) -> None:
             lost, surplus = sorted((wanted - found).elements()), sorted((found - wanted).elements())
             raise BrokenPromiseError(f"{path[1]}: lost {lost}, doubled or never committed {surplus}")
     uuids = {lake.uuid(path) for path in lake.tables}
-    if left := [entry.next for entry in state.entries(TASK, task.state) if entry.table_uuid in uuids]:
+    if left := [entry.next for entry in read_state(TASK, task.state) if entry.table_uuid in uuids]:
         raise BrokenPromiseError(f"the state still names {left}")
 
 

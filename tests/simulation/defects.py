@@ -136,8 +136,8 @@ def the_uuid_is_not_asserted(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_uuid_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    def load(catalog: SimulatedCatalog, staged: StagedCommit) -> Table:
-        return catalog.load_table(staged.path)
+    def load(catalog: SimulatedCatalog, chain: Sequence[StagedCommit]) -> Table:
+        return catalog.load_table(chain[0].path)
 
     patch.setattr(commit, "_load", load)
 

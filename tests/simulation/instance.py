@@ -9,7 +9,7 @@ from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 
-from connector import recovery, state, transactions
+from connector import recovery, transactions
 from connector.backlog import Limit
 from connector.committer import Committer
 from connector.errors import ConnectorError
@@ -23,6 +23,7 @@ from connector.iceberg.metadata.written_lists import WrittenLists
 from connector.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
 from connector.spark.writing import Writing, Written
 from connector.state import Chain, DataFile, StagedCommit, StagedTransaction
+from connector.state_reader import read_state
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
@@ -67,7 +68,7 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        self._staged = recovery.overlapping(state.entries(TASK, self.message.state), key_range)
+        self._staged = recovery.overlapping(read_state(TASK, self.message.state), key_range)
         committer = Committer(partial(self._attempt, partial(SnapshotWriter, WrittenLists())), LIMIT)
         session = recovery.recover(self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor))
         if actor.stage.chance(self.network.weather.retrying):

@@ -4,11 +4,11 @@ from contextlib import suppress
 
 from pyiceberg.table import Table
 
-from connector import state
 from connector.apply import apply
 from connector.errors import RetryableError, UserError
 from connector.iceberg.commits.reset import Decision, Verdict, judged, perform, plan
 from connector.state import StagedCommit
+from connector.state_reader import read_state
 from protocol.flow import Materialization
 from protocol.request import Apply
 from simulation.actors import Actor
@@ -47,7 +47,7 @@ def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None
         actor.wait_for(lambda: not network.deleting)
         catalog = SimulatedCatalog(actor, network, Author(0, "operator"))
         for path in [*network.lake.tables]:
-            staged = [entry for entry in state.entries(TASK, task.state) if entry.path == path]
+            staged = [entry for entry in read_state(TASK, task.state) if entry.path == path]
             while fenced := _fenced(catalog, staged):
                 with suppress(RetryableError):  # the table was changed in that moment: look again
                     author = Author(0, fenced[0].lineage.key_range)

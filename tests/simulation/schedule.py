@@ -10,9 +10,9 @@ from typing import Final
 
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, RESTError, ServiceUnavailableError
 
-from connector import state
 from connector.errors import ConnectorError, FencedError
 from connector.invalid_values import OnInvalid
+from connector.state_reader import read_state
 from protocol.request import Open
 from simulation import people
 from simulation.actors import STEPS_ALLOWED, Actor, Stage, StuckError
@@ -171,7 +171,7 @@ class Schedule:
     def _stop_for_days(self) -> None:
         """Every process ends, and another engine takes what is staged for orphans."""
         self._run_out()
-        entries = [*state.entries(TASK, self._task.state)]
+        entries = [*read_state(TASK, self._task.state)]
         self._engine.remove(location for entry in entries for location in entry.locations)
         self._stage.tell(f"another engine   removes {len(self._engine.removed)} staged files")
 

@@ -59,6 +59,8 @@ class Runtime:
         self._environment = environment
         self._module = module
         self._launch = launch
+        self.tells_apply_state = False  # one of the two runtimes does
+        self._last: Json = None
         self._task: Json = {
             "name": "acmeCo/task",
             "connectorType": "IMAGE",
@@ -74,7 +76,18 @@ class Runtime:
             connector.send(self._apply())
             answer = connector.receive()
             assert connector.finish().status == 0, connector.log
+        self.record(answer.body)
+        self._last = None
         return answer
+
+    def backfill(self) -> None:
+        """Increment every binding's backfill; `apply` publishes it."""
+        self._last = self._task
+        bindings = [
+            {**binding, "backfill": 1, "stateKey": binding["stateKey"].removesuffix(".v0") + ".v1"}
+            for binding in self._task["bindings"]
+        ]
+        self._task = {**self._task, "bindings": bindings}
 
     def apply_and_fail(self) -> Outcome:
         """The same where it is not expected to succeed."""
@@ -112,7 +125,12 @@ class Runtime:
         return ConnectorProcess(self.directory, self._environment, self._module, self._launch)
 
     def _apply(self) -> bytes:
-        return line("apply", {"materialization": self._task, "version": "1"})
+        request = {"materialization": self._task, "version": "1"}
+        if self._last is not None:
+            request["lastMaterialization"] = self._last
+        if self.tells_apply_state:
+            request["state"] = self.log
+        return line("apply", request)
 
     def _open(self, key_range: Json) -> bytes:
         request = {"materialization": self._task, "version": "1", "range": key_range, "state": self.log}

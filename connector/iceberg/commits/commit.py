@@ -131,7 +131,7 @@ def _finish_chain(
     for number in _attempts(0.0 if has_failed else RETRY_FOR):
         try:
             # The fence is read from the very metadata whose main the commit asserts; every fence change moves main.
-            table = _load(catalog, chain[-1])
+            table = _load(catalog, chain)
             rest = fence.unlanded(chain, table.properties)
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
@@ -171,13 +171,14 @@ def _attempts(retry_for: float) -> Iterator[int]:
         yield attempt
 
 
-def _load(catalog: Catalog, staged: StagedCommit) -> Table:
+def _load(catalog: Catalog, chain: Sequence[StagedCommit]) -> Table:
     try:
-        table = catalog.load_table(staged.path)
+        table = catalog.load_table(chain[0].path)
     except NoSuchTableError:
-        raise failures.replaced(staged, "is gone") from None
-    if str(table.metadata.table_uuid) != staged.table_uuid:
-        raise failures.replaced(staged, "was dropped and created again")
+        raise failures.gone(chain) from None
+    uuid = str(table.metadata.table_uuid)
+    if uuid != chain[0].table_uuid:
+        raise failures.replaced(chain, uuid)
     return table
 
 

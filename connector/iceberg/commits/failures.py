@@ -1,5 +1,6 @@
 """The errors of commits that fail: what happened to which table, and what to do."""
 
+from collections.abc import Sequence
 from textwrap import shorten
 from typing import Final
 
@@ -10,6 +11,8 @@ from connector.redaction import redacted
 from connector.state import StagedCommit
 
 QUOTED_CHARACTERS: Final = 300  # of an answer
+_LANDS: Final = "the task adds those that the table does not have yet"
+_BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
 
 
 def refused(name: str, error: Exception) -> ConnectorError:
@@ -48,9 +51,24 @@ def quoted(error: Exception) -> str:
     return shorten(redacted(words), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
-def replaced(staged: StagedCommit, what: str) -> UserError:
+def gone(staged: Sequence[StagedCommit]) -> UserError:
+    """Nothing has the name of the table that these were staged for."""
     return UserError(
-        f"table {'.'.join(staged.path)} {what} while {staged.rows} rows were staged for it (its uuid was "
-        f"{staged.table_uuid}). They were added nowhere. Bring the table back, or backfill the binding, which begins "
-        "with a new table."
+        f"table {'.'.join(staged[0].path)} is gone, and {_described(staged)}. To keep these rows, bring the table back "
+        f"under its name: {_LANDS}. {_BACKFILL}"
     )
+
+
+def replaced(staged: Sequence[StagedCommit], uuid: str) -> UserError:
+    """Another table, which has this uuid, has the name of the one that these were staged for."""
+    name = ".".join(staged[0].path)
+    return UserError(
+        f"table {name} is another table now (uuid {uuid}), and {_described(staged)}. To keep these rows, first rename "
+        f"or drop the table that is named {name} now, then bring the old table back under this name: {_LANDS}. "
+        f"{_BACKFILL}"
+    )
+
+
+def _described(staged: Sequence[StagedCommit]) -> str:
+    rows = sum(commit.rows for commit in staged)
+    return f"the task's state names {rows} rows that are staged for the old table (uuid {staged[0].table_uuid})"

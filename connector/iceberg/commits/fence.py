@@ -7,6 +7,7 @@ docs/consistency.md has the argument, decisions 2, 5 and 7 the reasons.
 """
 
 import hashlib
+import re
 import secrets
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,19 +15,24 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from connector.errors import FencedError
-from connector.state import Known, Lineage, StagedCommit
+from connector.errors import FencedError, UserError
+from connector.state import KEY_RANGE, RECORDED_VALUE, Known, Lineage, StagedCommit
 
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
 NONE: Final = ""  # the value of a lineage that has never committed
 POSITION_DIGITS: Final = 8
+_RECORDED: Final = re.compile(RECORDED_VALUE)
+_PROPERTY: Final = re.compile(rf"{re.escape(PREFIX)}[0-9a-f]{{20}}\.{KEY_RANGE}")
 
 
 def new_value(prev: str = NONE) -> str:
     """32 hexadecimal digits: the position after `prev`'s, and 96 random bits. Never derived from the checkpoint, which
-    two processes may share."""
-    return f"{position(prev) + 1:0{POSITION_DIGITS}x}{secrets.token_hex(12)}"
+    two processes may share. UserError after the last position, which only a value that was set by hand comes near."""
+    following = position(prev) + 1
+    if following >= 16**POSITION_DIGITS:
+        raise UserError(f"no fence value can follow {prev}, which has the last position. Backfill the binding.")
+    return f"{following:0{POSITION_DIGITS}x}{secrets.token_hex(12)}"
 
 
 def reset_value(value: str) -> str:
@@ -43,11 +49,29 @@ def position(value: str) -> int:
 def is_passed(value: str, recorded: str) -> bool:
     """Whether nothing that was staged on `value` can land any more, whatever the state names.
 
-    A value with a later position is still to come. After a reset, what the operator has decided to add is staged on the
-    value that was reset, which is not passed either.
+    A value with a later position is still to come, and a property that was changed by hand proves nothing. After a
+    reset, what the operator has decided to add is staged on the value that was reset, which is not passed either.
     """
     is_reset = recorded.count(":") > 1
-    return value != recorded and position(value) <= position(recorded) - is_reset
+    return is_recorded_value(recorded) and value != recorded and position(value) <= position(recorded) - is_reset
+
+
+def is_recorded_value(value: str) -> bool:
+    """Whether a table's property may have this value: it has a position, and says who may commit next."""
+    return _RECORDED.fullmatch(value) is not None
+
+
+def check_recorded(table: str, properties: Mapping[str, str], lineage: Lineage) -> None:
+    """FencedError where a property of the materialization's lineages is none that a connector has written."""
+    prefix = PREFIX + materialization_hash(lineage)
+    for name, value in properties.items():
+        if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and is_recorded_value(value)):
+            raise FencedError(
+                f"table {table}: the property {name} is {value!r}, which is no fence value of this connector: it was "
+                "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
+                f"last value, which the newest snapshot of {lineage.materialization} has in its summary as flow.fence. "
+                "If rows are staged, `materialize-iceberg fence reset` can set it. Or backfill the binding."
+            )
 
 
 def materialization_hash(lineage: Lineage) -> str:
@@ -125,13 +149,13 @@ def chains(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
 
 def chain(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
     """One lineage's staged commits into one table, oldest first; each was staged on the one before."""
-    by_prev = {_without_closed(commit.prev): commit for commit in staged}
+    by_prev = {commit.prev_value: commit for commit in staged}
     nexts = {commit.next for commit in staged}
-    first = [commit for commit in staged if _without_closed(commit.prev) not in nexts]
+    first = [commit for commit in staged if commit.prev_value not in nexts]
     ordered = first[:1]
     while ordered and ordered[-1].next in by_prev:
         ordered.append(by_prev[ordered[-1].next])
-    assert len(ordered) == len(staged), "the staged commits of a lineage form one chain"
+    assert len(ordered) == len(staged), "read_state refuses what forms no chain"
     return ordered
 
 
@@ -142,6 +166,7 @@ def unlanded(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Se
     What the log has committed must land; a closed value still says what has landed, so a recovery may build on it. A
     session may build on its own transactions only while every overlapping lineage has a value that it knows.
     """
+    check_recorded(".".join(chain[0].path), properties, chain[0].lineage)
     value = recorded(properties, chain[0].lineage)
     rest = _behind(chain, _without_closed(value))
     if rest is None:
@@ -152,7 +177,7 @@ def unlanded(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Se
 
 
 def _behind(chain: Sequence[StagedCommit], landed: str) -> Sequence[StagedCommit] | None:
-    if landed == _without_closed(chain[0].prev):
+    if landed == chain[0].prev_value:
         return chain
     return next((chain[index + 1 :] for index, commit in enumerate(chain) if commit.next == landed), None)
 

@@ -17,8 +17,10 @@ FILE_NAME: Final = re.compile(
 
 
 def file_prefix(lineage: Lineage, table_uuid: str, prev: str) -> str:
-    """What the names of files that are staged on a fence value begin with; `FileOrigin` reads it."""
-    return f"{fence.lineage_hash(lineage)}-{lineage.key_range}-{table_uuid}-{(prev or FIRST).replace(':', '-')}"
+    """What the names of files that are staged on a fence value begin with; `FileOrigin` reads it. A property that was
+    changed by hand never becomes part of a path."""
+    value = prev if fence.is_recorded_value(prev) else FIRST
+    return f"{fence.lineage_hash(lineage)}-{lineage.key_range}-{table_uuid}-{value.replace(':', '-')}"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def recorded_lineages(table: Table) -> list[RecordedLineage]:
     lineages = []
     for name, value in sorted(table.properties.items()):
         if name.startswith(fence.PREFIX):
-            lineage, key_range = name.removeprefix(fence.PREFIX).split(".")
+            lineage, _, key_range = name.removeprefix(fence.PREFIX).partition(".")
             reset = table.properties.get(f"{RESET_PREFIX}{lineage}.{key_range}")
             lineages.append(
                 RecordedLineage(name, key_range, value, by_hash.get(lineage), last_commits.get(name), reset)
