@@ -77,11 +77,19 @@ _LOOSE: Final = _Stores(list[msgspec.Raw], list[msgspec.Raw], bases=(_NO_OTHER,)
 
 
 def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
-    """A decoder of lines whose elements have these types, and which have no other member than the Store. On any other
-    line it raises msgspec's error, which does not say which line that is."""
-    # That nothing else is there costs nothing to check here, while fields for other messages would.
-    stores = _Stores(GenericAlias(tuple, tuple(keys)), GenericAlias(tuple, tuple(values)), forbid_unknown_fields=True)
-    return stores.of_lines
+    """A decoder of lines whose elements have these types. On any other line it raises msgspec's error, which does not
+    say which line that is."""
+    halves = GenericAlias(tuple, tuple(keys)), GenericAlias(tuple, tuple(values))
+    # Usual lines have no other member than the Store. That costs nothing to check, while fields for other messages do.
+    alone, among_others = _Stores(*halves, forbid_unknown_fields=True), _Stores(*halves, bases=(_NO_OTHER,))
+
+    def decode(lines: bytes) -> list[Row[Any, Any]]:
+        try:
+            return alone.of_lines(lines)
+        except msgspec.ValidationError:
+            return among_others.of_lines(lines)
+
+    return decode
 
 
 def loose_row(line: bytes, number: int) -> LooseRow:
