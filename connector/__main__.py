@@ -25,6 +25,7 @@ BROKEN = 70  # EX_SOFTWARE: our fault
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    stdio.ensure_stderr()
     options = _parser().parse_args(arguments)
     match options.command:
         case "spec":

@@ -15,17 +15,30 @@ from protocol.lines import LONGEST_LINE, Numbered, RequestParser
 from protocol.request import Request
 from protocol.response import Response
 
+STDERR: Final = 2
 _BLOCK: Final = 1 << 20
 QUEUED_BYTES: Final = 16 << 20  # more makes nothing faster: what is taken from it goes to a spool
 
 Wire = NewType("Wire", int)  # a descriptor
 
 
+def ensure_stderr() -> None:
+    """Where stderr is closed, drop what is written to it. Its descriptor would else become the next file's or the
+    wire's, and get the log."""
+    if sys.stderr is None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, STDERR)
+        if nowhere != STDERR:
+            os.close(nowhere)
+        os.set_inheritable(STDERR, True)  # children have it open too
+        sys.stderr = open(STDERR, "w", closefd=False)  # noqa: SIM115
+
+
 def claim_stdout() -> Wire:
     """From now on whoever prints, in this process or a child of it, prints to stderr."""
     wire = os.dup(1)  # not inheritable: a child that outlives us cannot keep the session open
     os.set_blocking(wire, True)  # who started us may have it otherwise
-    os.dup2(2, 1)
+    os.dup2(STDERR, 1)
     # Its buffer would reach stderr at exit, after the last log record.
     sys.stdout = sys.stderr
     return Wire(wire)

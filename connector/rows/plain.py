@@ -74,6 +74,6 @@ def is_usual(cell_type: Any, column_type: PrimitiveType, cells: Sequence[msgspec
         typed = msgspec.json.decode(b"[" + b",".join(cells) + b"]", type=list[cell_type])
         with suppress(UnfitError):  # unfit, but of the usual kind
             PlainCells(cell_type, column_type, typed).array()
-    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, pa.ArrowInvalid):
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, pa.ArrowInvalid):
         return False
     return True

@@ -61,8 +61,25 @@ def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
     array = gather(data, begins + is_string, ends - is_string, valid)
     if b"\\" in data:
         escaped = is_string & contains(_positions_of(b"\\", data), begins, ends)
-        array = replaced(array, escaped, lambda row: _decode_string(cells[row]).encode())
+        array = _without_escapes(array, escaped, cells)
     return Texts(as_strings(array), is_string)
+
+
+def _without_escapes(array: pa.BinaryArray, escaped: Mask, cells: Sequence[msgspec.Raw]) -> pa.BinaryArray:
+    try:
+        return replaced(array, escaped, lambda row: _decode_string(cells[row]).encode())
+    except msgspec.DecodeError as error:
+        # The line was JSON, or there would be no cells.
+        rows = [row for row in np.flatnonzero(escaped).tolist() if not _is_decodable(cells[row])]
+        raise UnfitError(np.array(rows), "has half of a surrogate pair, which is no character") from error
+
+
+def _is_decodable(cell: msgspec.Raw) -> bool:
+    try:
+        _decode_string(cell)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def gather(data: bytes, begins: Positions, ends: Positions, valid: Mask) -> pa.BinaryArray:

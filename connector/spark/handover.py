@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,13 +68,14 @@ class OnThisMachine:
     """A task reads the spool's own files, which are deleted once they are encoded. So a lost task fails the
     transaction, and the runtime replays it."""
 
+    def __init__(self, end_of_task: Callable[[], RetryableError]) -> None:
+        self._end_of_task = end_of_task
+
     def source(self, block: Block, _: TableLayout) -> Source:
         return SpooledFile(block.path)
 
     def lost(self, _: Spool, __: Sequence[Block]) -> None:
-        raise RetryableError(
-            "A Spark task ended before its files were complete; its worker may have been killed for want of memory."
-        )
+        raise self._end_of_task()
 
     def remove(self) -> None:
         pass
@@ -124,4 +125,4 @@ class ThroughTheStore:
 
 def handover_to(spark: Spark, layouts: Sequence[Layout]) -> Handover:
     """The handover to one transaction's tasks, wherever they run."""
-    return OnThisMachine() if spark.is_local else ThroughTheStore(layouts)
+    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)

@@ -86,11 +86,19 @@ class Jvm:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for it to end, at most so long; whether it has ended."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     @property
     def last_words(self) -> str:
         """What it printed last: the cause, if it ended by itself."""
         if self._process.poll() == -signal.SIGKILL:
-            return "it was killed"
+            return "it was killed, probably because the memory of its machine or container ran out."
         if self.has_ended:
             self._reader.join(LAST_WORDS_TIMEOUT)
         return " | ".join(self._output) or "it has said nothing"

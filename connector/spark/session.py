@@ -2,17 +2,16 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.config.patterns import SECRET_SETTING
 from connector.errors import RetryableError
-from connector.redaction import redacted
 from connector.scratch import Scratch
 from connector.spark.class_path import class_path
 from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, cluster_settings, is_local, where_tasks_run
+from connector.spark.failures import end_of_task, explained
 from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import spark_home
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 
-QUOTED_CHARACTERS: Final = 500
 TASKS_PER_CORE: Final = 4  # few enough to start cheaply, enough that a long last one holds up little
 
 DEFAULT_SETTINGS: Final = {
@@ -51,11 +49,6 @@ LOCAL_SETTINGS: Final = {
 }
 LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time before Spark has read its settings
 
-MEMORY_RAN_OUT: Final = (
-    "the kernel has ended Spark's JVM or one of its workers, because the memory of this container (or control group) "
-    "ran out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as local[1])."
-)
-
 
 class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
@@ -76,6 +69,10 @@ class Spark:
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
         """Run a job that calls `call` for each thing, several things per task."""
         return self._executor.submit(self._map, call, things)
+
+    def end_of_task(self) -> RetryableError:
+        """Why a task of this machine has ended without a word. Waits a moment for the JVM, which may be ending too."""
+        return end_of_task(self._jvm)
 
     def stop(self) -> None:
         """End Spark in good order, after its jobs."""
@@ -143,26 +140,3 @@ def _wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
                 "its workers have the cores and the memory that spark.* in /advanced/spark asks for."
             )
         time.sleep(0.1)
-
-
-@contextmanager
-def explained(jvm: Jvm, failed: str) -> Iterator[None]:
-    """Turn what Py4J raises into a RetryableError, at once: the error's text is in the JVM, and goes with it."""
-    from py4j.protocol import Py4JError
-
-    try:
-        yield
-    except (Py4JError, OSError, EOFError) as error:
-        if jvm.memory_ran_out:
-            raise RetryableError(MEMORY_RAN_OUT) from error
-        if jvm.has_ended:
-            raise RetryableError(f"Spark's JVM has ended: {jvm.last_words}") from error
-        raise RetryableError(f"{failed}: {_cause(error)}") from error
-
-
-def _cause(error: BaseException) -> str:
-    """The line of Spark's long error message that says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
-    thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
-    return redacted((told or thrown or lines or [repr(error)])[0])[:QUOTED_CHARACTERS]

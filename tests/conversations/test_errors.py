@@ -77,7 +77,9 @@ FAULTS = {
     "a binding that does not exist": Fault(
         (spelled(binding=2, key=[7], values=[None, "x", 1]), *COMMIT), AT_FAULT + "store names binding 2"
     ),
-    "a line that is broken off": Fault((b'{"store":{"binding":1,"key":[7\n', *COMMIT), AT_FAULT + "expected a Store: "),
+    "a line that is broken off": Fault(
+        (b'{"store":{"binding":1,"key":[7\n', *COMMIT), AT_FAULT + "not a JSON object: "
+    ),
     "input that ends after a Store": Fault((), "input ended after store: expected store or startCommit"),
     "a state that was reset": Fault(
         (line("startCommit", {"runtimeCheckpoint": {}, "statePatches": [{}, None]}),), AT_FAULT + ".*reset"

@@ -106,18 +106,35 @@ def test_a_killed_process_leaves_no_process_behind(session: Session, mark: dict[
     assert nothing_is_left(mark)
 
 
-@pytest.mark.parametrize("victim", ["java", "pyspark.worker"])
-def test_a_killed_jvm_or_worker_is_one_clear_error(session: Session, mark: dict[str, str], victim: str) -> None:
+JVM_ENDED = "Spark's JVM has ended: it was killed, probably because the memory "
+WORKER_ENDED = "A Python worker of Spark has ended before its files were complete. It was probably killed because the "
+
+
+@pytest.mark.parametrize("is_idle", [True, False], ids=["idle", "busy"])
+@pytest.mark.parametrize(
+    ("victim", "said"),
+    [("java", JVM_ENDED), ("pyspark.worker", WORKER_ENDED), ("connector.spark.daemon", WORKER_ENDED)],
+    ids=["JVM", "worker", "daemon"],
+)
+def test_a_killed_process_of_spark_is_told_as_that(
+    session: Session, mark: dict[str, str], victim: str, said: str, is_idle: bool
+) -> None:
+    if is_idle:
+        kill(mark, victim)
     session.flush()
     session.store({"id": 2})
-    for pid, command in marked(mark).items():
-        if victim in command:
-            os.kill(pid, signal.SIGKILL)
+    kill(mark, victim)
     session.connector.send(line("startCommit", {}))
     outcome = session.connector.wait()
     assert outcome.status == 1
-    assert "Spark" in outcome.last_log_line
+    assert f" error {said}" in outcome.last_log_line
     assert nothing_is_left(mark)
+
+
+def kill(mark: dict[str, str], victim: str) -> None:
+    for pid, command in marked(mark).items():
+        if victim in command:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -> None:

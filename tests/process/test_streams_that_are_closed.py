@@ -4,21 +4,36 @@ traceback."""
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from support.connector_process import Process
+from support.readers import local_catalog
+from support.runtime import Runtime
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 FULL: Final = "/dev/full"
 
 
+def shell_command(redirections: str, *module: str) -> list[str]:
+    return ["bash", "-c", f'exec "$@" {redirections}', "bash", sys.executable, "-m", *module]
+
+
 def run(redirections: str, *arguments: str, **streams: Any) -> "subprocess.CompletedProcess[str]":
     """The command as a shell runs it."""
-    command = ["bash", "-c", f'exec "$@" {redirections}', "bash", sys.executable, "-m", "connector", *arguments]
+    command = shell_command(redirections, "connector", *arguments)
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **streams)
+
+
+def launch_without_stderr(module: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str]) -> Process:
+    log.touch()
+    command = shell_command("2>&-", *module)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=directory, stdin=pipe, stdout=pipe, env={**os.environ, **environment})
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
@@ -53,3 +68,20 @@ def test_a_reader_who_has_seen_enough_ends_the_command_quietly() -> None:
     ended = run("", "spec", stdout=writer)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, "")
+
+
+@pytest.mark.spark
+def test_a_session_without_stderr_runs_without_logs(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, launch=launch_without_stderr)
+    runtime.apply()
+    with runtime.open() as session:
+        session.transaction({"id": 1})
+        assert session.finish().status == 0
+    rows = local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow()
+    assert rows["id"].to_pylist() == [1]
+
+
+def test_an_error_without_stderr_has_its_status() -> None:
+    assert run("2>&-", "plan", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).returncode == 1
+    assert run("2>&- <&-", "plan", stdout=subprocess.PIPE).returncode == 1
+    assert run("2>&- >&-", "plan", stdin=subprocess.DEVNULL).returncode == 1

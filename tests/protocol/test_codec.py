@@ -218,6 +218,11 @@ def test_a_line_of_64_mib_is_a_request() -> None:
         (b'{"Flush":{}}', "no message"),
         (b'{"flush":null}', "no message"),
         (b'{"load":{},"flush":{}}', "several messages, load and flush: expected one"),
+        (b'{"flush":{},"flush":{}}', "the message flush is there 2 times: expected one"),
+        (b'{"fl\\u0075sh":{},"flush":{}}', "the message flush is there 2 times: expected one"),
+        (b'{"store":0,"store":{"binding":1}}', "the message store is there 2 times: expected one"),
+        (b'{"x":1,"open":0,"open":{},"open":{}}', "the message open is there 3 times: expected one"),
+        (b'{"flush":{"statePatches":["\\ud800"]}}', "not a JSON object"),
         (b'{"flush":[]}', "Expected `object`, got `array`"),
         (b'{"load":{"binding":"x"}}', "$.binding"),
         (b'{"store":{"binding":true}}', "$.binding"),
@@ -229,6 +234,31 @@ def test_a_broken_line_is_named(text: bytes, complaint: str) -> None:
     with pytest.raises(ProtocolError) as raised:
         decode_request(text)
     assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"flush":{}}',
+        b' { "flush" : {} } \r\n',
+        b'{"$internal":{"flush":{}},"new":"flush","flush":{},"new":1}',
+        b'{"\\ud800":"\\udc00","flush":{}}',
+        b'{"flush":{},"new":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+    ids=["none", "spaces", "others", "half of a surrogate pair", "nested deeply"],
+)
+def test_other_members_of_a_line_do_not_disturb(text: bytes) -> None:
+    assert decode_request(text) == request.Flush()
+
+
+@pytest.mark.parametrize("value", [b'"\\ud800"', b"[" * 5000 + b"]" * 5000], ids=["half", "deep"])
+def test_the_binding_of_a_store_is_read_whatever_its_values_are(value: bytes) -> None:
+    store = decode_request(b'{"store":{"key":[%b],"binding":"5"}}' % value)
+    assert isinstance(store, request.Store)
+    assert store.binding == 5
+    first = decode_request(b'{"store":{"key":[%b]}}' % value)
+    assert isinstance(first, request.Store)
+    assert first.binding == 0
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,12 @@ WRONG_LINES = {
     "too many values": plain(1, "a", "b"),
     "no key": b'{"store":{"binding":3,"values":["a"]}}\n',
     "neither form of the values": b'{"store":{"binding":3,"key":[1]}}\n',
-    "nested beyond measure": json_line("[" * 100_000 + "]" * 100_000),
+    "another message beside it": plain(1, "a")[:-2] + b',"flush":{}}\n',
+    "another message in front of it": b'{"flush":{},' + plain(1, "a")[1:],
+    "twice": plain(1, "a")[:-2] + b"," + plain(2, "b")[1:],
+    "twice, and half of a surrogate pair": plain(1, "a")[:-2] + b"," + json_line('"\\ud800"')[1:],
+    "another message beside half of a surrogate pair": json_line('"\\ud800"')[:-2] + b',"flush":{}}\n',
+    "nested beyond measure and not closed": json_line("[" * 100_000),
     "a key that is no array": b'{"store":{"binding":3,"key":1,"values":["a"]}}\n',
     "packed values that are not base64": b'{"store":{"binding":3,"key":[1],"valuesPacked":"?"}}\n',
     "packed values cut off": b'{"store":{"binding":3,"key":[1],"valuesPacked":"AmE="}}\n',
@@ -114,12 +119,23 @@ def test_a_wrong_line_is_a_protocol_error_that_names_it(name: str, before: int) 
     check_text(SNAPSHOTS, f"a Store: {name}", str(error.value), {f"line {100 + before}": "line N"})
 
 
+def test_a_store_that_comes_twice_is_not_taken_for_the_store_of_a_blank_line() -> None:
+    with pytest.raises(ProtocolError, match="line 1: the message store is there 2 times"):
+        decode(TEXT, [WRONG_LINES["twice"], b"\n"])
+
+
 @pytest.mark.parametrize("values", [b'"\xff"', b'{"a":"\xff"}'], ids=["string", "JSON text"])
 def test_text_that_is_not_utf8_is_an_error(values: bytes) -> None:
     line = b'{"store":{"binding":3,"key":[1],"values":[' + values + b"]}}\n"
 
     with pytest.raises(InvalidValueError, match=r"line 2: .*'value0'.* is not valid UTF-8"):
         decode(TEXT, [plain(1, "a"), line])
+
+
+def test_members_that_are_no_message_are_ignored() -> None:
+    lines = [plain(1, "a"), b'{"new":{"store":1},"flush":null,"new":2,' + plain(2, "b")[1:]]
+
+    assert sorted(column(decode(TEXT, lines))) == ["a", "b"]
 
 
 def test_the_key_in_one_form_and_the_values_in_the_other_are_read() -> None:

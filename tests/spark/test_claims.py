@@ -14,6 +14,7 @@ from connector.errors import RetryableError
 from connector.renewal import Lease
 from connector.spark.claim_server import ClaimServer
 from connector.spark.claims import Failed, Next, Wrote
+from connector.spark.failures import WORKER_ENDED
 from connector.spark.handover import OnThisMachine
 from connector.spark.layout import TableLayout
 from connector.staging import Spool
@@ -37,7 +38,7 @@ def spool(tmp_path: Path) -> Spool:
 def claims(tmp_path: Path, spool: Spool) -> Iterator[ClaimServer]:
     layout = TableLayout(binding(LongType(), index=0), f"file://{tmp_path}", (), "prefix", Lease.until((), None))
     with closing(ClaimServer(str(tmp_path / "claims"))) as server:
-        server.begin(spool, [lambda: layout], OnThisMachine())
+        server.begin(spool, [lambda: layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
         yield server
 
 

@@ -1,21 +1,29 @@
 """What is said of a JVM that does not start, or that has ended."""
 
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
+from pyspark.util import local_connect_and_auth
 
 from connector.control_group import ControlGroup
 from connector.errors import RetryableError, UserError
 from connector.spark import jvm
 from connector.spark.class_path import class_path
+from connector.spark.failures import end_of_task, explained
 from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import spark_home
-from connector.spark.session import explained
+from support.server_process import free_address
 from support.snapshots import check_text
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 HEAP: Final = "512m"
@@ -70,3 +78,53 @@ def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
             with pytest.raises(RetryableError) as error, explained(running, "A Spark job failed"):
                 gateway.jvm.java.lang.System.nanoTime()
             check_text(SNAPSHOTS, name, str(error.value), {})
+
+
+CLIENTS: Final[Mapping[str, Callable[["ClientServer"], object]]] = {
+    "an open connection": lambda gateway: gateway.jvm.java.lang.System.nanoTime(),
+    "a new connection": lambda gateway: in_another_thread(gateway.jvm.java.lang.System.nanoTime),
+    "PySpark's own connection": lambda _: local_connect_and_auth(int(free_address().split(":")[1]), "secret"),
+}
+
+
+def in_another_thread(call: Callable[[], object]) -> object:
+    """Py4J opens a connection for each thread."""
+    with ThreadPoolExecutor() as threads:
+        return threads.submit(call).result()
+
+
+def kill(gateway: "ClientServer") -> None:
+    """Return before the system says that the JVM has ended."""
+    os.kill(gateway.jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, client: str) -> None:
+    with started(tmp_path) as running, closing(running.connect()) as gateway:
+        kill(gateway)
+        with pytest.raises(RetryableError) as error, explained(running, "A Spark job failed"):
+            CLIENTS[client](gateway)
+    check_text(SNAPSHOTS, "a killed JVM", str(error.value), {})
+
+
+@pytest.mark.spark
+def test_a_task_that_has_ended_with_the_jvm_is_told_from_one_that_has_ended_alone(tmp_path: Path) -> None:
+    with started(tmp_path) as running, closing(running.connect()) as gateway:
+        alone = end_of_task(running)
+        kill(gateway)
+        with_the_jvm = end_of_task(running)
+    check_text(SNAPSHOTS, "a task that ends too early", str(alone), {})
+    check_text(SNAPSHOTS, "a killed JVM", str(with_the_jvm), {})
+
+
+@pytest.mark.spark
+def test_an_exception_of_java_alone_is_not_taken_for_the_end_of_a_worker(tmp_path: Path) -> None:
+    with started(tmp_path) as running, closing(running.connect()) as gateway:
+        io = gateway.jvm.java.io
+        empty = io.DataInputStream(io.ByteArrayInputStream(b""))
+        with (
+            pytest.raises(RetryableError, match=r"^A Spark job failed: java\.io\.EOFException$"),
+            explained(running, "A Spark job failed"),
+        ):
+            empty.readInt()

@@ -25,6 +25,7 @@ from connector.invalid_values import OnInvalid, Tally, Treatment
 from connector.renewal import Lease
 from connector.spark.claim_server import ClaimServer
 from connector.spark.claims import Address, Claim, Next, Wrote
+from connector.spark.failures import WORKER_ENDED
 from connector.spark.handover import OnThisMachine, SpooledFile
 from connector.spark.layout import TableLayout
 from connector.spark.tasks import write_files
@@ -75,7 +76,7 @@ class Job:
         """Raises what has stopped the task."""
         self._spool.complete()
         with closing(ClaimServer(str(self._directory / "claims"))) as claims:
-            claims.begin(self._spool, [lambda: self._layout], OnThisMachine())
+            claims.begin(self._spool, [lambda: self._layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
             write_files(claims.address, [0])
             counted = claims.finish()
         self._spool.check_written()

@@ -6,9 +6,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,8 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 from support.jars import leave_out
-from support.server_process import free_address
+from support.processes import wait_until
+from support.server_process import free_address, running
 
 USER: Final = "lake"
 SUPERUSER: Final = 0
@@ -65,11 +65,37 @@ def postgres_programs() -> Path:
     return candidates[0]
 
 
+@dataclass(frozen=True)
+class _Installation:
+    """The programs, and a directory whose databases they serve."""
+
+    programs: Path
+    home: Path
+    address: str
+    log: Path
+    user: str | None
+
+    def run(self, program: str, *arguments: str) -> None:
+        command = [str(self.programs / program), "-D", str(self.home / "data"), *arguments]
+        with self.log.open("ab") as log:
+            subprocess.run(command, user=self.user, cwd=self.home, check=True, stdout=log, stderr=log)
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        host, port = self.address.split(":")
+        settings = {"listen_addresses": host, "port": port, "unix_socket_directories": self.home, "fsync": "off"}
+        server = [str(self.programs / "postgres"), "-D", str(self.home / "data")]
+        server += [f"--{name}={value}" for name, value in settings.items()]
+        is_ready = [str(self.programs / "pg_isready"), "-q", "-h", host, "-p", port]
+        with running(server, {}, f"postgresql://{self.address}", self.log, self.user or ""):
+            assert wait_until(lambda: subprocess.run(is_ready, check=False).returncode == 0)
+            yield
+            self.run("pg_ctl", "-m", "immediate", "stop")
+
+
 @contextmanager
 def postgres_server(programs: Path, directory: Path) -> Iterator[Postgres]:
     """Its log is in the directory."""
-    address = free_address()
-    host, port = address.split(":")
     password = secrets.token_hex(8)
     # It refuses to run as root, and its own user may not enter pytest's directories.
     user = "nobody" if os.geteuid() == SUPERUSER else None
@@ -79,21 +105,16 @@ def postgres_server(programs: Path, directory: Path) -> Iterator[Postgres]:
     of_user = home / "password"
     of_user.write_text(password)
     of_user.chmod(0o644)
-    options = f"-c listen_addresses={host} -c port={port} -c unix_socket_directories={home} -c fsync=off"
+    installed = _Installation(programs, home, free_address(), directory / "server.log", user)
+    installed.run("initdb", "--no-sync", "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={of_user}")
+    server = ExitStack()
 
-    def run(program: str, *arguments: str) -> None:
-        command = [str(programs / program), "-D", str(home / "data"), *arguments]
-        with (directory / "server.log").open("ab") as log:
-            subprocess.run(command, user=user, cwd=home, check=True, stdout=log, stderr=log)
+    def start() -> None:
+        server.enter_context(installed.up())
 
-    run("initdb", "--no-sync", "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={of_user}")
-    start, stop = (
-        partial(run, "pg_ctl", "-w", "-o", options, "start"),
-        partial(run, "pg_ctl", "-m", "immediate", "stop"),
-    )
     start()
     try:
-        yield Postgres(address, password, start, stop)
+        yield Postgres(installed.address, password, start, server.close)
     finally:
-        stop()
+        server.close()
         shutil.rmtree(home)

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+ENDS_WITH_ITS_PARENT: Final = Path(__file__).with_name("ends_with_its_parent.py")
 START_DEADLINE: Final = 180.0  # seconds: a JVM on a loaded machine
 
 
@@ -24,11 +26,17 @@ def free_address() -> str:
 
 
 @contextmanager
-def running(command: Sequence[str], environment: Mapping[str, str], answers_at: str, log: Path) -> Iterator[None]:
-    """Run a server while the context lasts, which begins when something answers at the address."""
-    with log.open("wb") as output:
+def running(
+    command: Sequence[str], environment: Mapping[str, str], answers_at: str, log: Path, user: str = ""
+) -> Iterator[None]:
+    """Run a server while the context lasts, which begins when something answers at the address.
+
+    It also ends with this process, or rather with this thread of it: tests may be interrupted or killed.
+    """
+    tied = [sys.executable, "-IS", str(ENDS_WITH_ITS_PARENT), str(os.getpid()), user, *command]
+    with log.open("ab") as output:
         process = subprocess.Popen(
-            command,
+            tied,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
