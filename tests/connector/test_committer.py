@@ -3,18 +3,22 @@
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from connector import backlog
 from connector.backlog import Backlog, Limit
 from connector.committer import Committer
 from connector.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
-from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.commits.commit import Failed, Landed, attempt
 from connector.logs import FIELDS
 from connector.state import Chain, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
+from support.tables import foreign_table, local_catalog, staged_ids
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
@@ -66,6 +70,20 @@ def test_the_others_land_and_the_bad_ones_chain_waits(tables: Tables) -> None:
     assert committer.commit([good, bad]) == [good]
     assert committer.waiting(bad.table_id, WHOLE) == [bad]
     assert committer.waiting(good.table_id, WHOLE) == []
+
+
+def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new_one_takes_its_rows(
+    tmp_path: Path,
+) -> None:
+    path, catalog = ("shop", "orders"), local_catalog(tmp_path)
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    old = staged_ids(foreign_table(catalog, path, schema), path, "acme/task", "orders.v1", [1])
+    catalog.rename_table(path, ("shop", "away"))
+    new = staged_ids(catalog.create_table(path, schema), path, "acme/task", "orders.v1", [2])
+    committer = Committer(partial(attempt, catalog), GENEROUS)
+    assert committer.commit([old, new]) == [new]
+    assert committer.waiting(old.table_id, WHOLE) == [old]
+    assert isinstance(committer.error_of(old.chain_id), UserError)
 
 
 @pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost")])
