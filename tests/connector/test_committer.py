@@ -6,21 +6,25 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from connector import backlog
 from connector.backlog import Backlog, Limit
 from connector.committer import Committer
 from connector.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
-from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.commits.commit import Failed, Landed, attempt
 from connector.logs import FIELDS
 from connector.retries import retrying
 from connector.signals import Stopped
 from connector.state import Chain, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
+from support.tables import foreign_table, local_catalog, staged_ids
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
@@ -195,6 +199,20 @@ def test_a_session_that_is_stopped_says_what_is_in_no_table(
     with suppress(Stopped), retrying(committer, lambda _: None), caplog.at_level(logging.WARNING):
         raise Stopped(signal.SIGTERM)
     assert [getattr(record, FIELDS)["event"] for record in caplog.records] == ["waiting"]
+
+
+def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new_one_takes_its_rows(
+    tmp_path: Path,
+) -> None:
+    path, catalog = ("shop", "orders"), local_catalog(tmp_path)
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    old = staged_ids(foreign_table(catalog, path, schema), path, "acme/task", "orders.v1", [1])
+    catalog.rename_table(path, ("shop", "away"))
+    new = staged_ids(catalog.create_table(path, schema), path, "acme/task", "orders.v1", [2])
+    committer = Committer(partial(attempt, catalog), GENEROUS)
+    assert committer.commit([old, new]) == [new]
+    assert committer.waiting(old.table_id, WHOLE) == [old]
+    assert isinstance(committer.error_of(old.chain_id), UserError)
 
 
 @pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost")])
