@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from connector import VERSION, logs, signals, spec
-from connector.errors import ConnectorError, UserError
-from connector.redaction import redacted
+from connector import VERSION
+from connector.host import logs, signals
+from connector.host.errors import ConnectorError, UserError
+from connector.host.redaction import redacted
+from connector.rpc import spec
 from protocol import stdio
-from protocol.errors import ProtocolError
 from protocol.flow import WHOLE_RANGE
+from protocol.protocol_error import ProtocolError
 
 log = logging.getLogger("connector")
 
@@ -78,20 +80,20 @@ def _serve() -> None:
 def _plan() -> None:
     if sys.stdin is None:
         raise UserError("stdin must be open: the requests are read from it.")
-    from connector.commands import plan as plan_command
+    from connector.cli import plan_command as plan_command
 
     _show(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))
 
 
 def _check(options: argparse.Namespace) -> int:
-    from connector.commands import check as check_command
+    from connector.cli import check_command as check_command
 
     passed = check_command.check(options.config, _show, as_json=options.json)
     return 0 if passed else FAILED
 
 
 def _fence(options: argparse.Namespace) -> None:
-    from connector.commands import fence as fence_command
+    from connector.cli import fence_command as fence_command
     from connector.iceberg.commits.reset import Decision
 
     place = fence_command.Place(options.config, options.table, options.materialization, options.state)

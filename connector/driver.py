@@ -6,21 +6,22 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from connector import signals, spec
-from connector.logs import Event, fields
-from connector.signals import UNREAD, Stopped
-from connector.state import StagedTransaction
-from connector.upload_interval import UploadInterval
+from connector.host import signals
+from connector.host.logs import Event, fields
+from connector.host.signals import UNREAD, Stopped
+from connector.model.state import StagedTransaction
+from connector.rpc import spec
+from connector.session.upload_interval import UploadInterval
 from protocol import request, response, stdio
-from protocol.errors import ProtocolError
 from protocol.flow import ConnectorState, Json
 from protocol.lifecycle import Lifecycle
+from protocol.protocol_error import ProtocolError
 from protocol.request import Request
 from protocol.response import Response
 from protocol.stdio import RequestReader, Wire
 
 if TYPE_CHECKING:
-    from connector.transactions import Session
+    from connector.session.transactions import Session
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +46,15 @@ def serve(requests: RequestReader, wire: Wire) -> None:
             case request.Spec():
                 send(spec.spec())
             case request.Validate():
-                from connector.validate import validate
+                from connector.rpc.validate import validate
 
                 send(validate(message))
             case request.Apply():
-                from connector.apply import apply
+                from connector.rpc.apply import apply
 
                 send(apply(message))
             case request.Open():
-                from connector.opening import opened
+                from connector.rpc.open import opened
 
                 with opened(message) as (session, upload_interval):
                     send(response.Opened())

@@ -6,9 +6,9 @@ import msgspec
 from msgspec import inspect
 
 from protocol import request
-from protocol.errors import ProtocolError
 from protocol.flow import Json
 from protocol.json_parts import MalformedJsonError, members
+from protocol.protocol_error import ProtocolError
 from protocol.request import Request
 from protocol.response import Response
 

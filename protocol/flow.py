@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from protocol.errors import ProtocolError
+from protocol.protocol_error import ProtocolError
 
 # What the protocol carries without interpreting it: configs, connector state, defaults.
 Json: TypeAlias = Any

@@ -5,7 +5,7 @@ from typing import Final
 
 from protocol import request, response
 from protocol.codec import message_name
-from protocol.errors import ProtocolError
+from protocol.protocol_error import ProtocolError
 from protocol.request import Request
 from protocol.response import Response
 

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from protocol.codec import decode_request
-from protocol.errors import ProtocolError
+from protocol.protocol_error import ProtocolError
 from protocol.request import Request, Store
 
 LONGEST_LINE: Final = 256 << 20

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Final, NewType
 
 from protocol.codec import encode_response
-from protocol.errors import ProtocolError
 from protocol.lines import LONGEST_LINE, Numbered, RequestParser
+from protocol.protocol_error import ProtocolError
 from protocol.request import Request
 from protocol.response import Response
 

@@ -7,7 +7,7 @@ from connector.config.credential_schemas import CREDENTIALS
 from connector.config.patterns import SECRET_SETTING, SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES, WITHOUT_URI_SIGNS
 from connector.config.schema_evolution import SchemaEvolution
 from connector.config.storage_schemas import STORAGE
-from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
+from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from protocol.flow import Json
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -1,6 +1,6 @@
 """Strings that must not be shown."""
 
-from connector.redaction import hide_obtained
+from connector.host.redaction import hide_obtained
 
 
 class Secret:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from connector.config.schema import ENDPOINT_SCHEMA
-from connector.redaction import hide
+from connector.host.redaction import hide
 from protocol.flow import Json
 
 USER_AND_PASSWORD: Final = re.compile(r"//([^/@\s]*:[^/@\s]*)@")  # in an address that is not secret as a whole

@@ -17,8 +17,8 @@ from connector.config.schema_evolution import SchemaEvolution
 from connector.config.secret_values import hide_secrets
 from connector.config.storage import Storage
 from connector.config.values import Settings, settings
-from connector.errors import InvalidConfigError
-from connector.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
+from connector.host.errors import InvalidConfigError
+from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from protocol.flow import Json
 
 
@@ -72,7 +72,7 @@ def parse_each(
     right."""
     hide_secrets(config)
     # Imported here: jsonschema takes longer to load than a spec request may take in all.
-    from connector.config.check import chosen_catalog, endpoint_problems, resource_problems
+    from connector.config.rules import chosen_catalog, endpoint_problems, resource_problems
 
     config, resources = _without_nulls(config), list(map(_without_nulls, resources))
     wrong = [

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Final, get_args
 
-from connector.errors import UserError
 from connector.evolution.columns import Evolution
 from connector.evolution.decimal_setting import problem_of
 from connector.evolution.table_change import (
@@ -19,8 +18,9 @@ from connector.evolution.table_change import (
     Target,
 )
 from connector.evolution.type_mapping import MAX_NAME, column_name, column_type, is_key, is_required, selected
-from protocol.errors import ProtocolError
+from connector.host.errors import UserError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
+from protocol.protocol_error import ProtocolError
 
 # AWS Glue keeps a column's doc as its comment: one line of at most so many characters.
 MAX_DOC: Final = 255

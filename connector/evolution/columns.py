@@ -3,17 +3,17 @@
 Validate reports and apply performs the same values, so that the two cannot disagree.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, count
 
+from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
 
 from connector.config.schema_evolution import SchemaEvolution
 from connector.evolution.altered_schema import altered
 from connector.evolution.refusals import Limits
-from connector.evolution.renames import renames
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -29,6 +29,32 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.type_changes import TypeChange, holds, type_change
 from connector.evolution.type_mapping import MAX_NAME
+
+
+@dataclass(frozen=True)
+class Renames:
+    """Keyed by the former names of the fields' columns."""
+
+    changes: Mapping[str, RenameColumn] = field(default_factory=dict)
+    circle: frozenset[str] = frozenset()  # columns that wait for each other's names
+
+
+def renames(schema: Schema, path: Path, wanted: Sequence[NewColumn]) -> Renames:
+    """Which of the fields' former columns are to be renamed, in an order in which each name is free."""
+    existing = matching_columns(schema, (column.former for column in wanted))
+    pending = {
+        column.former: column.name
+        for column in wanted
+        if column.former in existing and column.former.lower() != column.name.lower()
+    }
+    names = [column.name.lower() for column in schema.fields]
+    changes: dict[str, RenameColumn] = {}
+    while ready := next((former for former, name in pending.items() if name.lower() not in names), None):
+        changes[ready] = RenameColumn(path, existing[ready].name, pending.pop(ready))
+        names[names.index(ready.lower())] = changes[ready].new_name.lower()
+    # The other new names are taken: by a column that is itself waiting, or by one that was renamed before a crash.
+    waiting = {former.lower() for former in pending}
+    return Renames(changes, frozenset(former for former, name in pending.items() if name.lower() in waiting))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Final
 
 from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
-from connector.errors import UserError
 from connector.evolution.table_change import ExistingTable, Found, NewColumn, Path
+from connector.host.errors import UserError
 
 SUFFIX: Final = "__rejected"
 HINT: Final = (

@@ -1,1 +1,1 @@
-"""The lakehouse: catalogs, tables, and the fenced commit. The only package that imports pyiceberg.catalog."""
+"""The lakehouse: catalogs, tables, metadata, the fenced commit, maintenance."""

@@ -15,15 +15,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from connector import object_store
 from connector.config.values import Settings
+from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.evolution.altered_schema import ConvertedColumn, altered, converted_columns
 from connector.evolution.table_change import Alteration, Owner
+from connector.host.refresh import Renewed
 from connector.iceberg.commits import fence, late_files
 from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.commits.replacement import Replacement
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
-from connector.iceberg.files.file_access import access_to
 from connector.iceberg.metadata.live_files import files_with_values
 from connector.iceberg.metadata.table_updates import (
     new_schema,
@@ -33,9 +33,9 @@ from connector.iceberg.metadata.table_updates import (
     same_schema,
     same_table,
 )
-from connector.renewal import Renewed
-from connector.rows.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
-from connector.state import DataFile, Lineage
+from connector.model.state import DataFile, Lineage
+from connector.storage import storage_errors
+from connector.storage.file_access import access_to
 from protocol.flow import WHOLE_RANGE
 
 SUMMARY_CONVERTED: Final = "flow.converted-columns"
@@ -68,7 +68,7 @@ class Alterer:
     ) -> tuple[TableUpdate, ...]:
         prefix = _file_prefix(table, self._owner)
         rewriting = Rewriting.of_table(table, _target_columns(schema, converted), prefix)
-        with object_store.using(table.location()):
+        with storage_errors.using(table.location()):
             live = files_with_values(table, {column.old.field_id for column in converted})
         if missing := [file.source for file in live if (rewriting, file.source) not in self._rewritten]:
             written = self._rewrite(rewriting, missing, _access(catalog, table))
@@ -90,7 +90,7 @@ class Alterer:
                 f"{column.new.name}: {column.old.field_type} to {column.new.field_type}" for column in converted
             ),
         }
-        with object_store.using(table.location()):
+        with storage_errors.using(table.location()):
             return new_snapshot(table, SnapshotWriter().replace(table, prefix, replacements, schema.schema_id, summary))
 
 

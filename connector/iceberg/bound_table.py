@@ -8,19 +8,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType
 
-from connector.binding import Binding, Column
-from connector.errors import MissingTableError, UserError
+from connector.encoding.arrow_schema import is_written
 from connector.evolution import rejected_table
 from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import matching_columns
 from connector.evolution.type_mapping import column_name, selected
+from connector.host.errors import MissingTableError, UserError
+from connector.host.threads import side_by_side
 from connector.iceberg.commits import fence
-from connector.iceberg.files.file_access import FileAccess, access_to
 from connector.iceberg.tables import check_table_properties, load_table, unpartitioned_spec
-from connector.invalid_values import OnInvalid, Policy
-from connector.parallel import side_by_side
-from connector.rows.schema import is_written
-from connector.state import Lineage
+from connector.model.binding import Binding, Column
+from connector.model.invalid_values import OnInvalid, Policy
+from connector.model.state import Lineage
+from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 
 TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time

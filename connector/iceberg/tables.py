@@ -18,7 +18,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from connector.errors import RetryableError, UserError
+from connector.config.settings import EndpointConfig
+from connector.encoding.file_options import FileOptions
+from connector.encoding.rewriting import UnconvertibleError
 from connector.evolution.table_change import (
     Alteration,
     CreateNamespace,
@@ -30,10 +32,11 @@ from connector.evolution.table_change import (
     Path,
     TableChange,
 )
+from connector.host.errors import RetryableError, UserError
+from connector.host.threads import side_by_side
+from connector.iceberg.catalogs.opening import explained
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
 from connector.iceberg.metadata.table_properties import check_properties, correctable
-from connector.rows.file_options import FileOptions
-from connector.rows.rewriting import UnconvertibleError
 
 ATTEMPTS: Final = 8
 FORMAT_REMEDIES: Final = {
@@ -41,6 +44,8 @@ FORMAT_REMEDIES: Final = {
     "('format-version'='2')), or choose another table name.",
     3: "Only version 2 can be written yet, and a table cannot be taken back to it: choose another table name.",
 }
+
+LOOKUPS_AT_ONCE: Final = 8
 
 
 def load_table(catalog: Catalog, path: Path) -> Table | None:
@@ -196,3 +201,17 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
                 "made by somebody else, has appeared. Choose another table name, or drop it."
             ) from error
         raise
+
+
+def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[Path]) -> list[Found | UserError]:
+    """What the catalog has at each path, or the UserError that says why it cannot be written to; raises other
+    errors."""
+
+    def look_up(path: Path) -> Found | UserError:
+        try:
+            with explained(endpoint):
+                return find(catalog, path)
+        except UserError as error:
+            return error
+
+    return side_by_side(look_up, paths, LOOKUPS_AT_ONCE, "lookup")

@@ -1,7 +1,9 @@
 """Where tasks get their work: a socket on which the driver hands out spooled blocks, one after another, and learns
 which files their rows are in."""
 
+import os
 import secrets
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing import AuthenticationError
@@ -9,16 +11,25 @@ from multiprocessing.connection import Connection, Listener, answer_challenge, d
 from pathlib import Path
 from typing import Any, Final
 
-from connector.errors import UserError
+from connector.host.errors import UserError
+from connector.spark.block_transfer import Handover
 from connector.spark.claims import Address, Place
 from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
-from connector.spark.counting import Counted, TransactionClaims
-from connector.spark.handover import Handover
-from connector.spark.keep_alive import keep_alive
 from connector.spark.layout import Layout
-from connector.staging import Spool
+from connector.spark.ledger import Counted, TransactionClaims
+from connector.spark.spool import Spool
 
 BACKLOG: Final = 64
+
+# Three probes after half a minute of silence; Spark itself gives a lost executor two minutes.
+_KEEP_ALIVE_OPTIONS: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),  # milliseconds that sent data may be unacknowledged
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+)
 
 
 def claim_server(settings: Mapping[str, str], socket: Path) -> "ClaimServer":
@@ -83,3 +94,11 @@ class ClaimServer:
                 return  # not one of our tasks, or one that was killed at once, whose job fails
             assert self._transaction is not None
             self._transaction.serve(connection)
+
+
+def keep_alive(connection: "Connection[Any, Any]") -> None:
+    """Make reading from the connection end within about a minute when the other machine is gone."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        if same.family != socket.AF_UNIX:
+            for option in _KEEP_ALIVE_OPTIONS:
+                same.setsockopt(*option)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Client, Connection
 from typing import Any, TypeAlias
 
-from connector.blocks import Block
-from connector.errors import ConnectorError
-from connector.invalid_values import Tally
-from connector.spark.handover import Source
+from connector.host.errors import ConnectorError
+from connector.model.invalid_values import Tally
+from connector.model.state import DataFile
+from connector.spark.block_transfer import Source
+from connector.spark.blocks import Block
 from connector.spark.layout import TableLayout
-from connector.state import DataFile
-from protocol.errors import ProtocolError
+from protocol.protocol_error import ProtocolError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ does not fit, ignores it.
 
 from pathlib import Path
 
-from connector.scratch import scratch
+from connector.host.tempdirs import scratch
 from connector.spark import jvm_command
-from connector.spark.session import Spark
+from connector.spark.spark_session import Spark
 
 
 def make() -> Path:

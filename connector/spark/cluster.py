@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import connector
-from connector.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UserError
 from connector.spark.jvm_command import WORKER_ALLOCATION
 
 MASTER: Final = "spark.master"

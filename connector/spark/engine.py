@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from connector.control_group import ControlGroup
-from connector.machine_share import MachineShare
-from connector.scratch import Scratch, scratch
-from connector.spark.session import Spark
+from connector.host.cgroup import ControlGroup
+from connector.host.tempdirs import Scratch, scratch
+from connector.spark.limits import MachineShare
+from connector.spark.spark_session import Spark
 
 
 @dataclass(frozen=True)

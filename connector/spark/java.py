@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from connector.errors import UserError
+from connector.host.errors import UserError
 
 OLDEST_JAVA: Final = 17
 

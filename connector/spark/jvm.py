@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from connector.control_group import ControlGroup
-from connector.errors import RetryableError
-from connector.scratch import making
+from connector.host.cgroup import ControlGroup
+from connector.host.errors import RetryableError
+from connector.host.tempdirs import making
 from connector.spark import jvm_command
 
 if TYPE_CHECKING:

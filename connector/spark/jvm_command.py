@@ -1,6 +1,7 @@
 """The command that starts Spark's JVM, and the environment that it and Spark's Python workers get."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import connector
-from connector.spark.environment import inherited
 from connector.spark.java import java
 
 YOUNG_GENERATION: Final = "24m"
@@ -38,6 +38,12 @@ OPENED_PACKAGES: Final = (
     "java.base/sun.security.action",
     "java.base/sun.util.calendar",
 )
+
+SECRET_VARIABLES: Final = re.compile(
+    r"(?i)secret|password|pgpass|token|credential|(access|account|private|storage)_?key|connection_string"
+    r"|^AWS_PROFILE$|^PYICEBERG_CATALOG__"
+)
+INHERITED_PREFIXES: Final = ("HADOOP_",)  # for directories in HDFS, such as where its tickets are
 
 
 def class_archive() -> Path:
@@ -97,4 +103,12 @@ def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
         **WORKER_ALLOCATION,
+    }
+
+
+def inherited() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(INHERITED_PREFIXES) or not SECRET_VARIABLES.search(name)
     }

@@ -9,13 +9,13 @@ from typing import TypeAlias
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
-from connector import file_lists
-from connector.binding import Binding
 from connector.config.values import Settings
-from connector.file_ios import file_io
-from connector.renewal import Lease
-from connector.rows.file_options import FileOptions
-from connector.state import DataFile, FileList
+from connector.encoding.file_options import FileOptions
+from connector.host.refresh import Lease
+from connector.model.binding import Binding
+from connector.model.state import DataFile, FileList
+from connector.storage import file_lists
+from connector.storage.file_io_cache import file_io
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from connector.rows.decoder import Decoded
-from connector.rows.files import ROW_GROUP_SIZE, DataFileWriter
-from connector.rows.rejected_rows import batch_of
-from connector.rows.schema import arrow_schema
+from connector.encoding.arrow_schema import arrow_schema
+from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter
+from connector.encoding.decoder import Decoded
+from connector.encoding.invalid_cells import batch_of
+from connector.model.state import DataFile
 from connector.spark.layout import TableLayout
-from connector.state import DataFile
 
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4

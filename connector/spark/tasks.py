@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from pyiceberg.io import FileIO
 
-from connector.blocks import Block
-from connector.errors import BrokenTaskError, ConnectorError, RetryableError
-from connector.invalid_values import Tally
-from connector.rows.decoder import RowDecoder, Stray
-from connector.rows.lines import Lines
+from connector.encoding.decoder import RowDecoder, Stray
+from connector.encoding.row_lines import Lines
+from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
+from connector.model.invalid_values import Tally
+from connector.spark.blocks import Block
 from connector.spark.claims import Address, Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
 from connector.spark.table_files import TableFiles
-from protocol.errors import ProtocolError
+from protocol.protocol_error import ProtocolError
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
 

@@ -13,13 +13,13 @@ import pytest
 from pyiceberg.types import LongType
 
 from connector.config.settings import parse
-from connector.errors import InvalidConfigError, UserError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, Target
+from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import explained, open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
-from connector.state import Lineage
+from connector.model.state import Lineage
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts

@@ -14,7 +14,7 @@ from connector.iceberg.catalogs import local
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.state import Lineage
+from connector.model.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy

@@ -15,11 +15,11 @@ from connector.config.catalog import RestCatalog
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.cleaning.expiry import expire
 from connector.iceberg.commits import commit
+from connector.iceberg.maintenance.expire_snapshots import expire
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.stored_files import files_under
-from connector.state import Lineage
+from connector.model.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, fault_proxy, is_commit

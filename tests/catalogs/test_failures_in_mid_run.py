@@ -13,11 +13,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
-from connector.errors import ConnectorError
+from connector.host.errors import ConnectorError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.state import Lineage, StagedCommit
+from connector.model.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy

@@ -20,7 +20,6 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import DecimalType, LongType, StringType
 
 from connector.config.settings import EndpointConfig, parse
-from connector.errors import FencedError, UserError
 from connector.evolution.changes import MAX_DOC, changes
 from connector.evolution.table_change import (
     AddColumn,
@@ -31,10 +30,11 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
+from connector.host.errors import FencedError, UserError
 from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import evolve, find, load_table
-from connector.state import Lineage, StagedCommit
+from connector.model.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy

@@ -10,13 +10,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType
 
 from connector.config.settings import EndpointConfig, parse
-from connector.errors import UserError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
+from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
-from connector.state import Lineage
+from connector.model.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.glue_rest import ACCOUNT, GlueRest, glue_rest

@@ -17,14 +17,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from connector.config.catalog import HiveCatalog
-from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
 from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits
 from connector.iceberg.catalogs.metastore_errors import explained
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import find
-from connector.state import Lineage, StagedCommit
+from connector.model.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault
 from support.hive import IN_ONE_WORKER, Metastore

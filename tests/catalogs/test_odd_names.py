@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from connector.config.settings import parse
-from connector.errors import UserError
+from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field

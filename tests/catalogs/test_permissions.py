@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 import pytest
 from pyiceberg.schema import Schema
 
+from connector.checks import storage_probe
+from connector.checks.steps import Skipped
 from connector.config.settings import parse
-from connector.errors import UserError
-from connector.iceberg import storage
+from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
-from connector.iceberg.files.file_stores import data_file_properties
-from connector.steps import Skipped
+from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
 from support.endpoint_configs import on_s3
 from support.policy import documented_statements
@@ -51,7 +51,7 @@ def config(postgres: Postgres, s3_server: S3Server, bucket: str, user: Keys) -> 
 
 def probe(config: Mapping[str, Json]) -> str | Skipped:
     endpoint = parse(config, [])[0]
-    return storage.probe(endpoint, data_file_properties(endpoint))
+    return storage_probe.probe(endpoint, data_file_properties(endpoint))
 
 
 @pytest.mark.spark

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import pytest
 
-from connector.iceberg.cleaning.orphans import collect
+from connector.iceberg.maintenance.remove_orphan_files import collect
 from connector.iceberg.metadata.stored_files import files_under
-from connector.state import Lineage
+from connector.model.state import Lineage
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.catalog_gateway import Sent, serving

@@ -10,9 +10,9 @@ from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
-from connector.iceberg.cleaning.maintenance import Maintenance
 from connector.iceberg.commits import commit
-from connector.state import Lineage
+from connector.iceberg.maintenance.background import Maintenance
+from connector.model.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import FaultProxy, Request, fault_proxy

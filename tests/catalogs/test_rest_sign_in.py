@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from connector.config.settings import parse
-from connector.errors import UserError
+from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import explained, open_catalog
 from fixtures.collection import NAMESPACE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeAlias
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from connector.checks import storage_probe
 from connector.config.settings import parse
-from connector.errors import UserError
-from connector.iceberg import storage
-from connector.iceberg.files.file_stores import data_file_properties
+from connector.host.errors import UserError
+from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
 from support.amazon import ROLE, role_credentials, sts
 from support.leftovers import Watch, exposed
@@ -141,7 +141,7 @@ def test_a_role_that_lacks_one_of_the_actions_is_told_which(
     )
     endpoint = parse(config, [])[0]
     with pytest.raises(UserError, match=f"the keys do not allow {action} "):
-        storage.probe(endpoint, data_file_properties(endpoint))
+        storage_probe.probe(endpoint, data_file_properties(endpoint))
 
 
 @pytest.mark.usefixtures("assumed_at_minio")

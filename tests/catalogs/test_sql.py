@@ -15,16 +15,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 
-from connector.commands.check import check
+from connector.cli.check_command import check
 from connector.config.catalog import SqlCatalog
 from connector.config.settings import EndpointConfig, parse
-from connector.errors import FencedError, RetryableError, UserError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, Target
+from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
-from connector.state import Lineage
+from connector.model.state import Lineage
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, on_s3

@@ -13,8 +13,8 @@ from connector.config.settings import EndpointConfig, parse
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed
-from connector.iceberg.files import file_io
-from connector.state import Lineage
+from connector.model.state import Lineage
+from connector.storage import file_io
 from protocol.flow import WHOLE_RANGE
 from support.azure import ACCOUNT, AzureStore
 from support.google import GoogleStore

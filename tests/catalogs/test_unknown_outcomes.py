@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.config.catalog import RestCatalog
-from connector.errors import CommitUnknownError, FencedError, UserError
+from connector.host.errors import CommitUnknownError, FencedError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits
 from connector.iceberg.commits import commit, fence
-from connector.state import Lineage, StagedCommit
+from connector.model.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
 from support.rest_catalog import RestCatalogServer

@@ -13,7 +13,7 @@ from connector.config.catalog import RestCatalog
 from connector.config.catalog_names import check_name
 from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.settings import parse
-from connector.errors import InvalidConfigError
+from connector.host.errors import InvalidConfigError
 from connector.iceberg.catalogs.rest import open_rest
 from support.rest_catalog import RestCatalogServer
 from support.tables import local_catalog

@@ -17,7 +17,7 @@ from connector.config.catalog_properties import (
     SETTINGS,
 )
 from connector.config.settings import parse
-from connector.errors import InvalidConfigError
+from connector.host.errors import InvalidConfigError
 
 DOCS = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 

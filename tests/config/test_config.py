@@ -13,16 +13,16 @@ import pytest
 from connector.config import settings
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_schemas import CATALOG
-from connector.config.check import chosen_catalog
 from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
 from connector.config.keywords import KEYWORDS
+from connector.config.rules import chosen_catalog
 from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config.schema_evolution import SchemaEvolution
 from connector.config.secret import Secret
 from connector.config.settings import parse, resource_path
 from connector.config.values import FEATURE_FLAGS
-from connector.errors import InvalidConfigError
-from connector.invalid_values import OnInvalid
+from connector.host.errors import InvalidConfigError
+from connector.model.invalid_values import OnInvalid
 from protocol.flow import Json
 from support.jars import REPOSITORY
 

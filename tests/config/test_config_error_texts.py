@@ -9,7 +9,7 @@ import pytest
 from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.schema import ENDPOINT_SCHEMA
 from connector.config.settings import parse
-from connector.errors import InvalidConfigError
+from connector.host.errors import InvalidConfigError
 from support.snapshots import check_text
 
 Json: TypeAlias = Any

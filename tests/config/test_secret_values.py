@@ -8,8 +8,8 @@ import pytest
 
 from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config.settings import parse_each
-from connector.errors import InvalidConfigError
-from connector.redaction import HIDDEN, redacted
+from connector.host.errors import InvalidConfigError
+from connector.host.redaction import HIDDEN, redacted
 from protocol.flow import Json
 
 # Of the names that schemas have patterns for.

@@ -17,7 +17,7 @@ from connector.config.storage import (
     SasToken,
     Storage,
 )
-from connector.errors import InvalidConfigError
+from connector.host.errors import InvalidConfigError
 
 Json: TypeAlias = Any
 

@@ -20,13 +20,13 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.errors import ConnectorError
+from connector.encoding.file_options import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
+from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_properties import NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.tables import evolve
-from connector.rows.file_options import CODEC, LEVEL, TARGET_SIZE
-from connector.validate import validate
+from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
 from support.applying import Applying

@@ -7,18 +7,18 @@ from typing import Final
 
 import pytest
 
-from connector import logs
-from connector.commands import plan
-from connector.commands.fence import Place
-from connector.commands.json_file import read_json
-from connector.control_group import ControlGroup
-from connector.errors import ConnectorError
-from connector.machine_share import MachineShare
-from connector.scratch import scratch
-from connector.spark import presence
+from connector.checks import spark_installation
+from connector.cli import plan_command
+from connector.cli.fence_command import Place
+from connector.cli.json_file import read_json
+from connector.host import logs
+from connector.host.cgroup import ControlGroup
+from connector.host.errors import ConnectorError
+from connector.host.tempdirs import scratch
 from connector.spark.claim_server import claim_server
 from connector.spark.cluster import claims_address, where_tasks_run
 from connector.spark.java import java
+from connector.spark.limits import MachineShare
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
@@ -63,7 +63,7 @@ def not_json(directory: Path) -> object:
 CASES: Final[Mapping[str, Case]] = {
     "a file that is not there": lambda directory: read_json(str(directory / SOMEWHERE)),
     "a file that is not JSON": not_json,
-    "no apply request to plan": lambda _: plan.plan([]),
+    "no apply request to plan": lambda _: plan_command.plan([]),
     "a table without a namespace": lambda _: Place("config.json", "orders").path,
     "a state without a task": lambda _: Place("config.json", "shop.orders", state="state.json").staged(),
     "a container with little memory": in_little_memory,
@@ -87,8 +87,12 @@ ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callab
     "temporary files nowhere": ("TMPDIR", lambda directory: directory / SOMEWHERE, lambda: with_scratch(Path())),
     "Java nowhere": ("JAVA_HOME", lambda directory: directory, java),
     "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), java),
-    "an old Java that does not say so": ("JAVA_HOME", java_that("""echo 'version "11.0.2"' >&2"""), presence.look),
-    "a Java that cannot be run": ("JAVA_HOME", java_that("echo no libjvm.so >&2; exit 6"), presence.look),
+    "an old Java that does not say so": (
+        "JAVA_HOME",
+        java_that("""echo 'version "11.0.2"' >&2"""),
+        spark_installation.look,
+    ),
+    "a Java that cannot be run": ("JAVA_HOME", java_that("echo no libjvm.so >&2; exit 6"), spark_installation.look),
 }
 
 

@@ -10,15 +10,15 @@ from typing import Final
 
 import pytest
 
-from connector.backlog import Limit
-from connector.committer import Committer
 from connector.driver import serve
-from connector.transactions import Session
+from connector.session.backlog import Limit
+from connector.session.committer import Committer
+from connector.session.transactions import Session
 from fixtures.collection import encode
 from protocol import request, response
-from protocol.errors import ProtocolError
 from protocol.lifecycle import Lifecycle
 from protocol.lines import RequestParser
+from protocol.protocol_error import ProtocolError
 from protocol.stdio import RequestReader, Wire
 from support.snapshots import check_text
 
@@ -76,7 +76,7 @@ def test_a_load_of_what_is_only_appended_to_is_named(tmp_path: Path, monkeypatch
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         yield Session((), (), committer, lambda _: pytest.fail("nothing is written")), timedelta()
 
-    monkeypatch.setattr("connector.opening.opened", opened)
+    monkeypatch.setattr("connector.rpc.open.opened", opened)
     said = complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', b'{"load":{"key":[1]}}\n'], tmp_path)
     check_text(SNAPSHOTS, "a load", said, {})
 

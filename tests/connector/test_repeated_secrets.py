@@ -12,16 +12,16 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.typedef import Properties
 
-from connector import logs
-from connector.apply import apply
 from connector.config.settings import parse
-from connector.errors import ConnectorError
-from connector.file_ios import file_io
+from connector.host import logs
+from connector.host.errors import ConnectorError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
-from connector.object_store import using
-from connector.state import Lineage
-from connector.validate import validate
+from connector.model.state import Lineage
+from connector.rpc.apply import apply
+from connector.rpc.validate import validate
+from connector.storage.file_io_cache import file_io
+from connector.storage.storage_errors import using
 from protocol import request
 from protocol.flow import WHOLE_RANGE, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, materialization, materialization_binding

@@ -3,9 +3,9 @@
 from typing import Final
 
 from connector import __main__ as command
-from connector import backlog
 from connector.iceberg.commits import commit
-from connector.iceberg.files import file_stores
+from connector.session import backlog
+from connector.storage import file_stores
 from crash import boundaries, defects, storage
 from crash.faults import IMPATIENT, Faults, swap
 

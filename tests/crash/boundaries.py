@@ -11,8 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.table import Table
 
-from connector import transactions
 from connector.iceberg.commits import commit, snapshot
+from connector.session import transactions
 from crash import foreign
 from crash.catalog_faults import is_refused, lost_answer
 from crash.faults import Faults, swap

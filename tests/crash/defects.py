@@ -10,17 +10,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from connector import recovery, transactions
-from connector.backlog import Backlog
-from connector.committer import Committer
 from connector.config.settings import EndpointConfig
-from connector.file_lists import files_of
 from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.staged_files import StagedFiles
-from connector.iceberg.metadata.written_lists import WrittenLists
-from connector.state import DataFile, Lineage, StagedCommit, StagedTransaction
+from connector.iceberg.metadata.manifests import WrittenLists
+from connector.model.state import DataFile, Lineage, StagedCommit, StagedTransaction
+from connector.session import recovery, transactions
+from connector.session.backlog import Backlog
+from connector.session.committer import Committer
+from connector.storage.file_lists import files_of
 from crash import task_defects, writing_defects
 from crash.faults import DEFECT, swap
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from connector.state import StagedCommit
-from connector.state_reader import read_state
+from connector.model.state import StagedCommit
+from connector.model.state_reader import read_state
 from crash.catalog_faults import MEETING
 from crash.engines import Engines
 from crash.faults import DEFECT, Faults

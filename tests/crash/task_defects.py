@@ -7,11 +7,11 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from connector.errors import ConnectorError
-from connector.rows import files
-from connector.rows.files import DataFileWriter
-from connector.rows.statistics import split_offsets
-from connector.state import DataFile
+from connector.encoding import data_files
+from connector.encoding.data_files import DataFileWriter
+from connector.encoding.statistics import split_offsets
+from connector.host.errors import ConnectorError
+from connector.model.state import DataFile
 from crash.faults import DEFECT, swap
 
 
@@ -39,7 +39,7 @@ def misplaces_row_groups() -> None:
         size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
         return (split_offsets(metadata)[0] + size - 1,)
 
-    swap(files, "split_offsets", just_before_the_end)
+    swap(data_files, "split_offsets", just_before_the_end)
 
 
 DEFECTS: Final[dict[str, Callable[[], None]]] = {

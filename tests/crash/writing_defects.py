@@ -3,10 +3,10 @@
 import os
 from typing import Any
 
-from connector import blocks
-from connector.errors import ConnectorError
+from connector.host.errors import ConnectorError
 from connector.iceberg.commits import snapshot
-from connector.iceberg.files import file_stores
+from connector.spark import blocks
+from connector.storage import file_stores
 from crash.faults import swap
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from connector.config.values import Settings
+from connector.encoding.rewriting import Rewriting, SourceFile
+from connector.host.refresh import Renewed
 from connector.iceberg.catalogs.sql import SqlTables
-from connector.renewal import Renewed
-from connector.rows.rewriting import Rewriting, SourceFile
-from connector.state import DataFile
+from connector.model.state import DataFile
 from support.tables import rewrite_here
 
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from connector.errors import UserError
-from connector.state import added
-from connector.state_reader import read_state
+from connector.host.errors import UserError
+from connector.model.state import added
+from connector.model.state_reader import read_state
 from evolution.crashes import Crash, Moments
 from evolution.local_task import TASK, LocalTask
 from evolution.random_versions import Property, Version, document, following, wanted

@@ -9,23 +9,23 @@ from typing import Any, Final, TypeAlias
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.apply import perform
+from connector.checks.endpoint import OpenedEndpoint
 from connector.config.settings import parse
+from connector.encoding.data_files import DataFileWriter
+from connector.encoding.decoder import RowDecoder
+from connector.encoding.file_options import FileOptions
+from connector.encoding.rewriting import Rewrite
+from connector.encoding.row_lines import Lines
 from connector.iceberg.bound_table import bind_all
-from connector.iceberg.checks import OpenedEndpoint
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
-from connector.iceberg.lookups import find_all
-from connector.invalid_values import Policy
-from connector.plan import plans
-from connector.rows.decoder import RowDecoder
-from connector.rows.file_options import FileOptions
-from connector.rows.files import DataFileWriter
-from connector.rows.lines import Lines
-from connector.rows.rewriting import Rewrite
-from connector.state import StagedCommit
-from connector.validate import validate
+from connector.iceberg.tables import find_all
+from connector.model.invalid_values import Policy
+from connector.model.state import StagedCommit
+from connector.rpc.apply import perform
+from connector.rpc.plan import plans
+from connector.rpc.validate import validate
 from fixtures.collection import NAMESPACE
 from fixtures.conversation import line
 from protocol import request, response

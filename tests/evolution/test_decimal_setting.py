@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from connector.errors import UserError
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import columns
 from connector.evolution.constraints import constraints
 from connector.evolution.problems import problems
+from connector.host.errors import UserError
 from protocol.flow import ConstraintType, FieldSelection, Json, Projection, StringInference
 from support.bindings import DOCUMENT, ID, collection, projection
 from support.snapshots import check_text

@@ -5,7 +5,6 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.errors import UserError
 from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, changes, columns, last_bindings
 from connector.evolution.table_change import (
     OWNER_PROPERTY,
@@ -20,8 +19,9 @@ from connector.evolution.table_change import (
     Owner,
     Target,
 )
-from protocol.errors import ProtocolError
+from connector.host.errors import UserError
 from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
+from protocol.protocol_error import ProtocolError
 from support.bindings import (
     DOCUMENT,
     ID,

@@ -23,7 +23,6 @@ from pyiceberg.types import (
 )
 
 from connector.config.schema_evolution import SchemaEvolution
-from connector.errors import UserError
 from connector.evolution.altered_schema import altered, converted_columns
 from connector.evolution.changes import changes
 from connector.evolution.table_change import (
@@ -43,6 +42,7 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, holds, type_change
 from connector.evolution.type_mapping import COLUMN_TYPES, MAX_NAME
+from connector.host.errors import UserError
 from support.bindings import MATERIALIZATION
 
 PATH = ("shop", "orders")

@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
-from connector.errors import UserError
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.host.errors import UserError
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store

@@ -14,7 +14,6 @@ from pyiceberg.types import (
 )
 
 from connector.config.schema_evolution import SchemaEvolution
-from connector.errors import UserError
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import changes, columns, former_names
 from connector.evolution.columns import Evolution
@@ -22,6 +21,7 @@ from connector.evolution.constraints import constraints
 from connector.evolution.decimal_setting import problem_of
 from connector.evolution.problems import problems
 from connector.evolution.table_change import ExistingTable, Found, Owner, TableChange, Target
+from connector.host.errors import UserError
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
 

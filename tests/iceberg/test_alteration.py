@@ -34,11 +34,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.errors import UserError
-from connector.iceberg.cleaning.orphans import collect
+from connector.host.errors import UserError
 from connector.iceberg.commits.commit import finish
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.state import Lineage
+from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.model.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import (
     ID,

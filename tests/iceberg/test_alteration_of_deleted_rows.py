@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 
-from connector.errors import UserError
+from connector.host.errors import UserError
 from support.altered_tables import ID, PATH, QTY, QTY_AS_TEXT, ROWS, append, entries, fit, rows, table_of
 from support.foreign_deletes import delete_equal, delete_position
 from support.tables import local_catalog

@@ -15,8 +15,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from connector.iceberg.files.written_file import WrittenFile
 from connector.iceberg.metadata import avro_files
+from connector.storage.written_file import WrittenFile
 
 IO = PyArrowFileIO()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))

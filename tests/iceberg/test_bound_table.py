@@ -9,11 +9,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
-from connector.errors import FencedError, UserError
+from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
-from connector.invalid_values import Policy
-from connector.state import Lineage
+from connector.model.invalid_values import Policy
+from connector.model.state import Lineage
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog

@@ -24,13 +24,13 @@ from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog
 from connector.config.credentials import AwsCredentials, MachineCredentials
 from connector.config.secret import Secret
 from connector.config.settings import EndpointConfig
-from connector.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
-from connector.iceberg.files.file_access import STORE_FILE_IO
-from connector.iceberg.files.file_stores import data_file_properties
+from connector.storage.file_access import STORE_FILE_IO
+from connector.storage.file_stores import data_file_properties
 from protocol.flow import Json
 from support.certificate import new_certificate
 from support.odd_servers import Dripping, Server, answering, dripping, silent

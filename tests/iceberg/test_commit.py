@@ -20,11 +20,11 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy.exc import OperationalError
 
-from connector.errors import CommitUnknownError, ConnectorError, FencedError, RetryableError, UserError
+from connector.host.errors import CommitUnknownError, ConnectorError, FencedError, RetryableError, UserError
+from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
-from connector.logs import FIELDS
-from connector.state import ColumnStatistics, DataFile, Lineage, StagedCommit
+from connector.model.state import ColumnStatistics, DataFile, Lineage, StagedCommit
 from support.snapshots import check_text
 from support.tables import record_property, upgrade_to_version_3
 

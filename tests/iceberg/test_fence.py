@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from connector.errors import FencedError, UserError
+from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
-from connector.state import Known, Lineage, StagedCommit
+from connector.model.state import Known, Lineage, StagedCommit
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"

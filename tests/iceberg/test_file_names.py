@@ -6,7 +6,7 @@ import pytest
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
-from connector.state import Lineage
+from connector.model.state import Lineage
 
 LINEAGE = Lineage("acme/orders", "orders.v1", "00000000-7fffffff")
 TABLE = str(uuid.uuid4())

@@ -9,10 +9,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
-from connector.errors import UserError
-from connector.iceberg.cleaning.orphans import collect
+from connector.host.errors import UserError
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import finish
+from connector.iceberg.maintenance.remove_orphan_files import collect
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
 from support.snapshots import check_text
 from support.staged_rows import LINEAGE, staged

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
-from connector.errors import LostColumnError, UserError
+from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.commits.commit import finish
 from connector.iceberg.metadata.table_updates import new_schema
 from support.altered_tables import ID, PATH, rows, table_of

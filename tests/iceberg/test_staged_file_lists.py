@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
-from connector.state import Lineage, StagedCommit
+from connector.model.state import Lineage, StagedCommit
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, stage
 from support.tables import foreign_table, ids_of, local_catalog

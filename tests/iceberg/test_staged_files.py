@@ -12,16 +12,17 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
 
-from connector import recovery, state
-from connector.backlog import Limit
-from connector.commands.fence import Place, reset, show
-from connector.committer import Committer
-from connector.errors import RetryableError, UserError
+from connector.cli.fence_command import Place, reset, show
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.reset import Decision
-from connector.invalid_values import Policy
-from connector.state import Lineage, StagedCommit
+from connector.model import state
+from connector.model.invalid_values import Policy
+from connector.model.state import Lineage, StagedCommit
+from connector.session import recovery
+from connector.session.backlog import Limit
+from connector.session.committer import Committer
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, removed, stage

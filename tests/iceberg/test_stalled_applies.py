@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from connector.errors import RetryableError
+from connector.host.errors import RetryableError
 from protocol.flow import MaterializationBinding
 from support.applying import Applying
 from support.bindings import ID, collection, projection

@@ -8,7 +8,6 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType
 
-from connector.errors import RetryableError, UserError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import (
     AddColumn,
@@ -22,6 +21,7 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.tables import ATTEMPTS, evolve, find, load_table
 from support.bindings import MATERIALIZATION
 from support.snapshots import check_text

@@ -13,7 +13,6 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
 from connector.config.catalog import RestCatalog
-from connector.errors import UserError
 from connector.evolution.changes import changes
 from connector.evolution.table_change import (
     AddColumn,
@@ -25,6 +24,7 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
+from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.tables import evolve, find
 from support.bindings import MATERIALIZATION

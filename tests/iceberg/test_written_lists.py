@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg.cleaning.maintenance import Maintenance
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.iceberg.metadata import written_lists
-from connector.state import Lineage
+from connector.iceberg.maintenance.background import Maintenance
+from connector.iceberg.metadata import manifests
+from connector.model.state import Lineage
 from protocol.flow import WHOLE_RANGE
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
@@ -58,7 +58,7 @@ def test_what_others_have_committed_in_between_is_kept(catalog: Catalog) -> None
 
 
 def test_a_long_list_is_read_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written_lists, "KEPT_BYTES", 100)
+    monkeypatch.setattr(manifests, "KEPT_BYTES", 100)
     session = Maintenance(catalog)
     land(session, catalog, 1)
     lose_the_manifest_list(catalog)

@@ -17,7 +17,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from connector.config.catalog import RestCatalog
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.catalogs.rest import open_rest
-from connector.state import added
+from connector.model.state import added
 from evolution.local_task import TASK, LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, line, store

@@ -62,8 +62,8 @@ REFUSED_BY_A_CLUSTER: Final[Mapping[str, tuple[Mapping[str, str], int]]] = {
 }
 STARTED_IMPATIENTLY: Final = """
 import json, sys
-from connector.errors import RetryableError
-from connector.scratch import scratch
+from connector.host.errors import RetryableError
+from connector.host.tempdirs import scratch
 from connector.spark import session
 settings, session.EXECUTOR_TIMEOUT = json.loads(sys.argv[1])
 with scratch() as directories:

@@ -6,7 +6,7 @@ import pytest
 
 from protocol import flow, request, response
 from protocol.codec import decode_request, encode_response
-from protocol.errors import ProtocolError
+from protocol.protocol_error import ProtocolError
 from protocol.response import Response
 
 COLLECTION = flow.Collection(

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from protocol import flow, request, response
-from protocol.errors import ProtocolError
 from protocol.lifecycle import Lifecycle
+from protocol.protocol_error import ProtocolError
 from protocol.request import Request
 from protocol.response import Response
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from protocol import request
 from protocol.codec import decode_request
-from protocol.errors import ProtocolError
 from protocol.lines import Numbered, RequestParser
+from protocol.protocol_error import ProtocolError
 from protocol.request import Request, Store
 
 

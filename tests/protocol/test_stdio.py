@@ -12,8 +12,8 @@ from types import FrameType
 import pytest
 
 from protocol import request, response
-from protocol.errors import ProtocolError
 from protocol.lines import LONGEST_LINE
+from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 from protocol.stdio import QUEUED_BYTES, RequestReader, Wire, write_response
 

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
-from connector.state import Lineage, StagedCommit
+from connector.model.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 
-from connector.state_reader import read_state
+from connector.model.state_reader import read_state
 from simulation.lake import BrokenPromiseError, Lake, Path
 from simulation.task import TASK, Row, Task
 

@@ -9,20 +9,20 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
-from connector import apply, recovery, transactions
-from connector.backlog import Backlog
-from connector.committer import Committer
 from connector.evolution.rejected_table import SUFFIX
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.cleaning import orphans
 from connector.iceberg.commits import commit, fence, snapshot
-from connector.iceberg.commits.folding import Folder
+from connector.iceberg.commits.merge_manifests import Folder
 from connector.iceberg.commits.staged_files import StagedFiles
+from connector.iceberg.maintenance import remove_orphan_files
 from connector.iceberg.metadata import unreachable
 from connector.iceberg.metadata.avro_files import read_manifest_list
-from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.written_lists import WrittenLists
-from connector.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
+from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
+from connector.model.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
+from connector.rpc import apply
+from connector.session import recovery, transactions
+from connector.session.backlog import Backlog
+from connector.session.committer import Committer
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
 from simulation.weather import Climate
@@ -203,11 +203,11 @@ def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) ->
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(orphans, "_condition", lambda *_: lambda _origin: True)
+    patch.setattr(remove_orphan_files, "_condition", lambda *_: lambda _origin: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(orphans, "unreferenced", lambda _table, locations, *_: set(locations))
+    patch.setattr(remove_orphan_files, "unreferenced", lambda _table, locations, *_: set(locations))
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:

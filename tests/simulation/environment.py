@@ -16,12 +16,13 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadataV2
 
-from connector import apply, backlog, committer, progress
+from connector.checks import endpoint as checks
 from connector.config import settings
-from connector.iceberg import checks
-from connector.iceberg.cleaning import expiry, orphans
-from connector.iceberg.commits import commit, fence, reset, snapshot, upkeep
+from connector.iceberg.commits import commit, due_maintenance, fence, reset, snapshot
+from connector.iceberg.maintenance import expire_snapshots, remove_orphan_files
 from connector.iceberg.metadata import manifests
+from connector.rpc import apply
+from connector.session import backlog, committer, progress
 from simulation.actors import BEGINNING, Actor
 from simulation.files import keep_in_memory
 from simulation.store import StoreIO
@@ -125,7 +126,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         _remember(patch)
         if not with_avro:
             keep_in_memory(patch)
-        for module in (commit, committer, expiry, progress, snapshot, upkeep):
+        for module in (commit, committer, expire_snapshots, progress, snapshot, due_maintenance):
             patch.setattr(module, "time", _Time)
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)
@@ -135,7 +136,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "side_by_side"):
                 patch.setattr(module, "side_by_side", _one_by_one)
-        patch.setattr(orphans, "files_under", _files_under)
+        patch.setattr(remove_orphan_files, "files_under", _files_under)
         for module in (pyiceberg.table.update, reset):
             patch.setattr(module, "datetime", _Datetime)
         patch.setattr(checks, "open_catalog", _open_catalog)

@@ -14,8 +14,8 @@ from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
 from pyiceberg.typedef import Record
 
-from connector.iceberg.files.written_file import RememberedFile
 from connector.iceberg.metadata import avro_files
+from connector.storage.written_file import RememberedFile
 from simulation.store import Download
 
 

@@ -9,21 +9,21 @@ from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 
-from connector import recovery, transactions
-from connector.backlog import Limit
-from connector.committer import Committer
-from connector.errors import ConnectorError
+from connector.host.errors import ConnectorError
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.cleaning.expiry import expire
-from connector.iceberg.cleaning.orphans import collect
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.maintenance.expire_snapshots import expire
+from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.written_lists import WrittenLists
-from connector.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
-from connector.spark.writing import Writing, Written
-from connector.state import Chain, DataFile, StagedCommit, StagedTransaction
-from connector.state_reader import read_state
+from connector.model.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
+from connector.model.state import Chain, DataFile, StagedCommit, StagedTransaction
+from connector.model.state_reader import read_state
+from connector.session import recovery, transactions
+from connector.session.backlog import Limit
+from connector.session.committer import Committer
+from connector.spark.write_job import Writing, Written
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog

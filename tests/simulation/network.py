@@ -16,7 +16,7 @@ from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.lineages import RESET_PREFIX
+from connector.iceberg.commits.writers import RESET_PREFIX
 from simulation.actors import Actor, Stage
 from simulation.lake import Commit, Lake, Path
 from simulation.store import StoreIO

@@ -4,11 +4,11 @@ from contextlib import suppress
 
 from pyiceberg.table import Table
 
-from connector.apply import apply
-from connector.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits.reset import Decision, Verdict, judged, perform, plan
-from connector.state import StagedCommit
-from connector.state_reader import read_state
+from connector.model.state import StagedCommit
+from connector.model.state_reader import read_state
+from connector.rpc.apply import apply
 from protocol.flow import Materialization
 from protocol.request import Apply
 from simulation.actors import Actor

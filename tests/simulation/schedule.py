@@ -10,9 +10,9 @@ from typing import Final
 
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, RESTError, ServiceUnavailableError
 
-from connector.errors import ConnectorError, FencedError
-from connector.invalid_values import OnInvalid
-from connector.state_reader import read_state
+from connector.host.errors import ConnectorError, FencedError
+from connector.model.invalid_values import OnInvalid
+from connector.model.state_reader import read_state
 from protocol.request import Open
 from simulation import people
 from simulation.actors import STEPS_ALLOWED, Actor, Stage, StuckError

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from connector.state import StagedCommit
+from connector.model.state import StagedCommit
 from simulation.lake import BrokenPromiseError
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from connector.config.catalog_schemas import REST
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.rejected_table import rejected_path
-from connector.invalid_values import OnInvalid
+from connector.model.invalid_values import OnInvalid
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor
 from simulation.lake import Path

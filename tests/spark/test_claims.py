@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
-from connector.errors import RetryableError
-from connector.renewal import Lease
+from connector.host.errors import RetryableError
+from connector.host.refresh import Lease
+from connector.model.state import DataFile
+from connector.spark.block_transfer import OnThisMachine
 from connector.spark.claim_server import ClaimServer
 from connector.spark.claims import Failed, Next, Wrote
-from connector.spark.failures import WORKER_ENDED
-from connector.spark.handover import OnThisMachine
 from connector.spark.layout import TableLayout
-from connector.staging import Spool
-from connector.state import DataFile
+from connector.spark.spark_errors import WORKER_ENDED
+from connector.spark.spool import Spool
+from encoding.store_lines import binding, plain
 from protocol.request import Store
-from rows.store_lines import binding, plain
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"

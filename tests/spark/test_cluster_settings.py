@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UserError
 from connector.spark.claim_server import claim_server
 from connector.spark.cluster import cluster_settings, driver_host, where_tasks_run
 from support.server_process import free_address

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from connector.spark.environment import inherited
+from connector.spark.jvm_command import inherited
 
 SIGN_INS = (
     "AWS_ACCESS_KEY_ID",

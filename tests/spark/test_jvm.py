@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyspark.util import local_connect_and_auth
 
-from connector.control_group import ControlGroup
-from connector.errors import RetryableError, UserError
+from connector.host.cgroup import ControlGroup
+from connector.host.errors import RetryableError, UserError
 from connector.spark import jvm
 from connector.spark.class_path import class_path
-from connector.spark.failures import end_of_task, explained
 from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import spark_home
+from connector.spark.spark_errors import end_of_task, explained
 from support.server_process import free_address
 from support.snapshots import check_text
 

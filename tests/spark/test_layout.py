@@ -5,9 +5,9 @@ import re
 import pytest
 from pyiceberg.types import LongType
 
-from connector.renewal import Lease
+from connector.host.refresh import Lease
 from connector.spark.layout import TableLayout
-from rows.store_lines import binding
+from encoding.store_lines import binding
 
 
 def layout(**properties: str) -> TableLayout:

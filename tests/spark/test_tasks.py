@@ -17,23 +17,23 @@ import pytest
 from pyiceberg.io import S3_ENDPOINT
 from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
 
-from connector.binding import Binding, Column
-from connector.blocks import Block, Run
-from connector.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
-from connector.iceberg.files.file_access import file_properties
-from connector.invalid_values import OnInvalid, Tally, Treatment
-from connector.renewal import Lease
+from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
+from connector.host.refresh import Lease
+from connector.model.binding import Binding, Column
+from connector.model.invalid_values import OnInvalid, Tally, Treatment
+from connector.model.state import DataFile
+from connector.spark.block_transfer import OnThisMachine, SpooledFile
+from connector.spark.blocks import Block, Run
 from connector.spark.claim_server import ClaimServer
 from connector.spark.claims import Address, Claim, Next, Wrote
-from connector.spark.failures import WORKER_ENDED
-from connector.spark.handover import OnThisMachine, SpooledFile
 from connector.spark.layout import TableLayout
+from connector.spark.spark_errors import WORKER_ENDED
+from connector.spark.spool import Spool
 from connector.spark.tasks import write_files
-from connector.staging import Spool
-from connector.state import DataFile
-from protocol.errors import ProtocolError
+from connector.storage.file_access import file_properties
+from encoding.store_lines import binding, plain
+from protocol.protocol_error import ProtocolError
 from protocol.request import Store
-from rows.store_lines import binding, plain
 from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.processes import wait_until
 from support.s3_server import S3Server

@@ -12,11 +12,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
+from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile
 from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.tables import evolve
-from connector.rows.rewriting import Rewrite, Rewriting, SourceFile
 from support.bindings import MATERIALIZATION
 from support.tables import alterer, rewrite_here
 

@@ -6,11 +6,11 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final
 
-from connector.apply import perform
+from connector.checks.endpoint import open_endpoint
 from connector.config.settings import parse
-from connector.iceberg.checks import open_endpoint
-from connector.iceberg.lookups import find_all
-from connector.plan import plans
+from connector.iceberg.tables import find_all
+from connector.rpc.apply import perform
+from connector.rpc.plan import plans
 from protocol import request, response
 from protocol.codec import decode_request
 from support.tables import rewrite_here

@@ -3,12 +3,12 @@
 from functools import partial
 from pathlib import Path
 
-from connector.apply import perform
+from connector.checks.endpoint import OpenedEndpoint
 from connector.config.settings import parse
-from connector.iceberg.checks import OpenedEndpoint
-from connector.iceberg.lookups import find_all
-from connector.plan import plans
-from connector.rows.rewriting import Rewrite
+from connector.encoding.rewriting import Rewrite
+from connector.iceberg.tables import find_all
+from connector.rpc.apply import perform
+from connector.rpc.plan import plans
 from protocol import request
 from protocol.flow import Materialization, MaterializationBinding
 from support.bindings import local_config, materialization

@@ -24,7 +24,7 @@ from pyiceberg.io import (
     PY_IO_IMPL,
 )
 
-from connector.iceberg.files.file_access import STORE_FILE_IO
+from connector.storage.file_access import STORE_FILE_IO
 from support.certificate import Certificate
 from support.jars import REPOSITORY, leave_out
 from support.server_process import free_address, running

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector import file_lists
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
-from connector.state import DataFile, FileList, Lineage, StagedCommit
+from connector.model.state import DataFile, FileList, Lineage, StagedCommit
+from connector.storage import file_lists
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
 

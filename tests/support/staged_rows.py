@@ -7,13 +7,13 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import PrimitiveType
 
-from connector.binding import Column
+from connector.encoding.arrow_schema import arrow_type_of
+from connector.encoding.data_files import DataFileWriter
+from connector.encoding.file_options import FileOptions
 from connector.iceberg.commits.fence import Tenure, new_value
 from connector.iceberg.commits.file_names import file_prefix
-from connector.rows.file_options import FileOptions
-from connector.rows.files import DataFileWriter
-from connector.rows.schema import arrow_type_of
-from connector.state import Lineage, StagedCommit
+from connector.model.binding import Column
+from connector.model.state import Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import PATH
 from support.bindings import MATERIALIZATION

@@ -15,12 +15,12 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
 from connector.config.values import Settings
+from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile
 from connector.evolution.table_change import Owner
+from connector.host.refresh import Renewed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
-from connector.renewal import Renewed
-from connector.rows.rewriting import Rewrite, Rewriting, SourceFile
-from connector.state import DataFile, Lineage, StagedCommit
+from connector.model.state import DataFile, Lineage, StagedCommit
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
 

@@ -20,15 +20,15 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 
-from connector import object_store
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
-from connector.errors import ConnectorError, RetryableError, UserError
-from connector.file_ios import file_io
+from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
-from connector.iceberg.files.aws_errors import is_refusal
-from connector.iceberg.files.aws_keys import CLIENT_CONFIG, AwsKeys, file_keys, session
-from connector.iceberg.files.file_access import file_properties
+from connector.storage import storage_errors
+from connector.storage.aws_credentials import CLIENT_CONFIG, AwsKeys, file_keys, session
+from connector.storage.aws_errors import is_refusal
+from connector.storage.file_access import file_properties
+from connector.storage.file_io_cache import file_io
 
 
 class _GlueCatalog(GlueCatalog):
@@ -42,18 +42,18 @@ class _GlueCatalog(GlueCatalog):
         self._keys = keys
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        with object_store.using(_metadata_of(identifier)):
+        with storage_errors.using(_metadata_of(identifier)):
             return super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
         return False  # in Glue a view is a table that is not Iceberg's, which load_table refuses
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
-        with object_store.using(_metadata_of(identifier)):
+        with storage_errors.using(_metadata_of(identifier)):
             return super().create_table(identifier, *args, **kwargs)
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
-        with object_store.using(_metadata_of(table.name())):
+        with storage_errors.using(_metadata_of(table.name())):
             return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:

@@ -23,11 +23,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
-from connector import object_store
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import HIVE_PROPERTIES, HIVE_USER
-from connector.errors import UserError
-from connector.file_ios import file_io
+from connector.host.errors import UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.iceberg.catalogs.hive_lock import AGENT, locked
 from connector.iceberg.catalogs.metastore import (
@@ -37,7 +35,9 @@ from connector.iceberg.catalogs.metastore import (
     MetastoreRefusalError,
     TimeLimits,
 )
-from connector.iceberg.files.file_access import FileKeys, file_properties
+from connector.storage import storage_errors
+from connector.storage.file_access import FileKeys, file_properties
+from connector.storage.file_io_cache import file_io
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
 NOWHERE: Final = "the address of no metadata"
@@ -149,12 +149,12 @@ class _HiveCatalog(HiveCatalog):
         name = f"{table.dbName}.{table.tableName}"
         if table.parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
             raise NoSuchIcebergTableError(f"{name} is no Iceberg table")
-        with object_store.using(f"the metadata of table {name}"):
+        with storage_errors.using(f"the metadata of table {name}"):
             return super()._convert_hive_into_iceberg(table)
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        with object_store.using(metadata_path):
+        with storage_errors.using(metadata_path):
             HiveCatalog._write_metadata(metadata, io, metadata_path)
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:

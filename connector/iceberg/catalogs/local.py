@@ -13,7 +13,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from connector.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.sql import SqlTables, opened
 
 CATALOG_NAME: Final = "local"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from connector.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.metastore import MetastoreError, MetastoreRefusalError, MetastoreUnreachableError
 
 

@@ -16,10 +16,10 @@ from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, Res
 from connector.config.catalog_properties import is_signed
 from connector.config.settings import EndpointConfig
 from connector.config.values import Settings
-from connector.iceberg.files import file_stores
-from connector.iceberg.files.file_access import FileAccess, access_to
-from connector.renewal import Renewed
-from connector.scratch import making, temporary_directory
+from connector.host.refresh import Renewed
+from connector.host.tempdirs import making, temporary_directory
+from connector.storage import file_stores
+from connector.storage.file_access import FileAccess, access_to
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from pyiceberg.typedef import Identifier
 from requests import Session
 
 from connector.config import catalog as catalog_config
-from connector.file_ios import file_io, hide_keys
+from connector.host.redaction import hide_obtained
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
-from connector.iceberg.files.file_access import FileKeys, file_properties, with_expiry
-from connector.redaction import hide_obtained
+from connector.storage.file_access import FileKeys, file_properties, with_expiry
+from connector.storage.file_io_cache import file_io, hide_keys
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may hand out, for requests about a table
 

@@ -20,10 +20,10 @@ from pyiceberg.exceptions import (
 from requests import RequestException
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
-from connector.errors import ConnectorError, RetryableError, UserError
-from connector.iceberg.answers import said
+from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.redaction import quoted
+from connector.iceberg.catalog_messages import said
 from connector.iceberg.catalogs.sign_in import TokenServerError
-from connector.redaction import quoted
 
 QUOTED_CHARACTERS: Final = 300
 

@@ -10,7 +10,7 @@ from requests import PreparedRequest, Session
 from requests.auth import AuthBase
 
 from connector.config.secret import Secret
-from connector.renewal import Lease, Renewed
+from connector.host.refresh import Lease, Renewed
 
 DEFAULT_SCOPE: Final = "catalog"
 

@@ -1,18 +1,23 @@
 """Amazon's REST catalogs, to which every request is signed."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.typedef import Identifier
+from requests import PreparedRequest
+from requests.auth import AuthBase
 
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
-from connector.iceberg.catalogs.aws_signature import AwsSignature
 from connector.iceberg.catalogs.rest import RestTables
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS
-from connector.iceberg.files.aws_keys import AwsKeys
-from connector.iceberg.files.file_access import FileKeys
+from connector.storage.aws_credentials import AwsKeys, frozen
+from connector.storage.file_access import FileKeys
 
 DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
 S3_TABLES: Final = "s3tables"
@@ -43,3 +48,28 @@ def open_s3_tables(
 ) -> RestCatalog:
     sign_in = AwsSignature(aws, catalog.region, S3_TABLES)
     return _TableBucket(sign_in, keys, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn})
+
+
+class AwsSignature(AuthBase):
+    """Signs every request with keys that are valid now."""
+
+    def __init__(self, keys: AwsKeys, region: str, service: str) -> None:
+        self._keys, self._region, self._service = keys, region, service
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        url = urlsplit(str(request.url))
+        body = request.body or b""
+        assert isinstance(body, bytes), "PyIceberg streams nothing"
+        signed = AWSRequest(
+            method=request.method,
+            url=url._replace(query="").geturl(),
+            params=dict(parse_qsl(url.query, keep_blank_values=True)),
+            data=body,
+            headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()},
+        )
+        SigV4Auth(frozen(self._keys), self._service, self._region).add_auth(signed)
+        request.headers.update(dict(signed.headers))
+        return request
+
+    def renew(self) -> None:
+        self._keys.discard()

@@ -17,12 +17,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from connector import object_store
 from connector.config import catalog as catalog_config
-from connector.errors import RetryableError, UserError
-from connector.file_ios import file_io
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
-from connector.iceberg.files.file_access import FileKeys, file_properties
+from connector.storage import storage_errors
+from connector.storage.file_access import FileKeys, file_properties
+from connector.storage.file_io_cache import file_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"
@@ -84,7 +84,7 @@ class _TablesOnS3(SqlTables):
 
     def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
         self.properties.update(self._keys())  # PyIceberg looks for them here
-        return object_store.using(f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}")
+        return storage_errors.using(f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}")
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         return file_io(file_properties(self.properties))  # not from the table's own properties

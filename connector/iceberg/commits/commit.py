@@ -19,20 +19,20 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from connector import object_store
-from connector.errors import ConnectorError
-from connector.iceberg.commits import failures, fence
+from connector.host.errors import ConnectorError
+from connector.host.logs import Event, fields
+from connector.host.threads import side_by_side
+from connector.iceberg.commits import commit_errors, fence
+from connector.iceberg.commits.due_maintenance import Upkeep
 from connector.iceberg.commits.late_files import LateFiles
 from connector.iceberg.commits.lost_columns import check_columns
 from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import StagedFiles
-from connector.iceberg.commits.upkeep import Upkeep
 from connector.iceberg.metadata.table_properties import check_properties, correctable
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
-from connector.logs import Event, fields
-from connector.parallel import side_by_side
-from connector.state import Chain, StagedCommit
+from connector.model.state import Chain, StagedCommit
+from connector.storage import storage_errors
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def _attempt_chain(
     except ConnectorError as error:
         return Failed(tuple(chain), error)
     except BROKEN as error:  # one table's metadata must not end the session for the others, nor keep any from opening
-        return Failed(tuple(chain), failures.broken(".".join(chain[0].path), error))
+        return Failed(tuple(chain), commit_errors.broken(".".join(chain[0].path), error))
 
 
 def _finish_chain(
@@ -145,18 +145,18 @@ def _finish_chain(
             return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))
         except worth_another_look() as error:
             if is_hopeless(error):
-                raise failures.refused(name, error) from error
+                raise commit_errors.refused(name, error) from error
             log.warning(
                 "table %s: commit attempt %d: %s: %s",
                 name,
                 number + 1,
                 type(error).__name__,
-                failures.quoted(error),
+                commit_errors.quoted(error),
                 extra=fields(Event.RETRIED, table=name, attempt=number + 1),
             )
             last = error
     assert last is not None
-    raise failures.gave_up(name, last, time.monotonic() - began)
+    raise commit_errors.gave_up(name, last, time.monotonic() - began)
 
 
 def _attempts(retry_for: float) -> Iterator[int]:
@@ -175,10 +175,10 @@ def _load(catalog: Catalog, chain: Sequence[StagedCommit]) -> Table:
     try:
         table = catalog.load_table(chain[0].path)
     except NoSuchTableError:
-        raise failures.gone(chain) from None
+        raise commit_errors.gone(chain) from None
     uuid = str(table.metadata.table_uuid)
     if uuid != chain[0].table_uuid:
-        raise failures.replaced(chain, uuid)
+        raise commit_errors.replaced(chain, uuid)
     return table
 
 
@@ -190,7 +190,7 @@ def _commit(
     properties: dict[str, str],
 ) -> TableMetadata:
     """One attempt: the files' snapshot and the fence's value, both or neither."""
-    with object_store.using(table.location()):
+    with storage_errors.using(table.location()):
         snapshot = snapshots.append(table, staged)
     return land(catalog, table, snapshot, properties)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from connector.errors import FencedError, UserError
-from connector.state import KEY_RANGE, RECORDED_VALUE, Known, Lineage, StagedCommit
+from connector.host.errors import FencedError, UserError
+from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, Lineage, StagedCommit
 
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from connector.iceberg.commits import fence
-from connector.state import Lineage
+from connector.model.state import Lineage
 
 FIRST: Final = "first"
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

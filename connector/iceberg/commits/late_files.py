@@ -13,13 +13,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from connector.errors import UserError
+from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
-from connector.file_lists import files_of
+from connector.host.errors import UserError
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.table_properties import correctable
-from connector.rows.rewriting import Rewriting, SourceFile, TargetColumn, UnconvertibleError
-from connector.state import DataFile, StagedCommit
+from connector.model.state import DataFile, StagedCommit
+from connector.storage.file_lists import files_of
 
 PREFIX: Final = "flow.converted."
 _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")

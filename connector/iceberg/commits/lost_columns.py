@@ -8,10 +8,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
-from connector.errors import LostColumnError, UserError
-from connector.file_lists import files_of
+from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.commits import late_files
-from connector.state import StagedCommit
+from connector.model.state import StagedCommit
+from connector.storage.file_lists import files_of
 
 _WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType())})
 

@@ -17,8 +17,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
-from connector.errors import RetryableError
-from connector.iceberg.files.aws_errors import is_refusal
+from connector.host.errors import RetryableError
+from connector.storage.aws_errors import is_refusal
 
 # ValueError: the metadata changed under PyIceberg's own checks. The next look finds a table that is gone.
 REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)

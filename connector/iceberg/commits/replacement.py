@@ -8,7 +8,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
 from connector.iceberg.metadata.manifests import ManifestFactory, added_entry, manifests_of
-from connector.state import DataFile
+from connector.model.state import DataFile
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ from enum import StrEnum
 
 from pyiceberg.table import Table
 
-from connector import object_store
-from connector.errors import CommitUnknownError, FencedError, RetryableError, UserError
-from connector.file_lists import files_of
+from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import land
-from connector.iceberg.commits.lineages import RESET_PREFIX
 from connector.iceberg.commits.outcomes import REFUSED, unknown
 from connector.iceberg.commits.snapshot import SnapshotWriter, lineage_summary
 from connector.iceberg.commits.staged_files import MissingFile, missing_files
+from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import file_name, unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, correctable
-from connector.state import FileList, StagedCommit
+from connector.model.state import FileList, StagedCommit
+from connector.storage import storage_errors
+from connector.storage.file_lists import files_of
 
 
 class Verdict(StrEnum):
@@ -132,7 +132,7 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
     properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
     with correctable(table):
         check_properties(table.properties)
-    with object_store.using(table.location()):
+    with storage_errors.using(table.location()):
         # Every change of a fence moves main: the fence that a commit has read is then still the one it meets.
         snapshot = SnapshotWriter().mark(table, lineage, lineage_summary(lineage) | {"flow.fence-reset": reason})
     try:

@@ -11,16 +11,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 
-from connector.file_lists import files_of
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import file_prefix
-from connector.iceberg.commits.folding import Folder
+from connector.iceberg.commits.merge_manifests import Folder
 from connector.iceberg.commits.replacement import Replacement, replaced_manifests, replaced_summary
-from connector.iceberg.files.written_file import WrittenFile
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, check_version
-from connector.iceberg.metadata.manifests import ManifestFactory, manifests_of, metadata_location
-from connector.iceberg.metadata.written_lists import WrittenLists
-from connector.state import Lineage, StagedCommit
+from connector.iceberg.metadata.manifests import ManifestFactory, WrittenLists, manifests_of, metadata_location
+from connector.model.state import Lineage, StagedCommit
+from connector.storage.file_lists import files_of
+from connector.storage.written_file import WrittenFile
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"

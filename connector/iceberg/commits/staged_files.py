@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 from pyiceberg.table import Table
 
-from connector import object_store
-from connector.errors import UserError
-from connector.file_lists import files_of
-from connector.parallel import side_by_side
-from connector.state import FileList, StagedCommit
+from connector.host.errors import UserError
+from connector.host.threads import side_by_side
+from connector.model.state import FileList, StagedCommit
+from connector.storage import storage_errors
+from connector.storage.file_lists import files_of
 
 LOOKS_AT_ONCE: Final = 16  # of each table; a look waits for its store most of the time
 NAMED: Final = 3  # files in an error
@@ -62,7 +62,7 @@ def missing_files(table: Table, staged: Sequence[StagedCommit]) -> list[MissingF
 def _missing_of(table: Table, named: Sequence[_Named]) -> list[MissingFile]:
     def is_missing(one: _Named) -> bool:
         _, location = one
-        with object_store.using(location):
+        with storage_errors.using(location):
             return not table.io.new_input(location).exists()
 
     looks = side_by_side(is_missing, named, LOOKS_AT_ONCE, "look")

@@ -33,7 +33,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from connector.errors import UserError
+from connector.host.errors import UserError
 
 FORMAT_VERSION: Final = 2
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"

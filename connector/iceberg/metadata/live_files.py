@@ -7,9 +7,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 
-from connector.errors import UserError
+from connector.encoding.rewriting import SourceFile
+from connector.host.errors import UserError
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.rows.rewriting import SourceFile
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as ManifestDataFile
@@ -18,9 +19,11 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from connector.iceberg.files.written_file import WrittenFile
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestWriter, check_version, read_manifest_list
-from connector.state import ColumnStatistics, DataFile
+from connector.model.state import ColumnStatistics, DataFile
+from connector.storage.written_file import RememberedFile, WrittenFile
+
+KEPT_BYTES: Final = 64 << 10  # for each table: several hundred manifests
 
 
 class ManifestFactory:
@@ -100,3 +103,22 @@ def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
         "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
         "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
     }
+
+
+class WrittenLists:
+    """Each table's newest list. Locations are random and lists never change: the same location is the same list."""
+
+    def __init__(self) -> None:
+        self._newest: dict[UUID, RememberedFile] = {}
+
+    def add(self, table: Table, written: WrittenFile) -> None:
+        if len(written) <= KEPT_BYTES:
+            self._newest[table.metadata.table_uuid] = written.to_input_file()
+
+    def manifests_of(self, table: Table) -> list[ManifestFile]:
+        """The current snapshot's manifests, freshly decoded."""
+        snapshot = table.current_snapshot()
+        written = self._newest.get(table.metadata.table_uuid)
+        if snapshot and written and written.location == snapshot.manifest_list:
+            return list(read_manifest_list(written))
+        return manifests_of(table.io, snapshot)

@@ -3,15 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
+from urllib.parse import urlsplit
 
 from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from connector.host.threads import side_by_side
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.parallel import side_by_side
 
 DELETIONS_AT_ONCE: Final = 8
+
+BUCKET_SUFFIX: Final = "--table-s3"  # of the names of such buckets only
 
 
 def files_under(io: FileIO, directory: str) -> Iterator[str]:
@@ -34,3 +37,7 @@ def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[]
             io.delete(location)
 
     side_by_side(delete, sorted(locations), DELETIONS_AT_ONCE, "delete")
+
+
+def is_in_table_bucket(location: str) -> bool:
+    return urlsplit(location).netloc.endswith(BUCKET_SUFFIX)

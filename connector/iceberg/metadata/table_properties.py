@@ -10,7 +10,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from connector.errors import UserError
+from connector.host.errors import UserError
 
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)

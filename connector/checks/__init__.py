@@ -1,0 +1,1 @@
+"""Checks whether a config can be used: the catalog, the storage, Spark."""

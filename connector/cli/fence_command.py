@@ -1,0 +1,142 @@
+"""`fence show` and `fence reset`: a person looks at what a table knows of its tasks, and helps one that is fenced."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.table import Table
+
+from connector.cli.json_file import read_json
+from connector.config.settings import parse
+from connector.host.errors import UserError
+from connector.iceberg.catalogs.opening import explained, open_catalog
+from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judged, perform, plan
+from connector.iceberg.commits.writers import RecordedLineage, recorded_lineages
+from connector.iceberg.tables import load_table
+from connector.model.state import StagedCommit
+from connector.model.state_reader import read_state
+
+
+@dataclass(frozen=True)
+class Place:
+    """What both commands are told: where the table is, and what the task's state says."""
+
+    config: str
+    table: str
+    materialization: str | None = None
+    state: str | None = None
+
+    @property
+    def path(self) -> tuple[str, str]:
+        namespace, _, table = self.table.lower().partition(".")
+        if not table:
+            raise UserError(f"--table {self.table}: it is named by namespace and table, with a dot between them.")
+        return namespace, table
+
+    def staged(self) -> list[StagedCommit]:
+        """What the state names for the table."""
+        if self.state is None:
+            return []
+        if not self.materialization:
+            raise UserError("--state needs --materialization: the state does not say whose it is.")
+        staged = read_state(self.materialization, read_json(self.state))
+        return [commit for commit in staged if commit.path == self.path]
+
+
+def show(place: Place, *, as_json: bool) -> str:
+    """Every lineage of the table, and what opening the task would make of every staged commit."""
+    staged = place.staged()
+    table = _load(place)
+    lineages, verdicts = recorded_lineages(table), judged(table, staged)
+    uuid = str(table.metadata.table_uuid)
+    if as_json:
+        return json.dumps(_as_json(uuid, lineages, verdicts), indent=2)
+    return "\n".join(_as_text(f"table {place.table}, uuid {uuid}", lineages, verdicts))
+
+
+def reset(place: Place, state_key: str, key_range: str, decision: Decision, reason: str, *, is_confirmed: bool) -> str:
+    """Say what letting a lineage go on that cannot would cost; do it where that is confirmed."""
+    staged = place.staged()
+    table = _load(place)
+    stuck = [
+        verdict.staged
+        for verdict in judged(table, staged)
+        if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
+        and (verdict.staged.lineage.state_key, verdict.staged.lineage.key_range) == (state_key, key_range)
+    ]
+    if not stuck:
+        raise UserError(
+            f"table {place.table}: nothing that the state names for state key {state_key} and key range {key_range} is "
+            "fenced, and none of its files are gone: there is nothing to reset. `fence show` lists what is there."
+        )
+    planned = plan(table, stuck, decision)
+    if is_confirmed:
+        perform(table, planned, reason)
+    return "\n".join((*planned.consequences, _outcome(planned, is_confirmed=is_confirmed)))
+
+
+def _load(place: Place) -> Table:
+    config, _ = parse(read_json(place.config), [])
+    with explained(config):
+        table = load_table(open_catalog(config), place.path)
+    if table is None:
+        raise UserError(f"table {place.table} does not exist.")
+    return table
+
+
+def _outcome(planned: Reset, *, is_confirmed: bool) -> str:
+    if is_confirmed:
+        return f"The fence was reset to {planned.value}. Start the task."
+    return "Nothing was changed. Stop the task, and repeat the command with --yes."
+
+
+def _as_text(title: str, lineages: Sequence[RecordedLineage], verdicts: Sequence[Judged]) -> Iterator[str]:
+    yield title
+    for lineage in lineages:
+        owner = lineage.owner
+        yield f"{owner.materialization}, state key {owner.state_key}" if owner else "an owner that no snapshot names"
+        yield f"  key range    {lineage.key_range}{' (closed)' if lineage.is_closed else ''}"
+        yield f"  property     {lineage.property_name}"
+        yield f"  value        {lineage.value}"
+        yield f"  last commit  {lineage.last_commit or 'in no snapshot that the table still has'}"
+        if lineage.last_reset:
+            yield f"  last reset   {lineage.last_reset}"
+    if verdicts:
+        yield "staged in the state"
+    for verdict in verdicts:
+        commit = verdict.staged
+        yield f"  state key {commit.lineage.state_key}, key range {commit.lineage.key_range}"
+        staged = f"{commit.rows} rows in {commit.file_count} file(s)"
+        yield f"    {commit.prev or 'none'} -> {commit.next}: {staged}: {verdict.verdict}"
+
+
+def _as_json(uuid: str, lineages: Sequence[RecordedLineage], verdicts: Sequence[Judged]) -> dict[str, Any]:
+    return {
+        "tableUuid": uuid,
+        "lineages": [
+            {
+                "property": lineage.property_name,
+                "keyRange": lineage.key_range,
+                "value": lineage.value,
+                "isClosed": lineage.is_closed,
+                "materialization": lineage.owner and lineage.owner.materialization,
+                "stateKey": lineage.owner and lineage.owner.state_key,
+                "lastCommit": lineage.last_commit and lineage.last_commit.isoformat(),
+                "lastReset": json.loads(lineage.last_reset) if lineage.last_reset else None,
+            }
+            for lineage in lineages
+        ],
+        "staged": [
+            {
+                "stateKey": verdict.staged.lineage.state_key,
+                "keyRange": verdict.staged.lineage.key_range,
+                "prev": verdict.staged.prev,
+                "next": verdict.staged.next,
+                "rows": verdict.staged.rows,
+                "files": verdict.staged.file_count,
+                "verdict": verdict.verdict,
+            }
+            for verdict in verdicts
+        ],
+    }

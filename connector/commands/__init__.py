@@ -1,1 +1,0 @@
-"""What a person calls beside the protocol."""

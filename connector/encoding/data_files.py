@@ -1,0 +1,161 @@
+"""Record batches to data files: row groups of bounded memory, files of the table's target size."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from connector.encoding.file_options import FileOptions
+from connector.encoding.row_group import RowGroup
+from connector.encoding.statistics import column_statistics, split_offsets
+from connector.host.errors import ConnectorError
+from connector.model.binding import Column
+from connector.model.state import DataFile
+from connector.storage.storage_errors import using
+
+# A row group is held in memory until it is written; larger ones compress no better.
+ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
+_SAMPLE: Final = 10_000  # rows
+_FIRST_SAMPLE: Final = 1_000  # rows
+_NEARLY_ALL: Final = 950  # of the first sample
+
+
+class DataFileWriter:
+    """Writes record batches of one schema to files of the target size."""
+
+    def __init__(
+        self,
+        io: FileIO,
+        new_location: Callable[[], str],
+        columns: Sequence[Column],
+        schema: pa.Schema,
+        options: FileOptions,
+        row_group_size: int = ROW_GROUP_SIZE,
+    ) -> None:
+        self._io, self._new_location = io, new_location
+        self._columns, self._schema, self._options = columns, schema, options
+        self._row_group = RowGroup(row_group_size)
+        self._open_file: _OpenFile | None = None
+        self._files: list[DataFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._row_group.add(batch):
+            return
+        self._write_row_group(self._row_group.take())
+        if not self._row_group.add(batch):
+            self._write_row_group([batch])  # larger than a row group: written as it is
+
+    def finish(self) -> list[DataFile]:
+        """All files, complete and durable."""
+        self.close_file()
+        return self._files
+
+    def close_file(self) -> None:
+        """Make what was written so far durable: further rows go to another file."""
+        self._write_row_group(self._row_group.take())
+        self._end_file()
+
+    def abort(self) -> None:
+        """Delete what was written, as far as possible: nothing refers to it."""
+        locations = [file.path for file in self._files]
+        if self._open_file:
+            locations.append(self._open_file.location)
+            # ValueError: closing it has failed before, and it is closed.
+            with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
+                self._open_file.close()
+        for location in locations:
+            with suppress(OSError):
+                self._io.delete(location)
+
+    def _write_row_group(self, batches: Sequence[pa.RecordBatch]) -> None:
+        rows = pa.Table.from_batches(batches, self._schema)
+        if not rows.num_rows:
+            return
+        if not self._open_file:
+            self._open_file = _OpenFile(self._io, self._new_location(), self._columns, rows, self._options)
+        self._open_file.write(rows)
+        if self._open_file.size >= self._options.target_size:
+            self._end_file()
+
+    def _end_file(self) -> None:
+        if self._open_file:
+            self._files.append(self._open_file.close())
+            self._open_file = None
+
+
+class _OpenFile:
+    """A Parquet file that is being written."""
+
+    def __init__(
+        self, io: FileIO, location: str, columns: Sequence[Column], first_rows: pa.Table, options: FileOptions
+    ) -> None:
+        self.location = location
+        self._columns = columns
+        self._with_nan: set[int] = set()
+        self._metadata: list[pq.FileMetaData] = []
+        with using(location):
+            self._stream: Any = io.new_output(location).create(overwrite=True)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            first_rows.schema,
+            compression=options.codec,
+            compression_level=options.level,
+            use_dictionary=_worth_a_dictionary(first_rows),
+            metadata_collector=self._metadata,
+            store_decimal_as_integer=True,  # where they have 18 digits at most, as Iceberg demands
+            store_schema=False,
+        )
+
+    @property
+    def size(self) -> int:
+        return int(self._stream.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """As one row group."""
+        with using(self.location):
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        for place, column in enumerate(rows.columns):
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                self._with_nan.add(place)
+
+    def close(self) -> DataFile:
+        with using(self.location):
+            self._writer.close()
+            size = self.size
+            self._stream.close()
+        (metadata,) = self._metadata
+        return DataFile(
+            path=self.location,
+            rows=metadata.num_rows,
+            size=size,
+            splits=split_offsets(metadata),
+            columns=column_statistics(metadata, self._columns, self._with_nan),
+        )
+
+
+def _worth_a_dictionary(rows: pa.Table) -> list[str]:
+    sample = rows.slice(0, _SAMPLE)
+    return [
+        name
+        for name, column in zip(sample.column_names, sample.columns, strict=True)
+        if not _never_worth_a_dictionary(column.type) and _repeats(column)
+    ]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether every value occurs twice or more on average."""
+    # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted
+    # further.
+    if pc.count_distinct(column.slice(0, _FIRST_SAMPLE)).as_py() > _NEARLY_ALL:
+        return False
+    return bool(2 * pc.count_distinct(column).as_py() <= len(column))
+
+
+def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:
+    """Booleans, which are bits already; and types of other engines' tables, whose values Arrow cannot count."""
+    of_others = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
+    return bool(pa.types.is_boolean(arrow_type) or of_others)

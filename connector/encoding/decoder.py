@@ -1,0 +1,174 @@
+"""Store lines to record batches: usual lines in a few calls for a whole batch, other lines one by one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from connector.encoding.arrow_schema import arrow_schema
+from connector.encoding.column_input import Cells, Fitted, fitted
+from connector.encoding.invalid_cells import InvalidCells, RejectedRow
+from connector.encoding.packed import PackedTupleError
+from connector.encoding.plain import PlainCells, is_usual, usual_cell_type
+from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, loose_row, rows_decoder
+from connector.encoding.tuple_columns import Half
+from connector.model.binding import Binding
+from connector.model.invalid_values import Tally
+from protocol.protocol_error import ProtocolError
+
+_NEWLINE: Final = b"\n"
+
+
+class _UnusualLinesError(Exception):
+    """Some line is another binding's, or holds two values."""
+
+
+# Whatever makes decoding at once fail: line by line, it succeeds or fails with an error that names the line.
+_UNUSUAL: Final = (
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    OverflowError,
+    RecursionError,
+    pa.ArrowInvalid,
+    PackedTupleError,
+    _UnusualLinesError,
+)
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A line that turned out to be of another binding; it is not decoded."""
+
+    binding: int
+    line: bytes  # without its newline
+    number: int
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Rows in no particular order, and what was done with values that do not fit their columns."""
+
+    batch: pa.RecordBatch
+    treated: Tally
+    strays: Sequence[Stray] = ()
+    rejected: Sequence[RejectedRow] = ()
+
+
+class RowDecoder:
+    """Decodes one binding's lines, and learns from them in which columns not all values are of the usual kind."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self.schema = arrow_schema(binding)
+        self._keys = Half("key", binding.keys)
+        self._values = Half("values", binding.values)
+        self._learn([usual_cell_type(column.type) for column in binding.keys + binding.values])
+        self._is_new = True
+
+    def decode(self, lines: Lines) -> Decoded:
+        if self._is_new:
+            self._learn_from_line(lines.content.partition(_NEWLINE)[0], lines.number(0))
+        try:
+            return self._decode_at_once(lines)
+        except _UNUSUAL:
+            return self._decode_one_by_one(lines)
+
+    def _decode_at_once(self, lines: Lines) -> Decoded:
+        rows, count = self._decode_rows(lines.content), lines.count
+        if len(rows) != count or [row.binding for row in rows].count(self._binding.index) != count:
+            raise _UnusualLinesError
+        return self._decoded(rows, self._cell_types, lines, range(count))
+
+    def _decode_one_by_one(self, lines: Lines) -> Decoded:
+        rows, places, strays = [], [], []
+        for place, line in enumerate(lines.each):
+            row, number = lines.row(place), lines.number(place)
+            binding = binding_of(row, number)
+            if binding == self._binding.index:
+                self._check(row, number)
+                rows.append(row)
+                places.append(place)
+            else:
+                strays.append(Stray(binding, line, number))
+        try:
+            decoded = self._decoded(rows, [msgspec.Raw] * len(self._cell_types), lines, places)
+        except PackedTupleError as error:
+            raise ProtocolError(f"line {lines.number(places[error.row])}: {error.reason}") from error
+        self._learn_from(rows)
+        return replace(decoded, strays=strays)
+
+    def _decoded(
+        self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any], lines: Lines, places: Sequence[int]
+    ) -> Decoded:
+        """`places` are the rows' places among the lines."""
+        invalid = InvalidCells(self._binding, lines)
+        batches = [] if rows else [pa.RecordBatch.from_pylist([], self.schema)]
+        for group in _by_form(rows):
+            try:
+                columns = self._columns([rows[row] for row in group], cell_types)
+            except PackedTupleError as error:
+                error.row = group[error.row]
+                raise
+            lines_places = places if len(group) == len(rows) else [places[row] for row in group]
+            rejected = invalid.treat(columns, lines_places)
+            batch = pa.RecordBatch.from_arrays([column.array for column in columns], schema=self.schema)
+            if rejected:
+                batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
+            batches.append(batch)
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        return Decoded(batch, invalid.tally, rejected=invalid.rejected)
+
+    def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[Fitted]:
+        return [
+            fitted(cells, is_required=column.required)
+            for column, cells in zip(self._binding.columns, self._cells(rows, cell_types), strict=True)
+        ]
+
+    def _cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Cells]:
+        keys = len(self._keys.columns)
+        yield from self._keys.cells(rows, cell_types[:keys])
+        yield from self._values.cells(rows, cell_types[keys:])
+        if self._binding.document:
+            yield PlainCells(msgspec.Raw, self._binding.document.type, [row.doc for row in rows])
+
+    def _check(self, row: LooseRow, number: int) -> None:
+        try:
+            self._keys.check(row)
+            self._values.check(row)
+        except ValueError as error:
+            raise ProtocolError(f"line {number}: the Store {error}") from error
+
+    def _learn_from_line(self, line: bytes, number: int) -> None:
+        """Learns most of what there is to learn, before a whole batch is decoded in vain."""
+        self._is_new = False
+        row = loose_row(line, number)
+        if binding_of(row, number) == self._binding.index:
+            self._check(row, number)
+            self._learn_from([row])
+
+    def _learn_from(self, rows: Sequence[LooseRow]) -> None:
+        """From now on columns with unusual values are decoded as raw JSON, so that later batches are not tried
+        twice."""
+        cell_types: list[Any] = []
+        for half in (self._keys, self._values):
+            tuples = [half.tuple_of(row) for row in rows if half.tuple_of(row) is not None]
+            cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(half.columns)
+            for column, cells in zip(half.columns, cells_by_column, strict=True):
+                known = self._cell_types[len(cell_types)]
+                cell_types.append(known if is_usual(known, column.type, cells) else msgspec.Raw)
+        self._learn(cell_types)
+
+    def _learn(self, cell_types: list[Any]) -> None:
+        keys = len(self._keys.columns)
+        self._cell_types = cell_types
+        self._decode_rows = rows_decoder(cell_types[:keys], cell_types[keys:])
+
+
+def _by_form(rows: Sequence[Row[Any, Any]]) -> list[Sequence[int]]:
+    """The rows' indices grouped by the forms of their halves: nearly always one group."""
+    forms = [(row.key is None, row.values is None) for row in rows]
+    if len(set(forms)) <= 1:
+        return [range(len(rows))] if rows else []
+    return [[row for row, other in enumerate(forms) if other == form] for form in set(forms)]

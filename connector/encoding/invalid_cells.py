@@ -1,0 +1,114 @@
+"""What becomes of values that their columns cannot hold: the binding's policy, applied to one batch."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias
+
+import orjson
+import pyarrow as pa
+
+from connector.encoding.column_input import Fitted
+from connector.encoding.row_lines import Lines, LooseRow
+from connector.encoding.tuple_columns import Half
+from connector.host.errors import InvalidValueError
+from connector.model.binding import Binding, Column
+from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
+
+_SHOWN: Final = 100  # characters of a value or a key in an error
+
+_Cause: TypeAlias = tuple[Column, str]  # the column, and the reason
+
+RowTexts: TypeAlias = tuple[str, ...]  # in the order of the binding's columns
+
+
+class RejectedRow(NamedTuple):
+    """What is kept of a rejected row, in the order of `rejected_table.COLUMNS`."""
+
+    reason: str
+    field: str
+    key: str  # JSON
+    document: str  # JSON
+
+
+def batch_of(rows: Sequence[RejectedRow], at: datetime, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows as a table of rejected rows has them; there is at least one."""
+    columns = [*zip(*rows, strict=True), [at] * len(rows)]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class InvalidCells:
+    """One batch's invalid values, and what was done with them."""
+
+    def __init__(self, binding: Binding, lines: Lines) -> None:
+        self.tally = Tally()
+        self.rejected: list[RejectedRow] = []
+        self._binding, self._lines = binding, lines
+
+    def treat(self, columns: Sequence[Fitted], places: Sequence[int]) -> set[int]:
+        """Treat all columns of some rows, whose lines have these places in the batch; return the rejected rows.
+
+        InvalidValueError where the policy is to stop, or a column may hold no null.
+        """
+        causes: dict[int, _Cause] = {}
+        for column, fitted in zip(self._binding.columns, columns, strict=True):
+            if fitted.unfit and self._binding.on_invalid is OnInvalid.QUARANTINE:
+                causes = {row: (column, reason) for row, reason in fitted.unfit.items()} | causes
+            elif fitted.unfit:
+                self._make_null(column, fitted.unfit, places)
+        if causes:
+            self._reject(dict(sorted(causes.items())), places)
+        for column, fitted in zip(self._binding.columns, columns, strict=True):
+            kept = sum(row not in causes for row in fitted.clamped)
+            self.tally.add(column.field, Treatment.CLAMPED, Treated(kept))
+        return set(causes)
+
+    def _make_null(self, column: Column, reasons: Mapping[int, str], places: Sequence[int]) -> None:
+        row = min(reasons)
+        [texts] = row_texts(self._binding, [self._lines.row(places[row])])
+        key = _shortened(key_text(self._binding, texts))
+        value = _shortened(texts[self._binding.columns.index(column)])
+        never_null = self._never_null(column)
+        if self._binding.on_invalid is OnInvalid.STOP or never_null:
+            number = self._lines.number(places[row])
+            raise InvalidValueError(self._binding.table, column.field, key, value, reasons[row], number, never_null)
+        example = f"key {key}: {value} {reasons[row]}"
+        self.tally.add(column.field, Treatment.NULLED, Treated(len(reasons), example))
+
+    def _reject(self, causes: Mapping[int, _Cause], places: Sequence[int]) -> None:
+        all_texts = row_texts(self._binding, [self._lines.row(places[row]) for row in causes])
+        for (column, reason), texts in zip(causes.values(), all_texts, strict=True):
+            key, document = key_text(self._binding, texts), document_text(self._binding, texts)
+            self.rejected.append(RejectedRow(reason, column.field, key, document))
+            value = texts[self._binding.columns.index(column)]
+            example = f"key {_shortened(key)}: {_shortened(value)} {reason}"
+            self.tally.add(column.field, Treatment.REJECTED, Treated(1, example))
+
+    def _never_null(self, column: Column) -> str:
+        """Why the column may hold no null, if it may not."""
+        if column in self._binding.keys:
+            return "part of the key"
+        return "required" if column.required else ""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def row_texts(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
+    """The values of each row. All rows have one form; invalid UTF-8 becomes replacement characters."""
+    columns = [*Half("key", binding.keys).json_texts(rows), *Half("values", binding.values).json_texts(rows)]
+    if binding.document:
+        columns.append([bytes(row.doc).decode(errors="replace") or "null" for row in rows])
+    return list(zip(*columns, strict=True))
+
+
+def key_text(binding: Binding, texts: RowTexts) -> str:
+    """The key as it was sent."""
+    return f"[{','.join(texts[: len(binding.keys)])}]"
+
+
+def document_text(binding: Binding, texts: RowTexts) -> str:
+    """The whole row as an object of its fields."""
+    members = zip(binding.columns, texts, strict=True)
+    return f"{{{','.join(f'{orjson.dumps(column.field).decode()}:{text}' for column, text in members)}}}"

@@ -1,0 +1,117 @@
+"""A data file's column statistics, from the metadata that its Parquet writer has in the end."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+from pyiceberg.utils.decimal import unscaled_to_decimal
+
+from connector.model.binding import Column
+from connector.model.state import ColumnStatistics
+
+_BOUND_LENGTH: Final = 16  # characters or bytes: Iceberg's default, truncate(16)
+_SURROGATES: Final = range(0xD800, 0xE000)
+_LAST_CHARACTER: Final = 0x10FFFF
+# The types whose values Parquet orders and represents as Iceberg does.
+_COMPARABLE: Final = frozenset(
+    {BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimestamptzType()}
+)
+
+
+def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    """Where the row groups begin."""
+    first_columns = (metadata.row_group(group).column(0) for group in range(metadata.num_row_groups))
+    return tuple(
+        min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
+        for column in first_columns
+    )
+
+
+def column_statistics(
+    metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
+) -> tuple[ColumnStatistics, ...]:
+    """Columns go by their place, since their names may collide. `with_nan` holds the places of columns with a NaN."""
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    return tuple(
+        _of_column(column, [group.column(place) for group in groups], place not in with_nan)
+        for place, column in enumerate(columns)
+    )
+
+
+def _of_column(column: Column, chunks: Sequence[pq.ColumnChunkMetaData], comparable: bool) -> ColumnStatistics:
+    statistics = [chunk.statistics for chunk in chunks]
+    counted = all(chunk.has_null_count for chunk in statistics)
+    lower, upper = _bounds(column.type, statistics) if comparable and counted else (None, None)
+    return ColumnStatistics(
+        field_id=column.id,
+        size=sum(chunk.total_compressed_size for chunk in chunks),
+        values=sum(chunk.num_values for chunk in chunks),
+        nulls=sum(chunk.null_count for chunk in statistics) if counted else None,
+        lower=lower,
+        upper=upper,
+    )
+
+
+def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> tuple[bytes | None, bytes | None]:
+    of_values = [chunk for chunk in statistics if chunk.num_values]
+    # Parquet omits a row group's extremes when they are long; those of the other row groups do not bound the file.
+    if not of_values or not all(chunk.has_min_max for chunk in of_values):
+        return None, None
+    if isinstance(column_type, DecimalType):
+        numbers = [_unscaled(extreme) for chunk in of_values for extreme in (chunk.min_raw, chunk.max_raw)]
+        return _decimal_bound(column_type, min(numbers)), _decimal_bound(column_type, max(numbers))
+    lowest = min(chunk.min_raw for chunk in of_values)
+    highest = max(chunk.max_raw for chunk in of_values)
+    if column_type == StringType():
+        upper = upper_bound_of_text(highest.decode())
+        return lowest.decode()[:_BOUND_LENGTH].encode(), None if upper is None else upper.encode()
+    if column_type == BinaryType():
+        return lowest[:_BOUND_LENGTH], upper_bound_of_bytes(highest)
+    if column_type not in _COMPARABLE:
+        return None, None
+    return to_bytes(column_type, lowest), to_bytes(column_type, highest)
+
+
+def _unscaled(extreme: int | bytes) -> int:
+    return extreme if isinstance(extreme, int) else int.from_bytes(extreme, "big", signed=True)
+
+
+def _decimal_bound(column_type: DecimalType, unscaled: int) -> bytes:
+    return to_bytes(column_type, unscaled_to_decimal(unscaled, column_type.scale))
+
+
+def upper_bound_of_text(text: str) -> str | None:
+    """A text of at most 16 characters that is not less than this one, as tight as a prefix allows; None if none
+    exists."""
+    if len(text) <= _BOUND_LENGTH:
+        return text
+    for length in range(_BOUND_LENGTH, 0, -1):
+        successor = ord(text[length - 1]) + 1
+        if successor in _SURROGATES:
+            successor = _SURROGATES.stop
+        if successor <= _LAST_CHARACTER:
+            return text[: length - 1] + chr(successor)
+    return None
+
+
+def upper_bound_of_bytes(value: bytes) -> bytes | None:
+    if len(value) <= _BOUND_LENGTH:
+        return value
+    for length in range(_BOUND_LENGTH, 0, -1):
+        if value[length - 1] < 0xFF:
+            return value[: length - 1] + bytes([value[length - 1] + 1])
+    return None

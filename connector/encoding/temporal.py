@@ -1,0 +1,85 @@
+"""Dates and date-times from text, clamped to the years 1 to 9999 in UTC."""
+
+import re
+from datetime import date
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.encoding.parsing import Parser
+from connector.encoding.texts import NO_ROWS, Positions, Texts
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_FIRST_DAY: Final = date.min.toordinal() - _EPOCH
+_LAST_DAY: Final = date.max.toordinal() - _EPOCH
+_DAY: Final = 86_400_000_000  # microseconds
+_FIRST_MICRO: Final = _FIRST_DAY * _DAY
+_LAST_MICRO: Final = (_LAST_DAY + 1) * _DAY - 1
+_YEARS_IN_CYCLE: Final = 400  # after which the calendar repeats
+_DAYS_IN_CYCLE: Final = 146_097
+
+_YEAR_MONTH_DAY: Final = r"([+-]?[0-9]{4,6})-([0-9]{2})-([0-9]{2})"
+_DATE: Final = re.compile(_YEAR_MONTH_DAY)
+_INSTANT: Final = re.compile(
+    _YEAR_MONTH_DAY + r"[T ]([01][0-9]|2[0-3])(?::([0-5][0-9])(?::([0-5][0-9]|60)(?:\.([0-9]+))?)?)?"
+    r"(?:Z|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)"
+)
+_NANOSECONDS: Final = r"(\.[0-9]{6})[0-9]+"
+
+
+def dates(texts: Texts) -> tuple[pa.Array, Positions]:
+    texts.require_strings(_DATES.reason)
+    return _clamped(_DATES.parse(texts.array).cast(pa.int32()), _FIRST_DAY, _LAST_DAY, _DATES.arrow_type)
+
+
+def instants(texts: Texts) -> tuple[pa.Array, Positions]:
+    """Digits beyond microseconds are cut off. A leap second becomes the first second of the next minute."""
+    texts.require_strings(_INSTANTS.reason)
+    try:
+        array = texts.array.cast(_INSTANTS.arrow_type)
+    except pa.ArrowInvalid:
+        cut = pc.replace_substring_regex(texts.array, _NANOSECONDS, r"\1")
+        array = _INSTANTS.parse(pc.ascii_upper(cut))
+    return _clamped(array.cast(pa.int64()), _FIRST_MICRO, _LAST_MICRO, _INSTANTS.arrow_type)
+
+
+def _clamped(numbers: pa.Array, first: int, last: int, arrow_type: pa.DataType) -> tuple[pa.Array, Positions]:
+    outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
+    rows = NO_ROWS
+    if pc.any(outside).as_py():
+        rows = np.flatnonzero(outside.fill_null(False))
+        low, high = pa.scalar(first, numbers.type), pa.scalar(last, numbers.type)
+        numbers = pc.if_else(pc.less(numbers, low), low, pc.if_else(pc.greater(numbers, high), high, numbers))
+    return numbers.cast(arrow_type), rows
+
+
+def _days(text: str) -> int:
+    found = _DATE.fullmatch(text)
+    if not found:
+        raise ValueError(text)
+    year, month, day = found.groups()
+    return _day_number(int(year), int(month), int(day))
+
+
+def _micros(text: str) -> int:
+    found = _INSTANT.fullmatch(text)
+    if not found:
+        raise ValueError(text)
+    year, month, day, hour, minute, second, fraction, sign, offset_hour, offset_minute = found.groups(default="0")
+    offset = int(offset_hour) * 60 + int(offset_minute)
+    minutes = int(hour) * 60 + int(minute) - (-offset if sign == "-" else offset)
+    micros = (minutes * 60 + int(second)) * 1_000_000 + int(fraction[:6].ljust(6, "0"))
+    # An instant may be too far outside for 64 bits: just outside is enough for it to be clamped.
+    return min(max(_day_number(int(year), int(month), int(day)) * _DAY + micros, _FIRST_MICRO - 1), _LAST_MICRO + 1)
+
+
+def _day_number(year: int, month: int, day: int) -> int:
+    """Days since 1970, in any year: Python's calendar has only those that a column can hold."""
+    cycles, year_of_cycle = divmod(year - 1, _YEARS_IN_CYCLE)
+    return date(year_of_cycle + 1, month, day).toordinal() + cycles * _DAYS_IN_CYCLE - _EPOCH
+
+
+_DATES: Final = Parser(pa.date32(), _days, "is not a date")
+_INSTANTS: Final = Parser(pa.timestamp("us", "UTC"), _micros, "is not a date-time with an offset")

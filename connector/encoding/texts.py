@@ -1,0 +1,150 @@
+"""A column as text: both forms of a tuple come to this wherever no typed decoder fits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+_QUOTE: Final = ord('"')
+_NULL: Final = ord("n")
+_decode_string = msgspec.json.Decoder(str).decode
+
+
+NO_ROWS: Final = np.empty(0, np.int64)
+
+
+class UnfitError(Exception):
+    """The column cannot hold the values in these rows; there may be more of them."""
+
+    def __init__(self, rows: Positions, reason: str) -> None:
+        super().__init__(rows, reason)
+        self.rows, self.reason = rows, reason
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Strings as they are, everything else as its JSON text; null where there is no value."""
+
+    array: pa.StringArray
+    is_string: Mask
+
+    def require_strings(self, reason: str) -> None:
+        others = np.flatnonzero(~self.is_string & validity(self.array))
+        if len(others):
+            raise UnfitError(others, reason)
+
+
+def validity(array: pa.Array) -> Mask:
+    if not array.null_count:
+        return np.ones(len(array), dtype=np.bool_)
+    valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
+    """JSON values byte for byte, but strings without quotes and escapes. An empty cell is a missing value."""
+    data = b"".join((*cells, b" "))  # with a space, so that even an empty last cell has a first byte
+    ends = np.cumsum(np.fromiter(map(len, cells), np.int64, len(cells)))
+    begins = np.concatenate(([0], ends[:-1]))
+    firsts = np.frombuffer(data, dtype=np.uint8)[begins]
+    valid = (firsts != _NULL) & (begins < ends)
+    is_string = (firsts == _QUOTE) & valid
+    array = gather(data, begins + is_string, ends - is_string, valid)
+    if b"\\" in data:
+        escaped = is_string & contains(_positions_of(b"\\", data), begins, ends)
+        array = _without_escapes(array, escaped, cells)
+    return Texts(as_strings(array), is_string)
+
+
+def _without_escapes(array: pa.BinaryArray, escaped: Mask, cells: Sequence[msgspec.Raw]) -> pa.BinaryArray:
+    try:
+        return replaced(array, escaped, lambda row: _decode_string(cells[row]).encode())
+    except msgspec.DecodeError as error:
+        # The line was JSON, or there would be no cells.
+        rows = [row for row in np.flatnonzero(escaped).tolist() if not _is_decodable(cells[row])]
+        raise UnfitError(np.array(rows), "has half of a surrogate pair, which is no character") from error
+
+
+def _is_decodable(cell: msgspec.Raw) -> bool:
+    try:
+        _decode_string(cell)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def gather(data: bytes, begins: Positions, ends: Positions, valid: Mask) -> pa.BinaryArray:
+    """The slices of `data`, which do not overlap and are in order."""
+    if valid.all() and np.array_equal(begins[1:], ends[:-1]):
+        return _binaries(np.append(begins[:1], ends), data)
+    bounds = np.empty(2 * len(begins) + 1, dtype=np.int64)
+    bounds[0:-1:2] = begins
+    bounds[1::2] = ends
+    bounds[-1] = len(data)
+    slices_and_gaps = _binaries(bounds, data)
+    slices = np.arange(0, 2 * len(begins), 2, dtype=np.int32)
+    return slices_and_gaps.take(pa.array(slices, mask=None if valid.all() else ~valid))
+
+
+def contains(positions: Positions, begins: Positions, ends: Positions) -> Mask:
+    """Which slices hold one of the positions; these are in order."""
+    held: Mask = np.searchsorted(positions, begins) < np.searchsorted(positions, ends)
+    return held
+
+
+def replaced(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
+    rows = np.flatnonzero(where)
+    if not len(rows):
+        return array
+    return pc.replace_with_mask(array, pa.array(where), pa.array([value(int(row)) for row in rows], pa.binary()))
+
+
+def as_strings(array: pa.BinaryArray) -> pa.StringArray:
+    """Checked, not copied: readers of the file could make nothing of invalid UTF-8."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise UnfitError(_rows_that_are_not_utf8(array), "is not valid UTF-8") from error
+
+
+def _binaries(bounds: Positions, data: bytes) -> pa.BinaryArray:
+    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+
+
+def _rows_that_are_not_utf8(array: pa.BinaryArray) -> Positions:
+    rows = [row for row, value in enumerate(array.to_pylist()) if not _is_utf8(value or b"")]
+    assert rows, "Arrow finds a string that is not UTF-8, Python does not"
+    return np.array(rows)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _positions_of(byte: bytes, data: bytes) -> Positions:
+    return np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == byte[0])
+
+
+def double_texts(doubles: pa.DoubleArray) -> pa.StringArray:
+    """The shortest digits that mean the number, as documents have them."""
+    numbers = doubles.fill_null(0).to_numpy()
+    texts = orjson.dumps(np.where(np.isfinite(numbers), numbers, 0.0), option=orjson.OPT_SERIALIZE_NUMPY)
+    finite = pa.array(texts[1:-1].decode().split(",") if len(doubles) else [], pa.string())
+    named = np.select([np.isnan(numbers), numbers > 0], ["NaN", "Infinity"], "-Infinity")
+    values = pc.if_else(pa.array(np.isfinite(numbers)), finite, pa.array(named, pa.string()))
+    return pc.if_else(doubles.is_valid(), values, pa.scalar(None, pa.string()))

@@ -1,0 +1,139 @@
+"""The value rules: what a text becomes in a column of each type."""
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.encoding.decimals import NUMBER, decimals
+from connector.encoding.parsing import Parser
+from connector.encoding.temporal import dates, instants
+from connector.encoding.texts import NO_ROWS, Positions, Texts, UnfitError, validity
+
+# From texts to the column, and the rows whose values were clamped.
+Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, Positions]]
+
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_decode_base64 = msgspec.json.Decoder(list[bytes]).decode
+
+
+def _longs(texts: Texts) -> tuple[pa.Array, Positions]:
+    hexadecimal = pc.match_substring(texts.array, "x", ignore_case=True)  # Arrow would read it
+    if pc.any(hexadecimal).as_py():
+        raise UnfitError(np.flatnonzero(hexadecimal.fill_null(False)), _LONGS.reason)
+    return _LONGS.parse(texts.array), NO_ROWS
+
+
+def _ints(texts: Texts) -> tuple[pa.Array, Positions]:
+    longs, clamped = _longs(texts)
+    ints = longs.cast(pa.int32(), safe=False)
+    outside = np.flatnonzero(pc.not_equal(longs, ints.cast(pa.int64())).fill_null(False))
+    if len(outside):
+        raise UnfitError(outside, "is not an integer of 32 bits, which is all that its column holds")
+    return ints, clamped
+
+
+def _long(text: str) -> int:
+    if not NUMBER.fullmatch(text):
+        raise ValueError(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:  # an exponent of twenty digits
+        raise ValueError(text) from error
+    # The range is checked first: int(1e999999999) would take all memory.
+    if not -(2**63) <= number < 2**63 or number != number.to_integral_value():
+        raise ValueError(text)
+    return int(number)
+
+
+def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
+    array = _DOUBLES.parse(texts.array)
+    not_finite = np.flatnonzero(~np.isfinite(array.fill_null(0).to_numpy()))
+    # Arrow also reads "inf", "nan(1)", and numbers beyond the range of a double.
+    unfit = [row for row in not_finite if texts.array[row].as_py() not in _NOT_FINITE]
+    if unfit:
+        raise UnfitError(np.array(unfit), _DOUBLES.reason)
+    return array, NO_ROWS
+
+
+def _double(text: str) -> float:
+    if text not in _NOT_FINITE and not NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _booleans(texts: Texts) -> tuple[pa.Array, Positions]:
+    true = pc.equal(texts.array, "true")
+    fits = pc.or_(true, pc.equal(texts.array, "false")).fill_null(True).to_numpy(zero_copy_only=False)
+    others = np.flatnonzero(~fits | (texts.is_string & validity(texts.array)))
+    if len(others):
+        raise UnfitError(others, "is not a boolean")
+    return true, NO_ROWS
+
+
+def _binaries(texts: Texts) -> tuple[pa.Array, Positions]:
+    texts.require_strings(_NOT_BASE64)
+    strings = texts.array.fill_null("")
+    column = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
+    json = pc.binary_join(column, '","')[0].as_py()
+    try:
+        values = _decode_base64(f'["{json}"]')
+    except msgspec.DecodeError:
+        values = []
+    # Backslashes and quotes are not base64, but would have a meaning in the JSON that is decoded here.
+    if "\\" in json or len(values) != len(strings):
+        values = _binaries_by_value(strings)
+    mask = ~validity(texts.array) if texts.array.null_count else None
+    return pa.array(values, pa.binary(), mask=mask), NO_ROWS
+
+
+def _binaries_by_value(strings: pa.StringArray) -> list[bytes]:
+    values, unfit = [], []
+    for row, string in enumerate(strings.to_pylist()):
+        try:
+            values.append(msgspec.convert(string, bytes))
+        except msgspec.ValidationError:
+            unfit.append(row)
+    if unfit:
+        raise UnfitError(np.array(unfit), _NOT_BASE64)
+    return values
+
+
+def _texts(texts: Texts) -> tuple[pa.Array, Positions]:
+    return texts.array, NO_ROWS
+
+
+_NOT_BASE64: Final = "is not base64 (standard alphabet, padded)"
+_LONGS: Final = Parser(pa.int64(), _long, "is not an integer of 64 bits")
+_DOUBLES: Final = Parser(pa.float64(), _double, "is not a number in the range of a double")
+
+_RULES: Final[dict[PrimitiveType, Rule]] = {
+    BooleanType(): _booleans,
+    LongType(): _longs,
+    IntegerType(): _ints,
+    DoubleType(): _doubles,
+    StringType(): _texts,
+    BinaryType(): _binaries,
+    DateType(): dates,
+    TimestamptzType(): instants,
+}
+
+
+def rule(column_type: PrimitiveType) -> Rule:
+    return decimals(column_type) if isinstance(column_type, DecimalType) else _RULES[column_type]

@@ -1,0 +1,1 @@
+"""The machine and the process: errors, logs, signals, limits, threads, temporary directories."""

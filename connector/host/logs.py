@@ -1,0 +1,111 @@
+"""Log records on stderr, without secrets: JSON lines for the runtime, readable lines for a person."""
+
+import json
+import logging
+import os
+import sys
+import threading
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from connector.host.errors import UserError
+from connector.host.redaction import redacted
+
+log = logging.getLogger(__name__)
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+FIELDS: Final = "fields"  # the name under which a record has them
+
+
+class Event(StrEnum):
+    """What a record tells of, for programs that read many: docs/operating.md has each with its fields."""
+
+    RECEIVING = "receiving"
+    STAGED = "staged"
+    COMMITTED = "committed"
+    RECOVERED = "recovered"
+    HELD = "held"
+    RETRIED = "retried"
+    WAITING = "waiting"
+    CLAMPED = "clamped"
+    NULLED = "nulled"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    COLLECTED = "collected"
+
+
+def fields(event: Event, **values: object) -> dict[str, Any]:
+    """For a record's `extra`: `log.info("…", extra=fields(Event.STAGED, rows=3))`."""
+    return {FIELDS: {"event": event, **values}}
+
+
+def configure() -> None:
+    """Follow LOG_FORMAT (json or text) and LOG_LEVEL (debug, info, warn, error)."""
+    log_format = os.environ.get("LOG_FORMAT") or "text"
+    if log_format not in FORMATTERS:
+        raise UserError(f"LOG_FORMAT is {log_format!r}; it may be json or text.")
+    level = (os.environ.get("LOG_LEVEL") or "info").lower().replace("warning", "warn").replace("trace", "debug")
+    if level not in LEVELS:
+        raise UserError(f"LOG_LEVEL is {level!r}; it may be one of {', '.join(LEVELS)}.")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FORMATTERS[log_format]())
+    logging.captureWarnings(True)
+    # Libraries log failures that also become errors of ours, py4j and SQLAlchemy at length and afterwards. Users are
+    # shown the last record on stderr, which has to be ours.
+    logging.getLogger().addHandler(logging.NullHandler())
+    for name, threshold in (("connector", LEVELS[level]), ("py.warnings", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(threshold)
+        logger.propagate = False
+    threading.excepthook = _log_thread_error
+    sys.unraisablehook = _log_unraisable
+
+
+def _log_thread_error(error: threading.ExceptHookArgs) -> None:
+    """The error itself is raised where the thread's work is waited for; this only logs its traceback."""
+    log.debug("thread %s", error.thread and error.thread.name, exc_info=error.exc_value)
+
+
+def _log_unraisable(error: "sys.UnraisableHookArgs") -> None:
+    """Python itself would print it, in no form and with all that it may quote."""
+    log.debug("what was cleaned up has failed", exc_info=error.exc_value)
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"ts": …, "level": …, "msg": …, …fields}`: what Flow's runtime parses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(
+            {
+                "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+                "level": _level(record),
+                "msg": _message(record, self),
+                **{name: _redacted(value) for name, value in getattr(record, FIELDS, {}).items()},
+            }
+        )
+
+
+class TextFormatter(logging.Formatter):
+    """One readable line; the message says what the fields say."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        return f"{moment} {_level(record):5} {_message(record, self)}"
+
+
+def _level(record: logging.LogRecord) -> str:
+    return next((name for name, level in reversed(LEVELS.items()) if record.levelno >= level), "debug")
+
+
+def _message(record: logging.LogRecord, formatter: logging.Formatter) -> str:
+    message = record.getMessage()
+    return redacted(f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message)
+
+
+def _redacted(value: object) -> object:
+    return value if isinstance(value, int | float | None) else redacted(str(value))
+
+
+FORMATTERS: Final[dict[str, type[logging.Formatter]]] = {"json": JsonFormatter, "text": TextFormatter}

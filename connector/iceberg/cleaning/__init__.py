@@ -1,1 +1,0 @@
-"""Deletes files that nobody can need again, and no others."""

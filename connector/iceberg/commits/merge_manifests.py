@@ -1,0 +1,127 @@
+"""Folds small manifests into one: a table's manifest list stays short, however many small commits the table gets.
+
+The table's own properties say when, with the names and defaults of Iceberg's Java library.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+from connector.host.threads import side_by_side
+from connector.iceberg.metadata.manifests import ManifestFactory
+
+log = logging.getLogger(__name__)
+
+READS_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """How many small manifests are too many, and up to how many bytes a manifest is small."""
+
+    count: int = 100
+    size: int = 8 << 20
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
+        """None if the table wants none folded; ValueError if its properties make no sense."""
+        found = dict(properties)
+        if not property_as_bool(found, "commit.manifest-merge.enabled", True):
+            return None
+        count = property_as_int(found, "commit.manifest.min-count-to-merge", cls.count)
+        size = property_as_int(found, "commit.manifest.target-size-bytes", cls.size)
+        assert count is not None
+        assert size is not None
+        return cls(count, size)
+
+
+def foldable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
+    """Which of one partition spec's manifests to fold, now that `added` more come.
+
+    A manifest is folded only with others that together list at least as many files as it does. So an entry is rewritten
+    each time the number of files doubles, not with every fold.
+    """
+    chosen: list[ManifestFile] = []
+    files = size = 0
+    small = [manifest for manifest in manifests if manifest.manifest_length < thresholds.size]
+    for manifest in sorted(small, key=_file_count):
+        if files and _file_count(manifest) > files:
+            break
+        size += manifest.manifest_length
+        if size > thresholds.size:
+            return chosen if len(chosen) > 1 else []
+        chosen.append(manifest)
+        files += _file_count(manifest)
+    return chosen if len(chosen) > 1 and len(chosen) + added >= thresholds.count else []
+
+
+class Folder:
+    """Folds manifests for one append. Later attempts use what was folded as long as the table holds the very same
+    manifests: another writer may have deleted some of their files."""
+
+    def __init__(self, factory: ManifestFactory) -> None:
+        self._factory = factory
+        self._written: dict[tuple[str, ...], list[ManifestFile]] = {}
+
+    def folded(
+        self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
+    ) -> list[ManifestFile]:
+        """What the table holds, in fewer manifests if there are too many of a partition spec that is added to."""
+        try:
+            thresholds = Thresholds.of(table.properties)
+            if thresholds is None:
+                return list(held)
+            for spec_id in {manifest.partition_spec_id for manifest in added}:
+                held = self._fold(table, prefix, spec_id, held, added, thresholds)
+        except Exception as error:  # folding serves later commits: it must not keep rows from this one
+            log.warning(
+                "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
+            )
+        return list(held)
+
+    def _fold(
+        self,
+        table: Table,
+        prefix: str,
+        spec_id: int,
+        held: Sequence[ManifestFile],
+        added: Sequence[ManifestFile],
+        thresholds: Thresholds,
+    ) -> Sequence[ManifestFile]:
+        of_spec = [m for m in held if m.partition_spec_id == spec_id and m.content == ManifestContent.DATA]
+        chosen = foldable(of_spec, sum(m.partition_spec_id == spec_id for m in added), thresholds)
+        if not chosen:
+            return held
+        # The prefix is part of the key: a manifest that is still to be committed must not bear a passed fence value.
+        key = (prefix, *(manifest.manifest_path for manifest in chosen))
+        if key not in self._written:
+            self._written[key] = self._write(table, prefix, spec_id, chosen)
+        # Fresh objects: writing a manifest list sets the sequence number in those that it is given.
+        return [*deepcopy(self._written[key]), *(manifest for manifest in held if manifest not in chosen)]
+
+    def _write(self, table: Table, prefix: str, spec_id: int, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+        entries = _live_entries(table.io, chosen)
+        first = next(entries, None)
+        return [self._factory.of_existing(table, prefix, spec_id, chain([first], entries))] if first is not None else []
+
+
+def _file_count(manifest: ManifestFile) -> int:
+    """The files that the manifest lists, but for deleted ones."""
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+
+
+def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
+    def live(manifest: ManifestFile) -> list[ManifestEntry]:
+        return manifest.fetch_manifest_entry(io)
+
+    for first in range(0, len(manifests), READS_AT_ONCE):
+        for entries in side_by_side(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "fold"):
+            yield from entries

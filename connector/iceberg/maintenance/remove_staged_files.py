@@ -1,0 +1,55 @@
+"""Deletes the files that were staged for a table which a backfill replaces: nobody will ever add them."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from connector.evolution.table_change import Path
+from connector.iceberg.metadata.references import file_name, unreferenced
+from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
+from connector.iceberg.tables import load_table
+from connector.model.state import StagedCommit
+from connector.storage.file_lists import files_of
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def discarding(catalog: Catalog, path: Path, dropped: Sequence[StagedCommit]) -> Iterator[None]:
+    """Wraps the replacement of a table: afterwards, the dropped commits' files are deleted.
+
+    Those that a snapshot of the old table refers to had landed, and stay with the old table's other files.
+    """
+    table = load_table(catalog, path) if dropped else None
+    discarded = _never_added(table, dropped) if table else []
+    yield
+    try:
+        if table:
+            delete_all(table.io, discarded)
+    except OSError as error:
+        log.warning("table %s: files that were staged for the old table stay: %s", ".".join(path), error)
+
+
+def _never_added(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
+    if is_in_table_bucket(table.location()):
+        return []
+    here = [commit for commit in dropped if commit.table_uuid == str(table.metadata.table_uuid)]
+    try:
+        locations = {
+            file_name(location): location
+            for commit in here
+            for location in (*commit.locations, *(file.path for file in files_of(table.io, commit.files)))
+        }
+        return [locations[name] for name in unreferenced(table, locations)]
+    except Exception as error:
+        # A table that cannot be read may be the very reason for the backfill.
+        log.warning(
+            "table %s: files that were staged for the old table stay, for it cannot be read: %s: %s",
+            ".".join(table.name()),
+            type(error).__name__,
+            error,
+        )
+        return []

@@ -1,0 +1,1 @@
+"""Values that the layers hand to each other."""

@@ -1,0 +1,142 @@
+"""Reads the connector state. All of it is checked before anything is done with it, and an error names the place.
+
+A state that cannot be understood is refused as a whole and left as it is: applying the part that looks right could add
+rows in the wrong order, and would delete entries that another image can read.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from connector.host.errors import UserError
+from connector.model.estuary_state import own_ranges
+from connector.model.state import FENCE_VALUE, KEY_RANGE, VERSION, Chain, Entry, EntryOfVersion1, Lineage, StagedCommit
+from protocol.flow import Json
+
+_STATE: Final = "the task's state"
+_LONGEST: Final = 100  # characters of a name that are repeated in an error
+_RANGE: Final = re.compile(KEY_RANGE)
+_FENCE: Final = re.compile(FENCE_VALUE)
+# How msgspec begins what it says of a field that is not in the form, by name or by place.
+_UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most length")
+
+T = TypeVar("T")
+
+
+class _State(msgspec.Struct, frozen=True, rename="camel"):
+    binding_states: dict[str, Json] | None = None
+
+
+def read_state(materialization: str, state: Json) -> list[StagedCommit]:
+    """Return every staged commit that the state names, in no particular order. UserError where any part of the state is
+    not what this connector keeps."""
+    staged = list(_staged(materialization, state))
+    chains: dict[Chain, list[StagedCommit]] = {}
+    for commit in staged:
+        chains.setdefault(commit.chain_id, []).append(commit)
+    for chain in chains.values():
+        _check_chain(chain)
+    return staged
+
+
+def _staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
+    if state is None:
+        return
+    for state_key, ranges in (_read(_STATE, state, _State).binding_states or {}).items():
+        of_key = f"{_STATE}, state key {_quoted(state_key)}"
+        by_name = {} if ranges is None else _read(of_key, ranges, dict[str, Json])
+        for key_range, entries in own_ranges(by_name).items():
+            of_range = f"{of_key}, key range {_quoted(key_range)}"
+            _check_key_range(of_range, key_range)
+            lineage = Lineage(materialization, state_key, key_range)
+            by_fence = {} if entries is None else _read(of_range, entries, dict[str, Json])
+            for fence, entry in by_fence.items():
+                yield _staged_commit(f"{of_range}, entry {_quoted(fence)}", lineage, fence, entry)
+
+
+def _check_key_range(place: str, key_range: str) -> None:
+    begin, _, end = key_range.partition("-")
+    if not _RANGE.fullmatch(key_range) or begin > end:
+        raise _garbled(place, "a key range has the form 00000000-ffffffff, and does not end before it begins")
+
+
+def _staged_commit(place: str, lineage: Lineage, fence: str, kept: Json) -> StagedCommit:
+    if not _FENCE.fullmatch(fence):
+        raise _garbled(place, "the name of an entry is a fence value, 32 hexadecimal digits")
+    entry = _read_entry(place, _read(place, kept, dict[str, Json]))
+    if bool(entry.files) == (entry.file_list is not None):
+        raise _garbled(place, "an entry has either `files` or `fileList`")
+    return StagedCommit(
+        lineage=lineage,
+        prev=entry.prev,
+        next=fence,
+        path=entry.table,
+        table_uuid=entry.table_uuid,
+        spec_id=entry.spec_id,
+        schema_id=entry.schema_id,
+        files=entry.file_list or entry.files,
+        checkpoint=entry.checkpoint,
+        is_recovered=True,
+    )
+
+
+def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
+    if "version" not in kept:
+        return Entry.of_version_1(_read(place, kept, EntryOfVersion1))
+    version = kept["version"]
+    if type(version) is int and version > VERSION:
+        raise _newer(place, f"it has version {version}, and this image reads up to version {VERSION}")
+    return _read(place, kept, Entry)
+
+
+def _check_chain(staged: Sequence[StagedCommit]) -> None:
+    """UserError unless one lineage's staged commits into one table follow each other in one line."""
+    followers: dict[str, StagedCommit] = {}
+    for commit in staged:
+        other = followers.setdefault(commit.prev_value, commit)
+        if other is not commit:
+            raise _garbled(_place(commit), f"entry {other.next} follows the same value, {commit.prev_value or 'none'}")
+    nexts = {commit.next for commit in staged}
+    first = [commit for commit in staged if commit.prev_value not in nexts]
+    for commit in first[1:]:
+        raise _garbled(_place(commit), f"no entry has the value that it follows, {commit.prev_value or 'none'}")
+    value = first[0].prev_value if first else None
+    while value in followers:
+        value = followers.pop(value).next
+    for commit in followers.values():
+        raise _garbled(_place(commit), "it follows itself, directly or by way of other entries")
+
+
+def _read(place: str, kept: Json, form: type[T]) -> T:
+    try:
+        return msgspec.convert(kept, form)
+    except msgspec.ValidationError as error:
+        problem = str(error)
+        raise (_newer if problem.startswith(_UNKNOWN) else _garbled)(place, problem) from error
+
+
+def _garbled(place: str, problem: str) -> UserError:
+    return UserError(
+        f"{place}: {problem}. This is not what this connector keeps: another connector wrote it, or it was changed by "
+        "hand. Nothing was done with the state. Restore the state from before the change."
+    )
+
+
+def _newer(place: str, problem: str) -> UserError:
+    return UserError(
+        f"{place}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was done "
+        "with the state. Run the task with the newer image."
+    )
+
+
+def _place(commit: StagedCommit) -> str:
+    lineage = commit.lineage
+    of_range = f"{_STATE}, state key {_quoted(lineage.state_key)}, key range {_quoted(lineage.key_range)}"
+    return f"{of_range}, entry {_quoted(commit.next)}"
+
+
+def _quoted(name: str) -> str:
+    """A name that may be anything."""
+    return repr(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…")

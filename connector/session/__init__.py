@@ -1,0 +1,1 @@
+"""From open to the end of input: recovery, transactions, commits and what waits for them."""

@@ -1,0 +1,138 @@
+"""A session's transactions: each takes rows, stages them, and is committed once the runtime's log has it.
+
+A transaction's phases are types. An OpenTransaction takes rows; its start_commit makes them durable and leaves staged
+commits, which are values: the same acknowledge commits them now, again, or in a successor that has only the state.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import TypeAlias
+
+import orjson
+
+from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.file_names import file_prefix
+from connector.model.invalid_values import Tally
+from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
+from connector.session.committer import Committer
+from connector.session.progress import TransactionProgress, TreatmentWarnings
+from connector.session.rejection_limit import RejectionLimit
+from connector.session.retries import retrying
+from connector.spark.write_job import Writing, Written
+from protocol import request
+
+StartWriting: TypeAlias = Callable[[Sequence[str]], Writing]  # given the data files' prefixes, by table
+
+
+class Session:
+    """The bound tables of one shard, and what each one's next transaction is staged on."""
+
+    def __init__(
+        self,
+        tables: Sequence[BoundTable],
+        recovered: Sequence[StagedCommit],
+        committer: Committer,
+        start_writing: StartWriting,
+    ) -> None:
+        self._tables = tables
+        self._recovered = tuple(recovered)
+        self._committer = committer
+        self._start_writing = start_writing
+        self._tenures = [_tenure(table, committer) for table in tables]
+        self._numbers = count(1)
+        self._limits = {
+            table.binding.index: RejectionLimit(table.binding.table, table.quarantine.max_ratio)
+            for table in tables
+            if table.quarantine
+        }
+        self._warnings = TreatmentWarnings([table.binding.table for table in tables])
+
+    @property
+    def tables(self) -> Sequence[BoundTable]:
+        return self._tables
+
+    def retrying(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
+        """Retry what waits while transactions go on, and once more when they have ended; see `retries.retrying`."""
+        return retrying(self._committer, interrupt)
+
+    def begin(self) -> "OpenTransaction":
+        return OpenTransaction(next(self._numbers), self._write, self._stage)
+
+    def acknowledge(self, staged: StagedTransaction) -> LandedTransaction:
+        """Commit a transaction of this session; what opening has recovered is reported with the first one."""
+        landed = LandedTransaction((*self._recovered, *self._committer.commit(staged.commits)))
+        self._recovered = ()
+        return landed
+
+    def _write(self) -> Writing:
+        tables = zip(self._tables, self._tenures, strict=True)
+        return self._start_writing(
+            [file_prefix(table.lineage, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
+        )
+
+    def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
+        """Draw the next fence value of every table that got files."""
+        commits = {index: self._stage_table(index, files, checkpoint) for index, files in sorted(written.files.items())}
+        for index, limit in self._limits.items():
+            landing = commits[index].rows if index in commits else 0
+            limit.check(landing, written.treated.get(index, Tally()))
+        self._warnings.warn(written.treated)
+        return StagedTransaction(tuple(commits.values()))
+
+    def _stage_table(self, index: int, files: tuple[DataFile, ...] | FileList, checkpoint: str) -> StagedCommit:
+        table, tenure = self._tables[index], self._tenures[index]
+        staged = StagedCommit(
+            lineage=table.lineage,
+            prev=tenure.prev,
+            next=fence.new_value(tenure.prev),
+            path=table.binding.path,
+            table_uuid=table.table_uuid,
+            spec_id=table.spec_id,
+            schema_id=table.schema_id,
+            files=files,
+            checkpoint=checkpoint,
+            known=tenure.known,
+        )
+        self._tenures[index] = tenure.after(staged)
+        return staged
+
+
+class OpenTransaction:
+    """Takes rows until they are staged. Spark's job starts with the first row."""
+
+    def __init__(
+        self,
+        number: int,
+        start_writing: Callable[[], Writing],
+        stage: Callable[[Written, str], StagedTransaction],
+    ) -> None:
+        self._progress = TransactionProgress(number)
+        self._start_writing = start_writing
+        self._stage = stage
+        self._writing: Writing | None = None
+
+    def store(self, rows: request.Store) -> None:
+        """Take a run of rows; raises what has stopped the writing of earlier rows."""
+        if self._writing is None:
+            self._writing = self._start_writing()
+        self._writing.add(rows)
+        self._progress.received(rows)
+
+    def start_commit(self, message: request.StartCommit) -> StagedTransaction:
+        """Return when every row is durable outside this process."""
+        if self._writing is None:
+            return StagedTransaction()
+        checkpoint = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
+        written = self._writing.finish()
+        staged = self._stage(written, checkpoint)
+        self._progress.staged(staged.commits, written.treated.values())
+        return staged
+
+
+def _tenure(table: BoundTable, committer: Committer) -> Tenure:
+    waiting = committer.waiting((table.binding.path, table.table_uuid), table.lineage.key_range)
+    return Tenure.begin(dict(table.properties), table.lineage, waiting)

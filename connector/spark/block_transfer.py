@@ -1,0 +1,128 @@
+"""How a claimed block reaches its task: on a disk that driver and task share, or through the object store."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+from pyiceberg.io import FileIO
+
+from connector.host.errors import RetryableError
+from connector.host.threads import side_by_side
+from connector.spark.blocks import Block
+from connector.spark.layout import Layout, TableLayout
+from connector.spark.spark_session import Spark
+from connector.spark.spool import Spool
+from connector.storage import storage_errors
+
+log = logging.getLogger(__name__)
+
+COPIED_AT_ONCE: Final = 4 << 20  # bytes
+DELETIONS_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True)
+class SpooledFile:
+    """A block on a disk that driver and task share."""
+
+    path: Path
+
+    @contextmanager
+    def opened(self, _: FileIO) -> Iterator[Any]:
+        with self.path.open("rb", buffering=0) as file:
+            yield file
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """A block beside its table's data files, opened with the keys for these."""
+
+    location: str
+
+    @contextmanager
+    def opened(self, io: FileIO) -> Iterator[Any]:
+        with storage_errors.using(self.location), io.new_input(self.location).open(seekable=False) as stream:
+            yield stream
+
+
+Source: TypeAlias = SpooledFile | StoredObject
+
+
+class Handover(Protocol):
+    """The handover of one transaction's blocks."""
+
+    def source(self, block: Block, layout: TableLayout) -> Source:
+        """Where the task that writes to this table reads the block."""
+
+    def lost(self, spool: Spool, blocks: Sequence[Block]) -> None:
+        """The blocks' task has ended before their rows were in files that count."""
+
+    def remove(self) -> None:
+        """Remove what was handed over; nobody needs it any more."""
+
+
+class OnThisMachine:
+    """A task reads the spool's own files, which are deleted once they are encoded. So a lost task fails the
+    transaction, and the runtime replays it."""
+
+    def __init__(self, end_of_task: Callable[[], RetryableError]) -> None:
+        self._end_of_task = end_of_task
+
+    def source(self, block: Block, _: TableLayout) -> Source:
+        return SpooledFile(block.path)
+
+    def lost(self, _: Spool, __: Sequence[Block]) -> None:
+        raise self._end_of_task()
+
+    def remove(self) -> None:
+        pass
+
+
+class ThroughTheStore:
+    """A block stays in the object store until the transaction is written, so that another task can claim a lost task's.
+
+    The objects are named like the transaction's data files: what a killed process leaves is collected with those.
+    """
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        self._layouts = layouts  # the bindings'
+        self._locations: dict[Block, str] = {}
+
+    def source(self, block: Block, layout: TableLayout) -> Source:
+        if block not in self._locations:
+            location = layout.new_block_location()
+            output = layout.io.new_output(location)
+            with (
+                block.path.open("rb") as spooled,
+                storage_errors.using(location),
+                output.create(overwrite=True) as stored,
+            ):
+                shutil.copyfileobj(spooled, stored, COPIED_AT_ONCE)
+            self._locations[block] = location
+            block.path.unlink()
+        return StoredObject(self._locations[block])
+
+    def lost(self, spool: Spool, blocks: Sequence[Block]) -> None:
+        log.warning("a Spark task was lost: its %d block(s) of rows are written by another", len(blocks))
+        spool.give_back(blocks)
+
+    def remove(self) -> None:
+        stored = list(self._locations.items())
+        ios = {index: self._layouts[index]().io for index in {block.binding for block, _ in stored}}
+
+        def delete(each: tuple[Block, str]) -> None:
+            block, location = each
+            ios[block.binding].delete(location)
+
+        try:
+            side_by_side(delete, stored, DELETIONS_AT_ONCE, "spool")
+        except OSError as error:
+            log.warning("rows that were spooled stay in the object store until a later session: %s", error)
+
+
+def handover_to(spark: Spark, layouts: Sequence[Layout]) -> Handover:
+    """The handover to one transaction's tasks, wherever they run."""
+    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)

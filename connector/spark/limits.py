@@ -1,0 +1,58 @@
+"""How much of the machine a session takes: fewer concurrent tasks and a smaller spool where there is less memory."""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from connector.host.cgroup import ControlGroup
+from connector.host.errors import UserError
+
+_MB: Final = 1 << 20
+# What a session with a table of tens of columns was measured to take, and a quarter more; see docs/performance.md.
+_FIXED: Final = 448 * _MB  # the JVM, this process, and the workers' parent
+_TASK: Final = 160 * _MB
+SPOOL_LIMIT: Final = 1 << 30  # bytes: what arrives at full speed while a cold Spark starts
+_LEAST_SPOOL: Final = 96 * _MB  # room for blocks to be written while others are being filled
+
+
+@dataclass(frozen=True)
+class MachineShare:
+    """How many tasks a session runs at the same time, and how large its spool may grow."""
+
+    tasks: int  # at the same time
+    spool: int  # bytes
+
+    @classmethod
+    def of(cls, group: ControlGroup, spool_directory: Path) -> "MachineShare":
+        """UserError where the memory is too small for any session."""
+        cores = len(os.sched_getaffinity(0))
+        if group.cores:
+            cores = min(cores, math.ceil(group.cores))
+        if (memory := group.memory) is None:
+            return cls(cores, SPOOL_LIMIT)
+        return _divided(memory, cores, spools_in_memory=_is_in_memory(spool_directory))
+
+
+def _divided(memory: int, cores: int, *, spools_in_memory: bool) -> MachineShare:
+    available = memory - _FIXED - (_LEAST_SPOOL if spools_in_memory else 0)
+    if available < _TASK:
+        least = (memory - available + _TASK) // _MB
+        raise UserError(
+            f"this container may take {memory // _MB} MB of memory, and a session needs {least} MB"
+            f"{', its temporary files among them' if spools_in_memory else ''}: give it more."
+        )
+    tasks = min(cores, available // _TASK)
+    spool = memory - _FIXED - tasks * _TASK if spools_in_memory else SPOOL_LIMIT
+    return MachineShare(tasks, min(spool, SPOOL_LIMIT))
+
+
+def _is_in_memory(directory: Path) -> bool:
+    """Whether its file system is a tmpfs, whose files are memory that the control group is charged for."""
+    kinds = {}
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, place, kind, *_ = line.split(" ")
+        kinds[Path(place)] = kind
+    path = directory.resolve()
+    return next(kinds[place] for place in (path, *path.parents) if place in kinds) == "tmpfs"

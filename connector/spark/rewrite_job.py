@@ -1,0 +1,96 @@
+"""Spark jobs that rewrite data files: a task takes one file after another."""
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from threading import Lock
+from typing import Final, TypeAlias
+
+from connector.config.values import Settings
+from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, UnconvertibleError
+from connector.host.errors import ConnectorError
+from connector.host.refresh import Renewed
+from connector.host.tempdirs import scratch
+from connector.model.state import DataFile
+from connector.spark.spark_session import Spark
+from connector.storage.file_io_cache import file_io
+
+# An object store's keys may expire before the last file of a large table is written: each job gets fresh ones.
+JOB_SIZE: Final = 4 << 30  # bytes of data files
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files that take the place of one; None if it stays as it is."""
+
+    files: tuple[DataFile, ...] | None
+
+
+@dataclass(frozen=True)
+class Unconvertible:
+    """The columns of a file with a value that has no equivalent."""
+
+    column_ids: frozenset[int]
+
+
+Outcome: TypeAlias = Written | Unconvertible | ConnectorError
+
+
+@contextmanager
+def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
+    """Runs the jobs, one table's after another's. Spark starts with the first job, and ends with the block."""
+    turn = Lock()
+    with ExitStack() as resources:
+
+        @cache
+        def spark() -> Spark:
+            started = Spark(settings, resources.enter_context(scratch()))
+            resources.callback(started.kill)
+            return started
+
+        def rewrite(
+            rewriting: Rewriting, sources: Sequence[SourceFile], access: Renewed[Settings]
+        ) -> list[tuple[DataFile, ...] | None]:
+            with turn:
+                return [
+                    files
+                    for job in _jobs(sources)
+                    for files in _checked(
+                        spark().map(partial(_rewrite, rewriting, access.current().value), job).result()
+                    )
+                ]
+
+        yield rewrite
+
+
+def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
+    job: list[SourceFile] = []
+    for source in sources:
+        if job and sum(each.size for each in job) + source.size > JOB_SIZE:
+            yield job
+            job = []
+        job.append(source)
+    if job:
+        yield job
+
+
+def _rewrite(rewriting: Rewriting, file_properties: Settings, source: SourceFile) -> Outcome:
+    gc.collect()  # the daemon has turned the automatic collection off
+    try:
+        return Written(rewriting.rewritten(file_io(dict(file_properties)), source))
+    except UnconvertibleError as error:
+        return Unconvertible(error.column_ids)
+    except ConnectorError as error:
+        return error
+
+
+def _checked(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
+    errors = [outcome for outcome in outcomes if isinstance(outcome, ConnectorError)]
+    if errors:
+        raise errors[0]
+    unconvertible = [outcome.column_ids for outcome in outcomes if isinstance(outcome, Unconvertible)]
+    if unconvertible:
+        raise UnconvertibleError(*frozenset.union(*unconvertible))
+    return [outcome.files for outcome in outcomes if isinstance(outcome, Written)]

@@ -1,0 +1,1 @@
+"""Object stores and directories: access, credentials, errors, probes."""

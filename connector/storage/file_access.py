@@ -1,0 +1,170 @@
+"""What opens a table's files: the object store's address and keys, from the config, the catalog's server and its answer
+about this very table; and when the keys expire."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_ACCOUNT_NAME,
+    ADLS_BLOB_STORAGE_AUTHORITY,
+    ADLS_BLOB_STORAGE_SCHEME,
+    ADLS_CLIENT_ID,
+    ADLS_CLIENT_SECRET,
+    ADLS_DFS_STORAGE_AUTHORITY,
+    ADLS_DFS_STORAGE_SCHEME,
+    ADLS_SAS_TOKEN,
+    ADLS_TENANT_ID,
+    AWS_ACCESS_KEY_ID,
+    AWS_REGION,
+    AWS_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN,
+    GCS_SERVICE_HOST,
+    GCS_TOKEN,
+    GCS_TOKEN_EXPIRES_AT_MS,
+    PY_IO_IMPL,
+    S3_ACCESS_KEY_ID,
+    S3_ANONYMOUS,
+    S3_CONNECT_TIMEOUT,
+    S3_ENDPOINT,
+    S3_FORCE_VIRTUAL_ADDRESSING,
+    S3_PROXY_URI,
+    S3_REGION,
+    S3_REQUEST_TIMEOUT,
+    S3_SECRET_ACCESS_KEY,
+    S3_SESSION_TOKEN,
+)
+from pyiceberg.table import Table
+
+from connector.config.values import Settings
+from connector.host.errors import UserError
+from connector.host.refresh import Lease
+
+S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
+ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
+S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
+
+# Named, not imported: PyArrow's file systems are loaded only where files are read or written.
+STORE_FILE_IO: Final = "connector.storage.file_io.StoreFileIO"
+
+# What it reads, and when that expires. Whatever else a server says is ignored.
+FILE_PROPERTIES: Final = frozenset(
+    {
+        ADLS_ACCOUNT_KEY,
+        ADLS_ACCOUNT_NAME,
+        ADLS_BLOB_STORAGE_AUTHORITY,
+        ADLS_BLOB_STORAGE_SCHEME,
+        ADLS_CLIENT_ID,
+        ADLS_CLIENT_SECRET,
+        ADLS_DFS_STORAGE_AUTHORITY,
+        ADLS_DFS_STORAGE_SCHEME,
+        ADLS_EXPIRES_AT_MS,
+        ADLS_SAS_TOKEN,
+        ADLS_TENANT_ID,
+        GCS_SERVICE_HOST,
+        GCS_TOKEN,
+        GCS_TOKEN_EXPIRES_AT_MS,
+        S3_ACCESS_KEY_ID,
+        S3_ANONYMOUS,
+        S3_CONNECT_TIMEOUT,
+        S3_ENDPOINT,
+        S3_EXPIRES_AT_MS,
+        S3_FORCE_VIRTUAL_ADDRESSING,
+        S3_PROXY_URI,
+        S3_REGION,
+        S3_REQUEST_TIMEOUT,
+        S3_SECRET_ACCESS_KEY,
+        S3_SESSION_TOKEN,
+    }
+)
+AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
+# By a location's scheme, the properties that sign in to the store: one of them must be there.
+SIGN_INS: Final = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
+    "gs": (GCS_TOKEN,),
+    **dict.fromkeys(AZURE_SCHEMES, (ADLS_ACCOUNT_KEY, ADLS_SAS_TOKEN, ADLS_CLIENT_SECRET)),
+}
+SYNONYMS: Final = {
+    AWS_ACCESS_KEY_ID: S3_ACCESS_KEY_ID,
+    AWS_REGION: S3_REGION,
+    AWS_SECRET_ACCESS_KEY: S3_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN: S3_SESSION_TOKEN,
+}
+# Catalogs hand these out with the account's host appended to the name.
+ACCOUNT_PROPERTIES: Final = (ADLS_SAS_TOKEN, ADLS_EXPIRES_AT_MS)
+EXPIRES_AT_MS: Final = {
+    S3_SESSION_TOKEN: S3_EXPIRES_AT_MS,
+    GCS_TOKEN: GCS_TOKEN_EXPIRES_AT_MS,
+    ADLS_SAS_TOKEN: ADLS_EXPIRES_AT_MS,
+}
+# By a sign-in, what belongs to another and would spoil it.
+DISPLACED_BY: Final = {
+    S3_ACCESS_KEY_ID: (S3_SESSION_TOKEN, S3_EXPIRES_AT_MS),
+    ADLS_SAS_TOKEN: (ADLS_ACCOUNT_KEY, ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, ADLS_EXPIRES_AT_MS),
+}
+
+# Assumed of a token that comes without an expiry: AWS issues none for less than 15 minutes.
+SHORTEST_LIFE: Final = 900  # seconds
+DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
+
+FileAccess: TypeAlias = Lease[Settings]
+FileKeys: TypeAlias = Callable[[], Mapping[str, str]]  # the config's keys, valid now, as FileIO properties
+
+
+def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
+    """The FileIO properties among these, by PyIceberg's names; a later source wins."""
+    found: dict[str, str] = {}
+    for source in sources:
+        own = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
+        own |= _of_account(source)
+        own |= {name: value for name, value in source.items() if name in FILE_PROPERTIES}
+        if source.get(S3_PATH_STYLE) == "true":
+            own[S3_FORCE_VIRTUAL_ADDRESSING] = "false"
+        for displaced in (others for sign_in, others in DISPLACED_BY.items() if sign_in in own):
+            found = {name: value for name, value in found.items() if name not in displaced}
+        found |= own
+    if S3_ENDPOINT in found:
+        found.setdefault(S3_REGION, DEFAULT_REGION)
+    return {**found, PY_IO_IMPL: STORE_FILE_IO}
+
+
+def _of_account(source: Mapping[str, str]) -> dict[str, str]:
+    """The properties with an Azure account's host in their names, as plain ones, and the account."""
+    found: dict[str, str] = {}
+    for name, value in source.items():
+        for plain in ACCOUNT_PROPERTIES:
+            if name.startswith(f"{plain}."):
+                account = name.removeprefix(f"{plain}.").partition(".")[0]
+                found |= {plain: value, ADLS_ACCOUNT_NAME: account}
+    return found
+
+
+def with_expiry(vended: Mapping[str, str]) -> dict[str, str]:
+    """What a catalog has just handed out, with the shortest possible expiry where it names none."""
+    vended = {**vended, **_of_account(vended)}
+    assumed = str(int((time.time() + SHORTEST_LIFE) * 1000))
+    ends = {end: assumed for token, end in EXPIRES_AT_MS.items() if token in vended and end not in vended}
+    return {**vended, **ends}
+
+
+def has_sign_in(scheme: str, properties: Mapping[str, str]) -> bool:
+    """Whether the properties can sign in to a store of this scheme."""
+    sign_ins = SIGN_INS.get(scheme)
+    return sign_ins is None or any(name in properties for name in sign_ins)
+
+
+def access_to(table: Table) -> FileAccess:
+    """What opens a table's files for their writers; UserError if there are no keys, since the machine's may not be
+    used."""
+    properties = file_properties(table.io.properties)
+    scheme = urlsplit(table.location()).scheme
+    if not has_sign_in(scheme, properties):
+        where = "/credentials" if scheme.startswith("s3") else "them in /storage"
+        raise UserError(
+            f"table {'.'.join(table.name())}: neither the config nor the catalog has keys for its files at "
+            f"{table.location()}. Set {where}, or let the catalog vend them."
+        )
+    ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]
+    return Lease.until(tuple(properties.items()), min(ends, default=None))

@@ -1,0 +1,140 @@
+"""An endpoint config's store for data files: where new tables go, and which FileIO properties open it."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_ACCOUNT_NAME,
+    ADLS_BLOB_STORAGE_AUTHORITY,
+    ADLS_BLOB_STORAGE_SCHEME,
+    ADLS_CLIENT_ID,
+    ADLS_CLIENT_SECRET,
+    ADLS_DFS_STORAGE_AUTHORITY,
+    ADLS_DFS_STORAGE_SCHEME,
+    ADLS_SAS_TOKEN,
+    ADLS_TENANT_ID,
+    GCS_SERVICE_HOST,
+    S3_CONNECT_TIMEOUT,
+    S3_ENDPOINT,
+    S3_FORCE_VIRTUAL_ADDRESSING,
+    S3_REGION,
+    S3_REQUEST_TIMEOUT,
+)
+
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
+from connector.config.settings import EndpointConfig
+from connector.config.storage import (
+    AccountKey,
+    AzureSignIn,
+    AzureStorage,
+    ClientSecret,
+    GoogleStorage,
+    HdfsStorage,
+    LocalFiles,
+    SasToken,
+    Storage,
+)
+from connector.storage.file_access import DEFAULT_REGION, FileKeys, file_properties
+
+if TYPE_CHECKING:
+    from connector.storage.aws_credentials import AwsKeys
+
+S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
+
+
+def root(config: EndpointConfig) -> str | None:
+    """Where new tables go; None leaves it to the catalog. The Local catalog has a directory of its own."""
+    if config.storage:
+        return config.storage.location
+    if not config.bucket or isinstance(config.catalog, S3TablesCatalog):
+        return None
+    return "/".join(filter(None, (f"s3://{config.bucket}", config.prefix)))
+
+
+def data_file_properties(config: EndpointConfig) -> dict[str, str]:
+    """The FileIO properties that the config has, with keys that are valid now."""
+    return file_properties(file_addresses(config), file_keys(config, aws_keys(config))())
+
+
+def file_addresses(config: EndpointConfig) -> dict[str, str]:
+    """The same without keys."""
+    if config.storage:
+        return file_properties(_addresses(config.storage))
+    region = config.region
+    further: Mapping[str, str] = {}
+    match config.catalog:
+        case LocalCatalog():
+            return file_properties()
+        case S3TablesCatalog() as catalog:
+            region = catalog.region
+        case RestCatalog() | GlueCatalog() | HiveCatalog() as catalog:
+            further = dict(catalog.properties)
+    properties: dict[str, str] = dict(S3_TIME_LIMITS)
+    if region:
+        properties[S3_REGION] = region
+    if config.s3_endpoint:
+        # Stores other than Amazon's rarely have a host name for each bucket.
+        properties |= {S3_ENDPOINT: config.s3_endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
+    return file_properties(properties, further)
+
+
+def _addresses(storage: Storage) -> dict[str, str]:
+    match storage:
+        case GoogleStorage():
+            return {GCS_SERVICE_HOST: storage.endpoint} if storage.endpoint else {}
+        case AzureStorage():
+            properties = {ADLS_ACCOUNT_NAME: storage.account}
+            if storage.endpoint:
+                url = urlsplit(storage.endpoint)
+                properties |= dict.fromkeys((ADLS_BLOB_STORAGE_AUTHORITY, ADLS_DFS_STORAGE_AUTHORITY), url.netloc)
+                properties |= dict.fromkeys((ADLS_BLOB_STORAGE_SCHEME, ADLS_DFS_STORAGE_SCHEME), url.scheme)
+            return properties
+        case HdfsStorage() | LocalFiles():
+            return {}
+
+
+def file_keys(config: EndpointConfig, aws: "AwsKeys | None") -> FileKeys:
+    """The store's keys; `aws` are those that sign in to the catalog, and to S3 if the files are there."""
+    # Each store's client is imported when it is needed.
+    match config.storage:
+        case GoogleStorage() as storage:
+            return _google_keys(storage)
+        case AzureStorage() as storage:
+            return partial(_azure_keys, storage.sign_in)
+    if aws is None:
+        return dict
+    from connector.storage.aws_credentials import file_keys
+
+    return partial(file_keys, aws)
+
+
+def _azure_keys(sign_in: AzureSignIn | None) -> dict[str, str]:
+    match sign_in:
+        case AccountKey(key):
+            return {ADLS_ACCOUNT_KEY: key.reveal()}
+        case SasToken(token):
+            return {ADLS_SAS_TOKEN: token.reveal()}
+        case ClientSecret(tenant_id, client_id, secret):
+            return {ADLS_TENANT_ID: tenant_id, ADLS_CLIENT_ID: client_id, ADLS_CLIENT_SECRET: secret.reveal()}
+        case None:
+            return {}
+
+
+def _google_keys(storage: GoogleStorage) -> FileKeys:
+    if not storage.service_account and not storage.uses_machine_credentials:
+        return dict
+    from connector.storage.google_credentials import file_keys, google_tokens
+
+    return partial(file_keys, google_tokens(storage.service_account))
+
+
+def aws_keys(config: EndpointConfig) -> "AwsKeys | None":
+    if config.credentials is None or isinstance(config.catalog, LocalCatalog):
+        return None
+    from connector.storage.aws_credentials import aws_keys
+
+    region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
+    return aws_keys(config.credentials, region or DEFAULT_REGION)

@@ -1,0 +1,71 @@
+"""Tokens for Google Cloud Storage that are always valid: of the config's service account, or of this machine's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from typing import Any, Final, TypeAlias
+
+import google.auth
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
+from google.auth.transport.requests import Request
+from google.oauth2.service_account import Credentials
+from pyiceberg.io import GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
+
+from connector.config.secret import Secret
+from connector.config.values import service_account
+from connector.host.errors import RetryableError, UserError
+from connector.host.refresh import Lease, Renewed
+
+GoogleTokens: TypeAlias = Renewed[Secret]
+
+SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
+CLOCK_ERROR: Final = "in a reasonable timeframe"
+REFUSAL: Final = "Check /storage/service_account_json: the key may have been deleted, or its service account."
+
+
+def google_tokens(key: Secret | None) -> GoogleTokens:
+    """Without a key, those of this machine's own credentials."""
+    return Renewed("the token of Google Cloud Storage", lambda: _fetch(key))
+
+
+def file_keys(tokens: GoogleTokens) -> dict[str, str]:
+    """The token as FileIO properties."""
+    lease = tokens.current()
+    assert lease.expires_at is not None, "Google's tokens end"
+    return {GCS_TOKEN: lease.value.reveal(), GCS_TOKEN_EXPIRES_AT_MS: str(int(lease.expires_at * 1000))}
+
+
+def _fetch(key: Secret | None) -> Lease[Secret]:
+    with _explained("the service account" if key else "this machine's Google credentials"):
+        credentials: Any = _of_service_account(key) if key else google.auth.default(scopes=SCOPES)[0]
+        credentials.refresh(Request())
+    return Lease.until(Secret(credentials.token), credentials.expiry.replace(tzinfo=UTC).timestamp())
+
+
+def _of_service_account(key: Secret) -> Any:
+    try:
+        return Credentials.from_service_account_info(service_account(key.reveal()), scopes=SCOPES)
+    except ValueError:  # its text may quote the key
+        raise UserError(
+            "/storage/service_account_json: its private_key is none. Paste the file as Google's console writes it."
+        ) from None
+
+
+@contextmanager
+def _explained(whose: str) -> Iterator[None]:
+    try:
+        yield
+    except DefaultCredentialsError as error:
+        raise UserError(
+            "the config has no Google credentials, and this machine has none that can be used. Set "
+            "/storage/service_account_json."
+        ) from error
+    except TransportError as error:
+        raise RetryableError("Google's token server cannot be reached. Check that the network allows it.") from error
+    except GoogleAuthError as error:
+        answer = str(error.args[0]).rstrip(".") if error.args else type(error).__name__
+        if error.retryable:
+            raise RetryableError(f"Google is not able to sign in {whose} now: {answer}.") from error
+        if CLOCK_ERROR in answer:
+            raise UserError(f"the clock of this machine is wrong (Google: {answer}). Set it.") from error
+        raise UserError(f"Google does not sign in {whose}: {answer}. {REFUSAL}") from error

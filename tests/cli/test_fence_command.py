@@ -1,0 +1,356 @@
+"""A person finds out why a task is fenced, decides what is right, and lets it go on: only then, and only so far."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitStateUnknownException
+
+from connector.cli.fence_command import Place, reset, show
+from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.reset import Decision, perform, plan
+from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.model import state
+from connector.model.state import Lineage, StagedCommit
+from support.snapshots import check_text
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of, local_catalog
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
+PATH = ("shop", "orders")
+WHOLE = Lineage("acme/task", "orders.v1", "00000000-ffffffff")
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """A task whose state was restored from before its last transactions: the table has moved on to 1, 2, 3."""
+
+    directory: Path
+    catalog: Catalog
+    landed: StagedCommit  # what the state names: the table has had it
+    lost: StagedCommit  # the same, had the restored task written something else
+
+    def place(self, *staged: StagedCommit) -> Place:
+        return place(self.directory, staged)
+
+
+def place(directory: Path, staged: Sequence[StagedCommit]) -> Place:
+    config, restored = directory / "config.json", directory / "state.json"
+    warehouse = {"catalog_type": "Local", "warehouse": str(directory)}
+    config.write_text(json.dumps({"namespace": "shop", "catalog": warehouse}))
+    restored.write_text(json.dumps(state.added(staged)))
+    return Place(str(config), "shop.orders", WHOLE.materialization, str(restored))
+
+
+@pytest.fixture
+def fenced(tmp_path: Path) -> Fenced:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    first = land(catalog, 1)
+    lost = stage(catalog, PATH, WHOLE, 20, prev=first.next)
+    second = land(catalog, 2, prev=first.next)
+    land(catalog, 3, prev=second.next)
+    return Fenced(tmp_path, catalog, second, lost)
+
+
+def land(catalog: Catalog, *ids: int, prev: str = fence.NONE) -> StagedCommit:
+    staged = stage(catalog, PATH, WHOLE, *ids, prev=prev)
+    finish(catalog, staged)
+    return staged
+
+
+def finish(catalog: Catalog, staged: StagedCommit) -> None:
+    commit.finish(catalog, [staged])
+
+
+def recover(catalog: Catalog, staged: StagedCommit) -> None:
+    """What opening the task does with its state."""
+    finish(catalog, replace(staged, is_recovered=True))
+
+
+def recorded(catalog: Catalog) -> str:
+    return fence.recorded(catalog.load_table(PATH).properties, WHOLE)
+
+
+def confirmed(place: Place, decision: Decision, *, yes: bool = True) -> str:
+    return reset(place, WHOLE.state_key, WHOLE.key_range, decision, "restored a backup", is_confirmed=yes)
+
+
+def shown(place: Place) -> Any:
+    return json.loads(show(place, as_json=True))
+
+
+# Going on
+
+
+def test_without_a_reset_a_fenced_task_stays_fenced(fenced: Fenced) -> None:
+    before = fenced.catalog.load_table(PATH).metadata
+    show(fenced.place(fenced.lost), as_json=False)
+    confirmed(fenced.place(fenced.lost), Decision.ADD, yes=False)
+    with pytest.raises(FencedError):
+        recover(fenced.catalog, fenced.lost)
+    assert fenced.catalog.load_table(PATH).metadata == before
+
+
+def test_after_a_reset_the_task_adds_what_it_had_staged_and_goes_on(fenced: Fenced) -> None:
+    confirmed(fenced.place(fenced.lost), Decision.ADD)
+    recover(fenced.catalog, fenced.lost)
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3, 20]
+    land(fenced.catalog, 21, prev=recorded(fenced.catalog))
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3, 20, 21]
+
+
+def test_after_a_reset_the_task_leaves_out_what_it_had_staged_and_goes_on(fenced: Fenced) -> None:
+    confirmed(fenced.place(fenced.lost), Decision.SKIP)
+    recover(fenced.catalog, fenced.lost)
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3]
+    land(fenced.catalog, 21, prev=recorded(fenced.catalog))
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3, 21]
+
+
+def test_a_first_transaction_that_was_fenced_can_be_added(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    first = stage(catalog, PATH, WHOLE, 1)
+    land(catalog, 2)
+    confirmed(place(tmp_path, [first]), Decision.ADD)
+    recover(catalog, first)
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_a_process_that_still_runs_stays_fenced(fenced: Fenced, decision: Decision) -> None:
+    """The files of one that has been stale for long may have been deleted: it could ruin the table."""
+    on_the_same = stage(fenced.catalog, PATH, WHOLE, 666, prev=fenced.lost.prev)
+    on_the_next = stage(fenced.catalog, PATH, WHOLE, 666, prev=fenced.lost.next)
+    on_closed = stage(fenced.catalog, PATH, WHOLE, 666, prev=f"closed:{fenced.lost.next}")
+    confirmed(fenced.place(fenced.lost), decision)
+    for stale in (on_the_same, on_the_next, on_closed):
+        with pytest.raises(FencedError):
+            finish(fenced.catalog, stale)
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3]
+
+
+# A fence that was changed by hand
+
+
+@pytest.fixture(params=["zz", ""])
+def spoilt(request: pytest.FixtureRequest, fenced: Fenced) -> Fenced:
+    """A task with a staged transaction that would land, but for its property."""
+    waiting = stage(fenced.catalog, PATH, WHOLE, 20, prev=recorded(fenced.catalog))
+    set_fence(fenced.catalog, request.param)
+    return replace(fenced, lost=waiting)
+
+
+def set_fence(catalog: Catalog, value: str) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({fence.property_name(WHOLE): value})
+
+
+def test_a_fence_that_was_changed_by_hand_takes_nothing(spoilt: Fenced) -> None:
+    before = spoilt.catalog.load_table(PATH).metadata
+    with pytest.raises(FencedError) as error:
+        recover(spoilt.catalog, spoilt.lost)
+    values = {fence.property_name(WHOLE): "PROPERTY", repr(recorded(spoilt.catalog)): "VALUE"}
+    check_text(SNAPSHOTS, "a fence that was changed by hand", str(error.value), values)
+    assert spoilt.catalog.load_table(PATH).metadata == before
+    assert [entry["verdict"] for entry in shown(spoilt.place(spoilt.lost))["staged"]] == ["fenced"]
+
+
+def test_the_last_value_is_in_the_newest_snapshot_and_can_be_set_again(spoilt: Fenced) -> None:
+    snapshot = spoilt.catalog.load_table(PATH).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    set_fence(spoilt.catalog, str(snapshot.summary["flow.fence"]))
+    recover(spoilt.catalog, spoilt.lost)
+    assert ids_of(spoilt.catalog, PATH) == [1, 2, 3, 20]
+
+
+def test_a_reset_mends_a_fence_that_was_changed_by_hand(spoilt: Fenced) -> None:
+    confirmed(spoilt.place(spoilt.lost), Decision.ADD)
+    recover(spoilt.catalog, spoilt.lost)
+    assert ids_of(spoilt.catalog, PATH) == [1, 2, 3, 20]
+
+
+def test_a_property_with_a_name_that_was_changed_by_hand_is_shown(fenced: Fenced) -> None:
+    for name in ("flow.fence.zz", "flow.fence.0.1.2"):
+        with fenced.catalog.load_table(PATH).transaction() as transaction:
+            transaction.set_properties({name: "zz"})
+        assert name in {lineage["property"] for lineage in shown(fenced.place())["lineages"]}
+
+
+# What it costs is said before
+
+
+def test_rows_that_are_lost_are_counted(fenced: Fenced) -> None:
+    said = confirmed(fenced.place(fenced.lost), Decision.SKIP, yes=False)
+    assert "1 row(s) of 1 staged transaction(s) are in no snapshot that the table still has" in said
+    assert "Nothing was changed." in said
+
+
+def test_rows_that_are_in_the_table_are_not_called_lost(fenced: Fenced) -> None:
+    assert "none is lost" in confirmed(fenced.place(fenced.landed), Decision.SKIP, yes=False)
+
+
+def test_rows_that_are_in_the_table_are_not_added_again(fenced: Fenced) -> None:
+    with pytest.raises(UserError) as error:
+        confirmed(fenced.place(fenced.landed), Decision.ADD)
+    check_text(SNAPSHOTS, "rows that are in the table", str(error.value), {})
+
+
+def test_rows_that_are_in_the_table_are_known_after_another_engine_has_rewritten_them(fenced: Fenced) -> None:
+    table = fenced.catalog.load_table(PATH)
+    table.overwrite(table.scan().to_arrow())
+    assert "none is lost" in confirmed(fenced.place(fenced.landed), Decision.SKIP, yes=False)
+
+
+def test_files_that_were_deleted_meanwhile_cannot_be_added(fenced: Fenced) -> None:
+    assert collect(fenced.catalog, PATH, WHOLE, []) == 1
+    with pytest.raises(UserError) as error:
+        confirmed(fenced.place(fenced.lost), Decision.ADD)
+    [deleted] = fenced.lost.locations
+    check_text(SNAPSHOTS, "a staged file that was deleted", str(error.value), {deleted: "FILE"})
+
+
+def test_what_is_not_fenced_is_not_reset(fenced: Fenced) -> None:
+    newest = stage(fenced.catalog, PATH, WHOLE, 4, prev=recorded(fenced.catalog))
+    with pytest.raises(UserError) as error:
+        confirmed(fenced.place(newest), Decision.SKIP)
+    check_text(SNAPSHOTS, "nothing to reset", str(error.value), {})
+
+
+def test_a_table_that_changes_in_that_moment_is_looked_at_again(fenced: Fenced) -> None:
+    table = fenced.catalog.load_table(PATH)
+    planned = plan(table, [fenced.lost], Decision.SKIP)
+    land(fenced.catalog, 4, prev=recorded(fenced.catalog))
+    before = recorded(fenced.catalog)
+    with pytest.raises(RetryableError) as error:
+        perform(table, planned, "too late")
+    check_text(SNAPSHOTS, "a table that changes in that moment", re.sub(r"\d{9,}", "ID", str(error.value)), {})
+    assert recorded(fenced.catalog) == before
+
+
+def test_a_reset_whose_answer_is_lost_is_looked_up(fenced: Fenced, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = fenced.catalog.load_table(PATH)
+    planned = plan(table, [fenced.lost], Decision.SKIP)
+    commit_table = table.catalog.commit_table
+
+    def lost(*update: Any) -> None:
+        commit_table(*update)
+        raise CommitStateUnknownException("504")
+
+    monkeypatch.setattr(table.catalog, "commit_table", lost)
+    with pytest.raises(CommitUnknownError) as error:
+        perform(table, planned, "restored a backup")
+    check_text(SNAPSHOTS, "a reset whose answer is lost", str(error.value), {})
+    assert recorded(fenced.catalog) == planned.value
+
+
+# What is recorded, and shown
+
+
+def test_the_reason_is_recorded_in_the_table(fenced: Fenced) -> None:
+    before = recorded(fenced.catalog)
+    confirmed(fenced.place(fenced.lost), Decision.SKIP)
+    table = fenced.catalog.load_table(PATH)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    assert snapshot.summary["flow.fence-reset"] == "restored a backup"
+    assert snapshot.summary["total-records"] == "3"
+    [lineage] = shown(fenced.place())["lineages"]
+    noted = {name: value for name, value in lineage["lastReset"].items() if name != "at"}
+    assert noted == {"from": before, "to": recorded(fenced.catalog), "reason": "restored a backup"}
+
+
+def test_a_reset_moves_main(fenced: Fenced) -> None:
+    """A commit that has read the fence before asserts main: it must not land on the reset fence."""
+    before = fenced.catalog.load_table(PATH)
+    confirmed(fenced.place(fenced.lost), Decision.SKIP)
+    after = fenced.catalog.load_table(PATH)
+    assert after.metadata.current_snapshot_id != before.metadata.current_snapshot_id
+
+
+def test_every_lineage_is_shown_with_whose_it_is_and_when_it_last_committed(fenced: Fenced) -> None:
+    last = fenced.catalog.load_table(PATH).current_snapshot()
+    assert last
+    other = fence.property_name(Lineage("acme/gone", "orders.v1", "00000000-7fffffff"))
+    with fenced.catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({other: "closed:v1"})
+    by_name = {lineage.pop("property"): lineage for lineage in shown(fenced.place())["lineages"]}
+    own = by_name[fence.property_name(WHOLE)]
+    assert (own["materialization"], own["stateKey"], own["keyRange"]) == ("acme/task", "orders.v1", WHOLE.key_range)
+    assert (own["value"], own["isClosed"]) == (recorded(fenced.catalog), False)
+    assert datetime.fromisoformat(own["lastCommit"]).timestamp() * 1000 == pytest.approx(last.timestamp_ms, abs=1)
+    assert by_name[other] == {
+        "keyRange": "00000000-7fffffff",
+        "value": "closed:v1",
+        "isClosed": True,
+        "materialization": None,
+        "stateKey": None,
+        "lastCommit": None,
+        "lastReset": None,
+    }
+
+
+def test_every_staged_commit_is_shown_with_what_would_become_of_it(fenced: Fenced) -> None:
+    catalog = fenced.catalog
+    last = land(catalog, 4, prev=recorded(catalog))
+    pending = stage(catalog, PATH, WHOLE, 5, 6, prev=last.next)
+    elsewhere = replace(stage(catalog, PATH, WHOLE, 7), path=("shop", "customers"))
+    replaced = replace(fenced.lost, table_uuid="00000000-0000-4000-8000-000000000000")
+
+    def verdicts(*staged: StagedCommit) -> list[tuple[int, str]]:
+        return [(entry["rows"], entry["verdict"]) for entry in shown(fenced.place(*staged))["staged"]]
+
+    assert verdicts(last, pending, elsewhere) == [(1, "landed"), (2, "would land")]
+    assert verdicts(fenced.lost) == [(1, "fenced")]
+    assert verdicts(replaced) == [(1, "staged for a table that this one has replaced")]
+
+
+@pytest.mark.parametrize("table", ["shop.nothing", "orders"])
+def test_a_table_that_is_not_there_is_said_to_be_missing(fenced: Fenced, table: str) -> None:
+    with pytest.raises(UserError) as error:
+        show(replace(fenced.place(), table=table), as_json=False)
+    check_text(SNAPSHOTS, f"table {table}", str(error.value), {})
+
+
+def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenced) -> None:
+    with pytest.raises(FencedError) as caught:
+        recover(fenced.catalog, fenced.lost)
+    values = {str(fenced.lost.prev): "PREV", fenced.lost.next: "NEXT", recorded(fenced.catalog): "RECORDED"}
+    check_text(SNAPSHOTS, "a fenced task", str(caught.value), values)
+    command = re.search("`materialize-iceberg (fence show [^`]*)`", str(caught.value))
+    assert command
+    where = fenced.place(fenced.lost)
+    arguments = command[1].replace("CONFIG.json", where.config).replace("STATE.json", str(where.state)).split()
+    completed = subprocess.run(
+        [sys.executable, "-m", "connector", *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert f"{fenced.lost.prev} -> {fenced.lost.next}: 1 rows in 1 file(s): fenced" in completed.stdout
+
+
+def test_the_command_does_what_is_asked_only_with_yes(fenced: Fenced) -> None:
+    where = fenced.place(fenced.lost)
+    assert where.state
+    command = [sys.executable, "-m", "connector", "fence", "reset", "--config", where.config, "--table", where.table]
+    command += ["--materialization", WHOLE.materialization, "--state", where.state, "--state-key", WHOLE.state_key]
+    command += ["--staged", "add", "--reason", "two instances"]
+    before = recorded(fenced.catalog)
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "repeat the command with --yes" in said
+    assert recorded(fenced.catalog) == before
+    said = subprocess.run([*command, "--yes"], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert f"The fence was reset to {recorded(fenced.catalog)}." in said
+    again = subprocess.run([*command, "--yes"], capture_output=True, text=True, check=False, timeout=60)
+    assert again.returncode == 1
+    assert "there is nothing to reset" in again.stderr

@@ -1,0 +1,55 @@
+"""What a user reads of a value that fits its column in no way, kept in a file to be reviewed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.host.errors import InvalidValueError
+from encoding.store_lines import binding, decode, json_line
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
+
+VALUES: Final[Mapping[str, tuple[PrimitiveType, str]]] = {
+    "no boolean": (BooleanType(), '"yes"'),
+    "no integer": (LongType(), "1.5"),
+    "an integer beyond 64 bits": (LongType(), "9223372036854775808"),
+    "an integer beyond 32 bits": (IntegerType(), "2147483648"),
+    "no number": (DoubleType(), '"seven"'),
+    "too many digits": (DecimalType(20, 4), "0.00001"),
+    "no date": (DateType(), '"2024-02-30"'),
+    "no instant": (TimestamptzType(), '"2024-01-02T03:04:05"'),
+    "no base64": (BinaryType(), '"?"'),
+    "a long value": (LongType(), '"' + "long " * 100 + '"'),
+}
+
+
+def said(of: Any, line: bytes) -> str:
+    with pytest.raises(InvalidValueError) as error:
+        decode(of, [line])
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_why_a_value_does_not_fit_is_said_and_what_to_do(name: str) -> None:
+    type_, value = VALUES[name]
+    check_text(SNAPSHOTS, name, said(binding(type_), json_line(value)), {})
+
+
+def test_why_a_null_does_not_fit_is_said_and_what_to_do() -> None:
+    check_text(SNAPSHOTS, "a null", said(binding(StringType(), required=True), json_line("null")), {})
+    check_text(SNAPSHOTS, "a null in the key", said(binding(StringType()), json_line('"a"', key="null")), {})

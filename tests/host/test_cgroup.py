@@ -1,0 +1,73 @@
+"""The limits of a control group are found in both versions, in a container and below its parents."""
+
+from pathlib import Path
+
+import pytest
+
+from connector.host.cgroup import ControlGroup
+
+MB = 1 << 20
+
+
+def control_group(directory: Path, membership: str, **files: str) -> ControlGroup:
+    """Files by their path, whose slashes are written as two underscores, and dots as one before the last."""
+    (directory / "membership").write_text(membership)
+    for name, text in files.items():
+        place, _, file = name.rpartition("__")
+        path = directory / "root" / place.replace("__", "/") / file.replace("_", ".", 1)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return ControlGroup(directory / "membership", directory / "root")
+
+
+VERSION_2 = {"memory_max": str(512 * MB), "cpu_max": "150000 100000", "memory_events": "oom 3\noom_kill 2"}
+VERSION_1 = {
+    "memory__memory_limit_in_bytes": str(512 * MB),
+    "memory__memory_oom_control": "under_oom 0\noom_kill 2",
+    "cpu__cpu_cfs_quota_us": "150000",
+    "cpu__cpu_cfs_period_us": "100000",
+}
+OF_VERSION_1 = "9:memory:/docker/4711\n4:cpu,cpuacct:/docker/4711\n1:name=systemd:/docker/4711\n"
+
+
+@pytest.mark.parametrize(
+    ("membership", "files"),
+    [
+        pytest.param("0::/\n", VERSION_2, id="version 2, in a container"),
+        pytest.param("0::/a/b\n", {f"a__b__{name}": text for name, text in VERSION_2.items()}, id="version 2, outside"),
+        pytest.param(OF_VERSION_1, VERSION_1, id="version 1, in a container"),
+        pytest.param(f"{OF_VERSION_1}0::/docker/4711\n", VERSION_1, id="version 1, with an unused version 2"),
+    ],
+)
+def test_limits_are_found(tmp_path: Path, membership: str, files: dict[str, str]) -> None:
+    group = control_group(tmp_path, membership, **files)
+    assert (group.memory, group.cores, group.killed_for_memory) == (512 * MB, 1.5, 2)
+
+
+def test_a_parents_limit_counts_where_it_is_smaller(tmp_path: Path) -> None:
+    group = control_group(
+        tmp_path, "0::/a/b\n", a__memory_max=str(256 * MB), a__b__memory_max=str(512 * MB), a__b__cpu_max="max 100000"
+    )
+    assert (group.memory, group.cores) == (256 * MB, None)
+
+
+@pytest.mark.parametrize(
+    ("membership", "files"),
+    [
+        ("0::/\n", {"memory_max": "max", "cpu_max": "max 100000"}),
+        (
+            OF_VERSION_1,
+            VERSION_1 | {"memory__memory_limit_in_bytes": "9223372036854771712", "cpu__cpu_cfs_quota_us": "-1"},
+        ),
+        ("", {}),
+    ],
+    ids=["version 2", "version 1", "none"],
+)
+def test_no_limit_is_none(tmp_path: Path, membership: str, files: dict[str, str]) -> None:
+    group = control_group(tmp_path, membership, **files)
+    assert (group.memory, group.cores) == (None, None)
+
+
+def test_a_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
+    group = ControlGroup(tmp_path / "membership", tmp_path)
+    assert (group.memory, group.cores, group.killed_for_memory) == (None, None, 0)

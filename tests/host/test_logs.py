@@ -1,0 +1,151 @@
+"""What reaches stderr, in which form."""
+
+import json
+import logging
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from connector.host import logs
+from connector.host.errors import UserError
+from connector.host.logs import Event
+from connector.host.redaction import hide
+from support.jars import REPOSITORY
+
+log = logging.getLogger("connector.test")
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in (None, "connector", "py.warnings")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    hook, unraisable_hook = threading.excepthook, sys.unraisablehook
+    yield
+    logging.captureWarnings(False)
+    threading.excepthook, sys.unraisablehook = hook, unraisable_hook
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
+    for name in ("LOG_FORMAT", "LOG_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    logs.configure()
+
+
+def test_json_records_have_what_the_runtime_parses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, LOG_FORMAT="json")
+    log.warning("a %s", "warning", extra=logs.fields(Event.STAGED, rows=3))
+    record = json.loads(capsys.readouterr().err)
+    assert [*record] == ["ts", "level", "msg", "event", "rows"]
+    assert (record["level"], record["msg"], record["event"], record["rows"]) == ("warn", "a warning", "staged", 3)
+    assert record["ts"].startswith("20")
+
+
+def test_every_event_is_documented() -> None:
+    documented = re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \| \w+ \|", (REPOSITORY / "docs" / "operating.md").read_text(), re.M
+    )
+    assert [event.strip("`") for row in documented for event in row.split(", ")] == [*Event]
+
+
+def test_text_is_one_readable_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(monkeypatch)
+    log.info("three rows", extra=logs.fields(Event.STAGED, rows=3))
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(" info  three rows")
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [("debug", ["d", "i", "w", "e"]), ("info", ["i", "w", "e"]), ("warn", ["w", "e"]), ("error", ["e"])],
+)
+def test_the_level_is_honoured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: str, shown: list[str]
+) -> None:
+    configure(monkeypatch, LOG_LEVEL=level)
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    log.error("e")
+    assert [line[-1] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+@pytest.mark.parametrize(("name", "value"), [("LOG_FORMAT", "xml"), ("LOG_LEVEL", "loud")])
+def test_another_value_is_an_error_that_names_the_choices(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    with pytest.raises(UserError, match=f"{name} is '{value}'; it may be"):
+        configure(monkeypatch, **{name: value})
+
+
+def test_only_we_and_warnings_are_heard_so_that_the_last_record_is_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, LOG_LEVEL="debug")
+    log.error("ours")
+    logging.getLogger("py4j.clientserver").error("a library")
+    logging.error("a library")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn("about something", stacklevel=1)
+    told = capsys.readouterr().err
+    assert "ours" in told
+    assert "about something" in told
+    assert "a library" not in told
+
+
+def test_what_ends_a_thread_is_told_only_to_those_who_look_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, LOG_LEVEL="info")
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    assert capsys.readouterr().err == ""
+
+
+def test_what_fails_while_it_is_cleaned_up_is_a_record_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("planted-in-a-destructor")
+
+    hide("planted-in-a-destructor")
+    configure(monkeypatch, LOG_LEVEL="debug")
+    Broken()
+    told = capsys.readouterr().err
+    assert "ValueError: ***" in told
+    assert "planted" not in told
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_no_record_has_a_secret_in_its_message_its_fields_or_the_errors_behind_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: str
+) -> None:
+    secret = 'planted "in" records\\'
+    hide(secret)
+    configure(monkeypatch, LOG_FORMAT=log_format, LOG_LEVEL="debug")
+    try:
+        try:
+            raise KeyError(secret)
+        except KeyError as error:
+            raise UserError(f"refused: {secret}") from error
+    except UserError as error:
+        log.error("%s", error, exc_info=True, extra={logs.FIELDS: {"answer": secret, "rows": 3}})
+    told = capsys.readouterr().err
+    assert "planted" not in told
+    assert told.count("***") == (4 if log_format == "json" else 3)
+    if log_format == "json":
+        assert json.loads(told)["rows"] == 3

@@ -1,0 +1,105 @@
+"""A secret is in no text that leaves the process, in whatever form a server or a client has quoted it."""
+
+import json
+from base64 import b64encode
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from connector.host.redaction import HIDDEN, SHORTEST, Redaction, hide_obtained, quoted
+
+SECRET = 'p/lan+ted "se=cret" Ü\\'
+LINES = ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "u7q2yK1x0hVqXc8o5bGmZtR3wEpLsNdf")
+PEM = "-----BEGIN PRIVATE KEY-----\n{}\n{}\n-----END PRIVATE KEY-----\n".format(*LINES)
+SERVICE_ACCOUNT = json.dumps({"type": "service_account", "private_key": PEM, "client_email": "robot@lake.example"})
+
+
+def redacted(text: str, *secrets: str) -> str:
+    redaction = Redaction()
+    for secret in secrets:
+        redaction.hide(secret)
+    return redaction.redacted(text)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        SECRET,
+        repr(SECRET)[1:-1],
+        json.dumps(SECRET)[1:-1],
+        quote(SECRET, safe=""),
+        urlencode({"": SECRET})[1:],
+        b64encode(SECRET.encode()).decode(),
+    ],
+)
+def test_a_secret_is_hidden_in_every_form_that_it_is_quoted_in(form: str) -> None:
+    assert redacted(f"before {form} after, {form}", SECRET).replace("=", "") == f"before {HIDDEN} after, {HIDDEN}"
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [
+        ("robot:planted-secret", "planted-secret"),
+        ("robot:planted-secret", "Basic " + b64encode(b"robot:planted-secret").decode()),
+        ("Bearer planted-token", "planted-token"),
+        ("http://user:planted-word@proxy.example:3128", "planted-word"),
+        ("http://user:planted-word@proxy.example:3128", "Basic " + b64encode(b"user:planted-word").decode()),
+        ("sv=2024-11-04&sig=pla%2Fnted%3D%3D&se=2027", "pla%2Fnted%3D%3D"),
+        ("sv=2024-11-04&sig=pla%2Fnted%3D%3D&se=2027", "pla/nted=="),
+        (SERVICE_ACCOUNT, LINES[1]),
+        (SERVICE_ACCOUNT, PEM),
+    ],
+)
+def test_what_is_secret_by_itself_is_hidden_without_the_rest(secret: str, shown: str) -> None:
+    said = redacted(f"refused: {shown}", secret)
+    assert said.startswith("refused: ")
+    assert HIDDEN in said
+    assert not [word for word in ("planted", "nted", *LINES, b64encode(b"planted").decode()[:8]) if word in said]
+
+
+def test_a_token_that_a_library_has_made_is_hidden_whole_or_cut() -> None:
+    header, claims = (b64encode(part).decode().rstrip("=") for part in (b'{"alg":"RS256"}', b'{"iss":"robot"}'))
+    assert (
+        redacted(f"assertion={header}.{claims}.c2ln-b_F0&a {header}.{claims[:-1]}") == f"assertion={HIDDEN}&a {HIDDEN}"
+    )
+    assert redacted(f"{header}.txt, eyJ.eyJ") == f"{header}.txt, eyJ.eyJ"
+
+
+def test_a_short_secret_is_not_looked_for_among_the_letters_of_other_words() -> None:
+    short = "lakehouse"[: SHORTEST - 1]
+    assert redacted(f"the {short} is {short}se", short) == f"the {short} is {short}se"
+    assert redacted("the lakehouse", "lakehous") == f"the {HIDDEN}e"
+
+
+def test_of_secrets_that_begin_alike_each_is_hidden_whole() -> None:
+    assert redacted("planted-1, planted-12", "planted-1", "planted-12") == f"{HIDDEN}, {HIDDEN}"
+
+
+def test_what_was_obtained_is_forgotten_after_many_others_and_what_the_config_has_is_not() -> None:
+    redaction = Redaction(most_obtained=2)
+    redaction.hide("planted-in-config")
+    for number in range(5):
+        redaction.hide_obtained(f"planted-token-{number}")
+    assert redaction.redacted("planted-in-config planted-token-0") == f"{HIDDEN} planted-token-0"
+    assert redaction.redacted("planted-token-3 planted-token-4") == f"{HIDDEN} {HIDDEN}"
+
+
+def test_what_is_too_short_to_be_looked_for_displaces_nothing() -> None:
+    redaction = Redaction(most_obtained=1)
+    redaction.hide_obtained("planted-token")
+    for _ in range(3):
+        redaction.hide_obtained("short")
+    assert redaction.redacted("planted-token") == HIDDEN
+
+
+def test_what_is_obtained_again_counts_as_new() -> None:
+    redaction = Redaction(most_obtained=2)
+    for number in (1, 2, 3, 1, 4, 5):
+        redaction.hide_obtained(f"planted-token-{number}")
+    assert redaction.redacted("planted-token-1") == HIDDEN
+
+
+def test_a_secret_is_hidden_before_a_text_is_cut_in_the_middle_of_it() -> None:
+    hide_obtained("planted-where-texts-are-cut")
+    assert quoted("refused: planted-where-texts-are-cut, sorry", 20) == f"refused: {HIDDEN}, sorry"
+    assert quoted("refused.", 300) == "refused"

@@ -1,0 +1,126 @@
+"""What ends is fetched anew before it does, and used on where that fails."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from connector.host import refresh
+from connector.host.errors import RetryableError
+from connector.host.refresh import Lease, Renewed
+
+HOUR = 3600.0
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(refresh, "time", clock)
+    return clock
+
+
+class Server:
+    """Grants numbers for an hour, unless it is down."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.granted = 0
+        self.is_down = False
+        self._clock = clock
+
+    def grant(self) -> Lease[int]:
+        if self.is_down:
+            raise RetryableError("down")
+        self.granted += 1
+        return Lease.until(self.granted, self._clock.now + HOUR)
+
+
+@pytest.fixture
+def server(clock: Clock) -> Server:
+    return Server(clock)
+
+
+@pytest.mark.parametrize(("later", "value"), [(0.0, 1), (HOUR / 2 - 1, 1), (HOUR / 2, 2), (2 * HOUR, 2)])
+def test_a_value_is_renewed_when_half_of_its_life_is_over(
+    clock: Clock, server: Server, later: float, value: int
+) -> None:
+    renewed = Renewed("a number", server.grant)
+    assert renewed.current().value == 1
+    clock.now += later
+    assert renewed.current().value == renewed.current().value == value
+
+
+def test_a_value_without_an_end_is_fetched_once(clock: Clock) -> None:
+    values = iter([1])
+    renewed = Renewed("a number", lambda: Lease.until(next(values), None))
+    assert renewed.current().value == 1
+    clock.now += 1e9
+    assert renewed.current().value == 1
+
+
+def test_a_value_that_is_there_already_is_used_first(clock: Clock, server: Server) -> None:
+    renewed = Renewed("a number", server.grant, first=Lease.until(0, clock.now + HOUR))
+    assert renewed.current().value == 0
+    clock.now += HOUR
+    assert renewed.current().value == 1
+
+
+def test_what_cannot_be_renewed_is_used_to_its_end_and_tried_again_meanwhile(
+    clock: Clock, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewed = Renewed("a number", server.grant)
+    renewed.current()
+    server.is_down = True
+    clock.now += HOUR / 2
+    with caplog.at_level(logging.WARNING):
+        assert [renewed.current().value for _ in range(3)] == [1, 1, 1]
+    assert [record.getMessage() for record in caplog.records] == [
+        "a number: not renewed (RetryableError), good for another 1800 s"
+    ]
+    clock.now += HOUR / 2
+    with pytest.raises(RetryableError):
+        renewed.current()
+    server.is_down = False
+    assert renewed.current().value == 2
+
+
+def test_what_was_refused_is_not_used_again(server: Server) -> None:
+    renewed = Renewed("a number", server.grant)
+    renewed.current()
+    renewed.discard()
+    assert renewed.current().value == 2
+
+
+def test_a_clock_that_is_ahead_of_the_server_s_costs_requests_and_no_failure(clock: Clock, server: Server) -> None:
+    def grant() -> Lease[int]:
+        return Lease.until(server.grant().value, clock.now - HOUR)
+
+    renewed = Renewed("a number", grant)
+    assert [renewed.current().value for _ in range(3)] == [1, 2, 3]
+
+
+def test_many_threads_fetch_once(server: Server) -> None:
+    renewed = Renewed("a number", server.grant)
+    barrier = threading.Barrier(8)
+    values: list[int] = []
+
+    def use(wait: Callable[[], int]) -> None:
+        wait()
+        values.append(renewed.current().value)
+
+    threads = [threading.Thread(target=use, args=(barrier.wait,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == [1] * 8

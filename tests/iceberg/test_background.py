@@ -1,0 +1,249 @@
+"""A session looks after its tables in the background: however many commits they get, they stay small."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log2
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from connector.evolution.changes import DEFAULT_PROPERTIES
+from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.commits import due_maintenance as upkeep_module
+from connector.iceberg.commits import snapshot
+from connector.iceberg.commits.commit import Landed
+from connector.iceberg.maintenance import background, expire_snapshots
+from connector.iceberg.maintenance.background import Maintenance, maintaining
+from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
+from connector.model.invalid_values import Policy
+from connector.model.state import Lineage
+from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
+from support.staged_files import leave_behind, stage
+from support.tables import foreign_table, ids_of, local_catalog
+
+PATH: Final = ("shop", "orders")
+LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+FOLDED_AT: Final = 10
+PREVIOUS_VERSIONS: Final = 5
+MINUTE: Final = 60_000  # milliseconds
+NOTHING_OLD: Final = {
+    MAX_AGE: "0",
+    "commit.manifest.min-count-to-merge": str(FOLDED_AT),
+    "write.metadata.previous-versions-max": str(PREVIOUS_VERSIONS),
+}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
+    return catalog
+
+
+def table_of(catalog: Catalog) -> Table:
+    return catalog.load_table(PATH)
+
+
+def metadata_files(catalog: Catalog) -> list[Path]:
+    return list(Path(table_of(catalog).location().removeprefix("file://"), "metadata").iterdir())
+
+
+def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Landed:
+    [outcome] = maintenance.attempt([stage(catalog, PATH, LINEAGE, *ids)])
+    assert isinstance(outcome, Landed)
+    return outcome
+
+
+def do_all(maintenance: Maintenance) -> None:
+    maintenance.finish()
+    maintenance.run()
+
+
+def bound(catalog: Catalog) -> list[BoundTable]:
+    binding = MaterializationBinding(
+        resource_path=PATH, state_key=LINEAGE.state_key, field_selection=FieldSelection(keys=("id",))
+    )
+    task = Materialization(name=LINEAGE.materialization, bindings=(binding,))
+    return bind_all(catalog, task, LINEAGE.key_range, [Policy()])
+
+
+@pytest.fixture
+def in_background(catalog: Catalog) -> Iterator[Maintenance]:
+    """A session's, which is let do all that it has begun with."""
+    with maintaining(catalog) as running:
+        yield running
+
+
+def wait_until_done(running: Maintenance) -> None:
+    running.finish()
+    for thread in threading.enumerate():
+        if thread.name == "maintenance":
+            thread.join()
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a table has grown to."""
+
+    snapshots: int
+    manifests: int
+    metadata_json_bytes: int
+    metadata_files: int
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> "Size":
+        table = table_of(catalog)
+        current = table.current_snapshot()
+        assert current
+        length = len(table.io.new_input(table.metadata_location))
+        return cls(len(table.snapshots()), len(current.manifests(table.io)), length, len(metadata_files(catalog)))
+
+
+def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One a minute, each kept for twenty."""
+    with table_of(catalog).transaction() as change:
+        change.set_properties({MAX_AGE: str(20 * MINUTE)})
+    upkeep, sizes, now = Maintenance(catalog), [], time.time_ns()
+    for module in (expire_snapshots, snapshot, upkeep_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: now))
+    for number in range(120):
+        now += MINUTE * 10**6
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+        if number >= 40:
+            sizes.append(Size.of(catalog))
+    early, late = sizes[:40], sizes[40:]
+    assert max(size.snapshots for size in late) == max(size.snapshots for size in early) <= 20 * 1.25 + 2
+    assert max(size.manifests for size in late) < FOLDED_AT + log2(120)
+    assert max(size.metadata_json_bytes for size in late) < 1.02 * max(size.metadata_json_bytes for size in early)
+    assert max(size.metadata_files for size in late) < 1.1 * max(size.metadata_files for size in early)
+    assert ids_of(catalog, PATH) == list(range(120))
+
+
+def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) -> None:
+    upkeep = Maintenance(catalog)
+    for number in range(3 * FOLDED_AT):
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+    size = Size.of(catalog)
+    assert size.snapshots == len(table_of(catalog).metadata.snapshot_log) == 1
+    # The newest metadata file and those that it names, a manifest list, and the manifests.
+    assert size.metadata_files == 1 + PREVIOUS_VERSIONS + 1 + size.manifests
+
+
+def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires_nothing(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({GC_ENABLED: "false"})
+    upkeep = Maintenance(catalog)
+    for number in range(12):
+        land(upkeep, catalog, number)
+    do_all(upkeep)
+    table = table_of(catalog)
+    named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    assert len(named) == 1 + PREVIOUS_VERSIONS
+    assert {f"file://{file}" for file in metadata_files(catalog) if file.name.endswith(".json")} == named
+
+
+def test_metadata_files_stay_where_the_table_says_so(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
+    upkeep, before = Maintenance(catalog), len([f for f in metadata_files(catalog) if f.name.endswith(".json")])
+    for number in range(8):
+        land(upkeep, catalog, number)
+    do_all(upkeep)
+    expiry = 1
+    assert len([f for f in metadata_files(catalog) if f.name.endswith(".json")]) == before + 8 + expiry
+
+
+def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(catalog: Catalog) -> None:
+    upkeep = Maintenance(catalog)
+    stale = table_of(catalog)
+    land(upkeep, catalog, 0)
+    before = set(metadata_files(catalog))
+    with pytest.raises(CommitFailedException):
+        catalog.commit_table(stale, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+    [lost] = set(metadata_files(catalog)) - before
+    do_all(upkeep)
+    assert lost.exists()
+    for number in range(1, 2 * PREVIOUS_VERSIONS):
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+    assert not lost.exists()
+
+
+def test_metadata_of_a_renamed_table_stay_though_its_name_and_its_directory_are_taken(catalog: Catalog) -> None:
+    upkeep = Maintenance(catalog)
+    land(upkeep, catalog, 0)
+    catalog.rename_table(PATH, ("shop", "renamed"))
+    foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
+    for number in range(1, 2 * PREVIOUS_VERSIONS):
+        land(upkeep, catalog, number)
+        do_all(upkeep)
+    assert table_of(catalog).location() == catalog.load_table(("shop", "renamed")).location()
+    assert ids_of(catalog, ("shop", "renamed")) == [0]
+
+
+def test_a_session_does_what_earlier_ones_have_left_undone(catalog: Catalog, in_background: Maintenance) -> None:
+    left = leave_behind(table_of(catalog), LINEAGE)
+    for number in range(3):
+        land(Maintenance(catalog), catalog, number)
+    in_background.look_after(bound(catalog), [])
+    wait_until_done(in_background)
+    assert not table_of(catalog).io.new_input(left).exists()
+    assert len(table_of(catalog).snapshots()) == 1
+
+
+def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
+    catalog: Catalog, in_background: Maintenance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> int:
+        raise ServiceUnavailableError("503")
+
+    monkeypatch.setattr(background, "collect", refuse)
+    for number in range(3):
+        land(Maintenance(catalog), catalog, number)
+    in_background.look_after(bound(catalog), [])
+    wait_until_done(in_background)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [("shop.orders" in warning, "503" in warning) for warning in warnings] == [(True, True)]
+    assert len(table_of(catalog).snapshots()) == 1
+
+
+def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({MAX_AGE: "a while"})
+    upkeep = Maintenance(catalog)
+    assert land(upkeep, catalog, 1).attempts == 1
+    do_all(upkeep)
+    assert ids_of(catalog, PATH) == [1]
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "nothing is tidied up" in warning
+    assert MAX_AGE in warning
+
+
+def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung, released = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        hung.set()
+        released.wait(60)
+
+    monkeypatch.setattr(background, "collect", hang)
+    with maintaining(catalog) as running:
+        running.look_after(bound(catalog), [])
+        hung.wait()
+    assert "maintenance" in {thread.name for thread in threading.enumerate()}
+    released.set()

@@ -1,0 +1,373 @@
+"""Expired snapshots go with what only they referred to; whatever else anybody can reach stays, whoever is faster."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.table import Table
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemoveSnapshotsUpdate
+
+from connector.host.logs import FIELDS
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.maintenance.expire_snapshots import expire
+from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
+from connector.model.state import Lineage, StagedCommit
+from protocol.flow import WHOLE_RANGE
+from support.staged_files import leave_behind, stage
+from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog
+
+Send: TypeAlias = Callable[[], Any]
+
+PATH: Final = ("shop", "orders")
+LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH, properties=NOTHING_OLD)
+    return catalog
+
+
+def around_the_expiry(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, event: Callable[[Send], Any]) -> None:
+    """Whatever happens to the next commit that expires snapshots."""
+    commit_table = catalog.commit_table
+
+    def commit_with_event(table: Table, requirements: Any, updates: Any) -> Any:
+        def send() -> Any:
+            return commit_table(table, requirements, updates)
+
+        if not isinstance(updates[0], RemoveSnapshotsUpdate):
+            return send()
+        monkeypatch.setattr(catalog, "commit_table", commit_table)
+        return event(send)
+
+    monkeypatch.setattr(catalog, "commit_table", commit_with_event)
+
+
+def table_of(catalog: Catalog) -> Table:
+    return catalog.load_table(PATH)
+
+
+def land(catalog: Catalog, *ids: int) -> StagedCommit:
+    staged = stage(catalog, PATH, LINEAGE, *ids)
+    commit.finish(catalog, [staged])
+    return staged
+
+
+def head(catalog: Catalog) -> int:
+    snapshot = table_of(catalog).current_snapshot()
+    assert snapshot
+    return snapshot.snapshot_id
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": list(ids)}, schema=ID_ONLY.as_arrow())
+
+
+def ids_at(catalog: Catalog, snapshot: int) -> list[int]:
+    return sorted(table_of(catalog).scan(snapshot_id=snapshot).to_arrow()["id"].to_pylist())
+
+
+def files(catalog: Catalog, directory: str, pattern: str = "*") -> set[str]:
+    return {path.name for path in Path(table_of(catalog).location().removeprefix("file://"), directory).glob(pattern)}
+
+
+def referred_to(catalog: Catalog) -> set[str]:
+    """The manifest lists, manifests and data files of all snapshots."""
+    table, names = table_of(catalog), set[str]()
+    for snapshot in table.snapshots():
+        names.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            names.add(manifest.manifest_path)
+            names.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+    return {Path(name).name for name in names}
+
+
+def left(catalog: Catalog) -> set[str]:
+    return files(catalog, "data") | files(catalog, "metadata", "*.avro")
+
+
+def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(5):
+        newest = land(catalog, number)
+    deleted = expire(catalog, PATH)
+    assert deleted > 0
+    told = {"event": "expired", "table": "shop.orders", "snapshots": 4, "files": deleted}
+    assert getattr(caplog.records[-1], FIELDS) == told
+    assert [snapshot.snapshot_id for snapshot in table_of(catalog).snapshots()] == [head(catalog)]
+    assert left(catalog) == referred_to(catalog)
+    assert ids_of(catalog, PATH) == list(range(5))
+    assert fence.recorded(table_of(catalog).properties, LINEAGE) == newest.next
+    assert expire(catalog, PATH) == 0
+
+
+def test_a_table_that_forbids_it_keeps_everything(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({GC_ENABLED: "false"})
+    for number in range(5):
+        land(catalog, number)
+    assert expire(catalog, PATH) == 0
+    assert len(table_of(catalog).snapshots()) == 5
+
+
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_what_a_tag_or_a_branch_can_reach_is_kept(catalog: Catalog, kind: str) -> None:
+    """Manifests that were folded since, and files that another engine has rewritten."""
+    for number in range(2):
+        land(catalog, number)
+    kept, manage = head(catalog), table_of(catalog).manage_snapshots()
+    (manage.create_tag(kept, "kept") if kind == "tag" else manage.create_branch(kept, "kept")).commit()
+    table_of(catalog).overwrite(rows(100, 101))
+    for number in range(2, 6):
+        land(catalog, number)
+    assert expire(catalog, PATH) > 0
+    assert {snapshot.snapshot_id for snapshot in table_of(catalog).snapshots()} == {kept, head(catalog)}
+    assert ids_at(catalog, kept) == [0, 1]
+    assert ids_of(catalog, PATH) == [2, 3, 4, 5, 100, 101]
+    assert left(catalog) == referred_to(catalog)
+
+
+def test_work_that_is_staged_to_be_audited_is_kept(catalog: Catalog) -> None:
+    land(catalog, 1)
+    table, writer = table_of(catalog), SnapshotWriter()
+    staged = writer.append(table, [stage(catalog, PATH, Lineage("another", "v1", LINEAGE.key_range), 2)])
+    assert staged.summary
+    staged.summary["wap.id"] = "monday"
+    catalog.commit_table(
+        table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (AddSnapshotUpdate(snapshot=staged),)
+    )
+    land(catalog, 3)
+    assert expire(catalog, PATH) > 0
+    assert ids_at(catalog, staged.snapshot_id) == [1, 2]
+
+
+def test_files_that_other_engines_have_dropped_go_with_the_last_snapshot_that_had_them(catalog: Catalog) -> None:
+    land(catalog, 1, 2)
+    land(catalog, 3)
+    table_of(catalog).delete("id = 1")
+    assert len(files(catalog, "data")) == 3
+    assert expire(catalog, PATH) > 0
+    assert len(files(catalog, "data")) == 2
+    assert ids_of(catalog, PATH) == [2, 3]
+    assert left(catalog) == referred_to(catalog)
+
+
+def test_files_of_a_tag_go_once_it_is_dropped(catalog: Catalog) -> None:
+    """Everything that followed it has expired before: nothing is left that says that they were dropped."""
+    land(catalog, 1)
+    table_of(catalog).manage_snapshots().create_tag(head(catalog), "kept").commit()
+    table_of(catalog).overwrite(rows(2))
+    land(catalog, 3)
+    expire(catalog, PATH)
+    table_of(catalog).manage_snapshots().remove_tag("kept").commit()
+    assert expire(catalog, PATH) > 0
+    assert left(catalog) == referred_to(catalog)
+    assert ids_of(catalog, PATH) == [2, 3]
+
+
+def test_files_from_elsewhere_stay(catalog: Catalog) -> None:
+    """They may be another table's too."""
+    other = foreign_table(catalog, ("shop", "other"))
+    other.append(rows(1))
+    [task] = other.scan().plan_files()
+    table_of(catalog).add_files([task.file.file_path])
+    table_of(catalog).overwrite(rows(2))
+    assert expire(catalog, PATH) > 0
+    assert ids_of(catalog, PATH) == [2]
+    assert ids_of(catalog, ("shop", "other")) == [1]
+
+
+def test_a_commit_of_ours_leaves_the_main_branch_its_own_retention(catalog: Catalog) -> None:
+    land(catalog, 0)
+    table_of(catalog).manage_snapshots().create_branch(
+        head(catalog), "main", max_snapshot_age_ms=1_000_000, min_snapshots_to_keep=4
+    ).commit()
+    for number in range(1, 3):
+        land(catalog, number)
+    main = table_of(catalog).refs()["main"]
+    assert (main.max_snapshot_age_ms, main.min_snapshots_to_keep) == (1_000_000, 4)
+    assert expire(catalog, PATH) == 0
+
+
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_a_reference_that_is_made_in_that_moment_is_not_lost(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    land(catalog, 1)
+    old = head(catalog)
+    land(catalog, 2)
+
+    def reached(send: Send) -> Any:
+        manage = table_of(catalog).manage_snapshots()
+        (manage.create_tag(old, "late") if kind == "tag" else manage.create_branch(old, "late")).commit()
+        return send()
+
+    around_the_expiry(monkeypatch, catalog, reached)
+    assert expire(catalog, PATH) == 0
+    assert table_of(catalog).refs()["late"].snapshot_id == old
+    assert ids_at(catalog, old) == [1]
+
+
+def test_of_two_that_expire_at_once_the_slower_one_finds_it_done(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        land(catalog, number)
+    faster = []
+
+    def overtaken(send: Send) -> Any:
+        faster.append(expire(catalog, PATH))
+        return send()
+
+    around_the_expiry(monkeypatch, catalog, overtaken)
+    assert expire(catalog, PATH) == 0
+    assert faster[0] > 0
+    assert left(catalog) == referred_to(catalog)
+    assert ids_of(catalog, PATH) == list(range(5))
+
+
+def test_a_commit_that_an_expiry_overtakes_lands_all_the_same(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        land(catalog, number)
+    append = SnapshotWriter.append
+
+    def overtaken(writer: SnapshotWriter, *arguments: Any) -> Any:
+        snapshot = append(writer, *arguments)
+        expire(catalog, PATH)
+        return snapshot
+
+    monkeypatch.setattr(SnapshotWriter, "append", overtaken)
+    land(catalog, 5)
+    assert ids_of(catalog, PATH) == list(range(6))
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_lost_answer_is_looked_for_in_the_table(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    for number in range(3):
+        land(catalog, number)
+    before = left(catalog)
+
+    def lost(send: Send) -> Any:
+        if landed:
+            send()
+        raise CommitStateUnknownException("500")
+
+    around_the_expiry(monkeypatch, catalog, lost)
+    assert (expire(catalog, PATH) > 0) is landed
+    assert (left(catalog) < before) is landed
+    assert left(catalog) == referred_to(catalog)
+
+
+def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_session(catalog: Catalog) -> None:
+    for number in range(5):
+        land(catalog, number)
+    with pytest.raises(SessionEndedError):
+        expire(catalog, PATH, lambda: True)
+    assert len(table_of(catalog).snapshots()) == 1
+    land(catalog, 5)
+    assert left(catalog) > referred_to(catalog)
+    assert collect(catalog, PATH, LINEAGE, []) > 0
+    assert left(catalog) == referred_to(catalog)
+
+
+def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_it(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        land(catalog, number)
+    load_table = catalog.load_table
+    loads = 0
+
+    def loaded_before_an_expiry(path: Any) -> Table:
+        nonlocal loads
+        loads += 1
+        table = load_table(path)
+        if loads == 2:  # what the collector judges by
+            monkeypatch.setattr(catalog, "load_table", load_table)
+            expire(catalog, PATH)
+        return table
+
+    monkeypatch.setattr(catalog, "load_table", loaded_before_an_expiry)
+    collect(catalog, PATH, LINEAGE, [])
+    assert loads == 2
+    assert left(catalog) == referred_to(catalog)
+
+
+def test_files_of_a_table_that_was_renamed_meanwhile_are_not_judged_by_the_one_that_took_its_name(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_behind(table_of(catalog), LINEAGE)  # to find it unreferenced, every snapshot has to be read
+    for number in range(3):
+        land(catalog, number)
+    manifest_list, load_table, loads = table_of(catalog).snapshots()[0].manifest_list, catalog.load_table, 0
+
+    def loaded_before_a_renaming(path: Any) -> Table:
+        nonlocal loads
+        loads += 1
+        table = load_table(path)
+        if loads == 2:  # what the collector judges by
+            monkeypatch.setattr(catalog, "load_table", load_table)
+            Path(manifest_list.removeprefix("file://")).unlink()
+            catalog.rename_table(PATH, ("shop", "renamed"))
+            foreign_table(catalog, PATH)
+        return table
+
+    monkeypatch.setattr(catalog, "load_table", loaded_before_a_renaming)
+    with pytest.raises(FileNotFoundError):
+        collect(catalog, PATH, LINEAGE, [])
+    assert ids_of(catalog, ("shop", "renamed")) == [0, 1, 2]
+
+
+def test_a_file_that_is_gone_without_an_expiry_is_an_error(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, number)
+    Path(table_of(catalog).snapshots()[-1].manifest_list.removeprefix("file://")).unlink()
+    with pytest.raises(FileNotFoundError):
+        collect(catalog, PATH, LINEAGE, [])
+
+
+def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would date the metadata before the newest snapshot, and Java would not read the table any more."""
+    an_hour_ahead = time.time_ns() + 3600 * 10**9
+    with monkeypatch.context() as ahead:
+        ahead.setattr("connector.iceberg.commits.snapshot.time.time_ns", lambda: an_hour_ahead)
+        land(catalog, 1)
+    land(catalog, 2)
+    monkeypatch.setattr(
+        "connector.iceberg.maintenance.expire_snapshots.due", lambda metadata, _: [metadata.snapshots[0].snapshot_id]
+    )
+    assert expire(catalog, PATH) == 0
+    assert len(table_of(catalog).snapshots()) == 2
+
+
+def test_a_table_that_was_replaced_meanwhile_keeps_its_files(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(catalog, 1)
+    land(catalog, 2)
+
+    def replaced(send: Send) -> Any:
+        send()
+        catalog.drop_table(PATH)
+        foreign_table(catalog, PATH)
+        raise ServiceUnavailableError("503")
+
+    before = left(catalog)
+    around_the_expiry(monkeypatch, catalog, replaced)
+    assert expire(catalog, PATH) == 0
+    assert left(catalog) == before

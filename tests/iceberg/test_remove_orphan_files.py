@@ -1,0 +1,403 @@
+"""Of all files around a table only those are deleted that are ours and that no table can ever refer to."""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
+
+from connector.evolution.table_change import OWNER_PROPERTY
+from connector.host.errors import FencedError
+from connector.host.logs import FIELDS
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.file_names import FileOrigin, file_prefix
+from connector.iceberg.commits.reset import Decision, perform, plan
+from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.metadata.references import SessionEndedError
+from connector.model.state import Lineage, StagedCommit
+from connector.storage.file_lists import files_of
+from support.s3_server import S3Server
+from support.staged_files import leave_behind, stage, write_file
+from support.tables import ID_ONLY, foreign_table, ids_of
+
+PATH = ("shop", "orders")
+SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
+WHOLE, LEFT, RIGHT = (
+    Lineage("acme/task", "orders.v1", key_range)
+    for key_range in ("00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff")
+)
+
+
+def location_of(staged: StagedCommit) -> str:
+    [file] = files_of(load_file_io(), staged.files)
+    return file.path
+
+
+class EventfulCatalog(SqlCatalog):
+    """A real catalog around whose calls something happens, once each."""
+
+    before_commit: Callable[[], object] | None = None
+    after_load: Callable[[], None] | None = None
+
+    def commit_table(self, *arguments: Any) -> Any:
+        event, self.before_commit = self.before_commit, None
+        if event:
+            event()
+        return super().commit_table(*arguments)
+
+    def load_table(self, identifier: Any) -> Table:
+        table = super().load_table(identifier)
+        event, self.after_load = self.after_load, None
+        if event:
+            event()
+        return table
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> EventfulCatalog:
+    catalog = EventfulCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+    foreign_table(catalog, PATH)
+    return catalog
+
+
+def table_of(catalog: Catalog) -> Table:
+    return catalog.load_table(PATH)
+
+
+def land(catalog: Catalog, lineage: Lineage, *ids: int, prev: str | None = None) -> StagedCommit:
+    """A transaction from its files to its commit."""
+    staged = stage(catalog, PATH, lineage, *ids, prev=prev)
+    commit.finish(catalog, [staged])
+    return staged
+
+
+def collect_as(catalog: Catalog, lineage: Lineage, *staged: StagedCommit) -> int:
+    return collect(catalog, PATH, lineage, staged)
+
+
+def exists(table: Table, location: str) -> bool:
+    return table.io.new_input(location).exists()
+
+
+def test_what_a_killed_process_left_is_deleted_once_its_lineage_has_moved_on(
+    catalog: EventfulCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    left = leave_behind(table_of(catalog), WHOLE)
+    assert collect_as(catalog, WHOLE) == 0
+    first = land(catalog, WHOLE, 1)
+    left_later = leave_behind(table_of(catalog), WHOLE, first.next)
+    assert collect_as(catalog, WHOLE) == 1
+    assert not exists(table_of(catalog), left)
+    land(catalog, WHOLE, 2, prev=first.next)
+    assert collect_as(catalog, WHOLE) == 1
+    assert not exists(table_of(catalog), left_later)
+    assert ids_of(catalog, PATH) == [1, 2]
+    assert getattr(caplog.records[-1], FIELDS) == {"event": "collected", "table": "shop.orders", "files": 1}
+
+
+def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catalog: EventfulCatalog) -> None:
+    table = table_of(catalog)
+    name = f"{file_prefix(WHOLE, str(table.metadata.table_uuid), fence.NONE)}-{SOME_UUID}.jsonl"
+    left = write_file(table, name, 1)
+    assert collect_as(catalog, WHOLE) == 0
+    land(catalog, WHOLE, 1)
+    assert collect_as(catalog, WHOLE) == 1
+    assert not exists(table, left)
+
+
+def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: EventfulCatalog) -> None:
+    frozen = stage(catalog, PATH, WHOLE, 1)
+    land(catalog, WHOLE, 2)
+    assert collect_as(catalog, WHOLE) == 1
+    with pytest.raises(FencedError):
+        commit.finish(catalog, [frozen])
+    with pytest.raises(FencedError):
+        commit.finish(catalog, [replace(frozen, is_recovered=True)])
+    assert ids_of(catalog, PATH) == [2]
+
+
+def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: EventfulCatalog) -> None:
+    """An older process, which knows nothing of its successor's state, may still be collecting."""
+    first = land(catalog, WHOLE, 1)
+    waiting = stage(catalog, PATH, WHOLE, 2, prev=first.next)
+    behind = stage(catalog, PATH, WHOLE, 3, prev=waiting.next)
+    assert collect_as(catalog, WHOLE) == 0
+    commit.finish(catalog, [waiting, behind])
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_a_file_that_only_an_older_snapshot_has_is_kept_until_that_expires(catalog: EventfulCatalog) -> None:
+    staged = land(catalog, WHOLE, 1)
+    older = table_of(catalog).metadata.current_snapshot_id
+    assert older
+    table_of(catalog).delete("id = 1")
+    land(catalog, WHOLE, 2, prev=staged.next)
+    assert collect_as(catalog, WHOLE) == 0
+    assert table_of(catalog).scan(snapshot_id=older).to_arrow()["id"].to_pylist() == [1]
+    table_of(catalog).maintenance.expire_snapshots().by_id(older).commit()
+    collect_as(catalog, WHOLE)
+    assert not exists(table_of(catalog), location_of(staged))
+    assert ids_of(catalog, PATH) == [2]
+
+
+def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
+    staged = land(catalog, WHOLE, 1)
+    tagged = table_of(catalog).metadata.current_snapshot_id
+    assert tagged
+    table_of(catalog).manage_snapshots().create_tag(tagged, "kept").commit()
+    table_of(catalog).delete("id = 1")
+    land(catalog, WHOLE, 2, prev=staged.next)
+    assert collect_as(catalog, WHOLE) == 0
+    assert exists(table_of(catalog), location_of(staged))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "part-00000.parquet",
+        f"{SOME_UUID}.parquet",
+        f"{fence.lineage_hash(WHOLE)}-notes.parquet",
+        f"{file_prefix(WHOLE, SOME_UUID, '')}-{SOME_UUID}.parquet",
+        f"{file_prefix(replace(WHOLE, materialization='acme/other'), 'TABLE', '')}-{SOME_UUID}.parquet",
+        f"{file_prefix(replace(WHOLE, state_key='customers.v1'), 'TABLE', '')}-{SOME_UUID}.parquet",
+        f"{file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet.crc",
+        f"copy-of-{file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet",
+    ],
+)
+def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name: str) -> None:
+    table = table_of(catalog)
+    file = write_file(table, name.replace("TABLE", str(table.metadata.table_uuid)), 666)
+    land(catalog, WHOLE, 1)
+    assert collect_as(catalog, WHOLE) == 0
+    assert exists(table, file)
+
+
+def test_what_another_materialization_left_in_a_shared_table_is_its_own(catalog: EventfulCatalog) -> None:
+    other = Lineage("acme/other", "orders.v1", WHOLE.key_range)
+    left = leave_behind(table_of(catalog), other)
+    land(catalog, other, 1)
+    land(catalog, WHOLE, 2)
+    assert collect_as(catalog, WHOLE) == 0
+    assert collect_as(catalog, other) == 1
+    assert not exists(table_of(catalog), left)
+
+
+def test_what_an_older_state_key_of_ours_left_in_a_table_that_was_retained_is_deleted(catalog: EventfulCatalog) -> None:
+    older = replace(WHOLE, state_key="orders.v0")
+    leave_behind(table_of(catalog), older)
+    land(catalog, older, 1)
+    land(catalog, WHOLE, 2)
+    assert collect_as(catalog, WHOLE) == 1
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_the_maker_of_a_table_is_known_when_its_snapshots_are_not(catalog: EventfulCatalog) -> None:
+    older = replace(WHOLE, state_key="orders.v0")
+    leave_behind(table_of(catalog), older)
+    owner = json.dumps({"materialization": older.materialization, "stateKey": older.state_key})
+    properties = {OWNER_PROPERTY: owner, fence.property_name(older): fence.new_value()}
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties(properties)
+    assert collect_as(catalog, WHOLE) == 1
+
+
+def test_a_range_that_a_split_has_closed_is_collected_by_the_child_that_it_begins_in(catalog: EventfulCatalog) -> None:
+    parent = land(catalog, WHOLE, 1)
+    left = leave_behind(table_of(catalog), WHOLE, parent.next)
+    assert collect_as(catalog, LEFT) == 0
+    land(catalog, LEFT, 2)
+    assert collect_as(catalog, RIGHT) == 0
+    assert collect_as(catalog, LEFT) == 1
+    assert not exists(table_of(catalog), left)
+    with pytest.raises(FencedError):
+        land(catalog, WHOLE, 3, prev=parent.next)
+
+
+def test_an_open_range_beside_ours_is_its_own_process(catalog: EventfulCatalog) -> None:
+    leave_behind(table_of(catalog), RIGHT)
+    land(catalog, LEFT, 1)
+    land(catalog, RIGHT, 2)
+    assert collect_as(catalog, LEFT) == 0
+    assert collect_as(catalog, RIGHT) == 1
+
+
+def test_what_the_state_names_of_a_closed_range_is_kept(catalog: EventfulCatalog) -> None:
+    """Its table refused it when the session opened: a later session may still build on the closed value."""
+    parent = land(catalog, WHOLE, 1)
+    pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
+    land(catalog, LEFT, 3)
+    assert collect_as(catalog, LEFT, pending) == 0
+    commit.finish(catalog, [pending])
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_the_first_transaction_of_a_range_is_still_to_come(catalog: EventfulCatalog) -> None:
+    land(catalog, WHOLE, 1)
+    waiting = stage(catalog, PATH, LEFT, 2)
+    land(catalog, RIGHT, 3)
+    assert collect_as(catalog, LEFT) == 0
+    commit.finish(catalog, [waiting])
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: EventfulCatalog) -> None:
+    parent = land(catalog, WHOLE, 1)
+    land(catalog, LEFT, 2)
+    closed = fence.recorded(table_of(catalog).properties, WHOLE)
+    reopened = stage(catalog, PATH, WHOLE, 3, prev=closed)
+    left = leave_behind(table_of(catalog), WHOLE, parent.next)
+    assert collect_as(catalog, WHOLE) == 1
+    assert not exists(table_of(catalog), left)
+    commit.finish(catalog, [reopened])
+    leave_behind(table_of(catalog), WHOLE, closed)
+    assert collect_as(catalog, WHOLE) == 1
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catalog: EventfulCatalog) -> None:
+    first = land(catalog, WHOLE, 1)
+    second = land(catalog, WHOLE, 2, prev=first.next)
+    land(catalog, WHOLE, 3, prev=second.next)
+    after_reset: list[StagedCommit] = []
+
+    def reset_and_stage() -> None:
+        table = table_of(catalog)
+        perform(table, plan(table, [first], Decision.SKIP), "a test")
+        value = fence.recorded(table_of(catalog).properties, WHOLE)
+        after_reset.append(stage(catalog, PATH, WHOLE, 4, prev=value))
+
+    catalog.after_load = reset_and_stage
+    collect(catalog, PATH, WHOLE, [])
+    commit.finish(catalog, after_reset)
+    assert ids_of(catalog, PATH) == [1, 2, 3, 4]
+
+
+def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: EventfulCatalog) -> None:
+    """An older process, which knows nothing of the state that was restored, may still be there."""
+    fenced = stage(catalog, PATH, WHOLE, 1)
+    land(catalog, WHOLE, 2)
+    perform(table_of(catalog), plan(table_of(catalog), [fenced], Decision.ADD), "a test")
+    assert collect_as(catalog, WHOLE) == 0
+    commit.finish(catalog, [replace(fenced, is_recovered=True)])
+    assert ids_of(catalog, PATH) == [1, 2]
+    leave_behind(table_of(catalog), WHOLE)
+    assert collect_as(catalog, WHOLE) == 1
+
+
+def test_what_is_staged_while_something_waits_is_kept_whoever_lands_it(catalog: EventfulCatalog) -> None:
+    """An older process lands what the state names, and closes the value that its successor has staged on."""
+    land(catalog, WHOLE, 1)
+    waiting = stage(catalog, PATH, LEFT, 2)
+    successor = stage(catalog, PATH, WHOLE, 3, waiting=[replace(waiting, is_recovered=True)])
+    commit.finish(catalog, [waiting])
+    assert fence.recorded(table_of(catalog).properties, WHOLE).startswith(fence.CLOSED)
+    assert collect_as(catalog, WHOLE) == 0
+    commit.finish(catalog, [successor])
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def metadata_files(catalog: Catalog) -> set[str]:
+    directory = Path(table_of(catalog).location().removeprefix("file://")) / "metadata"
+    return {path.name for path in directory.glob("*.avro")}
+
+
+def referenced_metadata(catalog: Catalog) -> set[str]:
+    table = table_of(catalog)
+    lists = {Path(snapshot.manifest_list).name for snapshot in table.snapshots()}
+    return lists | {
+        Path(manifest.manifest_path).name for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)
+    }
+
+
+def test_the_metadata_of_commits_that_lost_a_race_is_deleted(
+    catalog: EventfulCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    stale = stage(catalog, PATH, WHOLE, 666)
+    successor = stage(catalog, PATH, WHOLE, 1)
+    catalog.before_commit = lambda: commit.finish(catalog, [successor])
+    with pytest.raises(FencedError):
+        commit.finish(catalog, [stale])
+    assert len(metadata_files(catalog) - referenced_metadata(catalog)) == 2  # a manifest and a manifest list
+    assert collect_as(catalog, WHOLE) == 3
+    assert metadata_files(catalog) == referenced_metadata(catalog)
+    assert ids_of(catalog, PATH) == [1]
+
+
+def test_the_metadata_of_a_commit_that_is_under_way_is_kept(catalog: EventfulCatalog) -> None:
+    first = land(catalog, WHOLE, 1)
+    catalog.before_commit = lambda: collected.append(collect_as(catalog, WHOLE))
+    collected: list[int] = []
+    land(catalog, WHOLE, 2, prev=first.next)
+    assert collected == [0]
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_a_manifest_bears_the_value_that_its_commit_asserts(
+    catalog: EventfulCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One written before the value was closed is written again: on the open value it may be collected."""
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    parent = land(catalog, WHOLE, 1)
+    pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
+    catalog.before_commit = lambda: land(catalog, RIGHT, 3)
+    commit.finish(catalog, [pending])
+    snapshot = table_of(catalog).current_snapshot()
+    assert snapshot
+    added = [
+        FileOrigin.of(Path(location).name)
+        for manifest in snapshot.manifests(table_of(catalog).io)
+        if manifest.added_snapshot_id == snapshot.snapshot_id
+        for location in (manifest.manifest_path, snapshot.manifest_list)
+    ]
+    assert [origin and origin.prev for origin in added] == [f"closed:{parent.next}"] * 2
+
+
+def test_a_table_that_was_made_anew_is_left_alone(catalog: EventfulCatalog) -> None:
+    left = leave_behind(table_of(catalog), WHOLE)
+    location = table_of(catalog).location()
+    land(catalog, WHOLE, 1)
+    catalog.drop_table(PATH)
+    catalog.create_table(PATH, ID_ONLY, location=location)
+    land(catalog, WHOLE, 2)
+    assert collect_as(catalog, WHOLE) == 0
+    assert exists(table_of(catalog), left)
+
+
+@pytest.mark.parametrize("manifests", [0, 1])
+def test_a_session_that_ends_stops_reading_and_deleting(catalog: EventfulCatalog, manifests: int) -> None:
+    left = leave_behind(table_of(catalog), WHOLE)
+    land(catalog, WHOLE, 1)
+    answers = iter([False] * manifests)
+    with pytest.raises(SessionEndedError):
+        collect(catalog, PATH, WHOLE, [], lambda: next(answers, True))
+    assert exists(table_of(catalog), left)
+
+
+def test_a_bucket_is_collected_like_a_directory(s3_server: S3Server, tmp_path: Path) -> None:
+    catalog = SqlCatalog(
+        "local",
+        **{
+            "uri": f"sqlite:///{tmp_path}/catalog.db",
+            "warehouse": f"s3://{s3_server.new_bucket()}/lake",
+            "s3.endpoint": s3_server.endpoint,
+            "s3.region": s3_server.region,
+            "s3.access-key-id": s3_server.root.access_key_id,
+            "s3.secret-access-key": s3_server.root.secret_access_key,
+            "s3.force-virtual-addressing": "false",
+        },
+    )
+    foreign_table(catalog, PATH)
+    left = leave_behind(table_of(catalog), WHOLE)
+    land(catalog, WHOLE, 1)
+    assert collect_as(catalog, WHOLE) == 1
+    assert not exists(table_of(catalog), left)
+    assert ids_of(catalog, PATH) == [1]

@@ -1,0 +1,425 @@
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
+
+from connector.checks.endpoint import OpenedEndpoint
+from connector.cli.plan_command import plan
+from connector.config.settings import parse
+from connector.evolution.table_change import Owner
+from connector.host.errors import UserError
+from connector.iceberg.catalogs.sql import SqlTables
+from connector.iceberg.commits.commit import finish
+from connector.iceberg.tables import find_all
+from connector.model.state import StagedCommit, added
+from connector.rpc.apply import apply, perform
+from connector.rpc.plan import plans
+from protocol import request, response
+from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
+from support.bindings import materialization_binding as binding
+from support.staged_files import listed, removed
+from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids, version_3_table
+
+PATH = ("shop", "orders")
+NOTE = projection("note", "string")
+ORDERS = collection(ID, DOCUMENT, NOTE, projection("qty", "integer"))
+V0, V1 = "shop%2Forders.v0", "shop%2Forders.v1"
+RETURNS = binding(ORDERS, table="returns")
+RETAIN = "retain_existing_data_on_backfill"
+
+
+def applied(
+    warehouse: Path,
+    *bindings: MaterializationBinding,
+    last: Materialization | None = None,
+    state: Json = None,
+    flags: str = "",
+    linked: tuple[Collection, ...] = (),
+) -> response.Applied:
+    task = Materialization(
+        MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings, linked_collections=linked
+    )
+    return apply(request.Apply(task, last_materialization=last, state=state))
+
+
+def planned(warehouse: Path, *bindings: MaterializationBinding, last: Materialization, state: Json) -> str:
+    task = Materialization(MATERIALIZATION, config=local_config(warehouse), bindings=bindings)
+    return plan([request.Apply(task, last_materialization=last, state=state)])
+
+
+def test_a_tables_columns_are_renamed_widened_and_set_aside_in_one_commit_that_keeps_every_value(
+    tmp_path: Path,
+) -> None:
+    day = projection("day", "string", string=StringInference("date"))
+    bound = collection(ID, projection("qty", "integer"), day)
+    path, catalog = ("shop", "orders"), local_catalog(tmp_path)
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "qty", IntegerType(), required=True),
+        NestedField(3, "day", UUIDType(), required=True),
+    )
+    table = foreign_table(catalog, path, schema)
+    rows = {"id": [1, 2], "qty": [3, 4], "day": [b"a" * 16, b"b" * 16]}
+    table.append(pa.table(rows, schema=table.schema().as_arrow()))
+    amount = binding(bound, "qty", "day", field_config={"qty": {"column": "amount"}})
+
+    answer = applied(tmp_path, amount, last=before(binding(bound, "qty", "day")))
+
+    assert answer.action_description.splitlines() == [
+        "alter table shop.orders: rename column 'qty' to 'amount'",
+        "alter table shop.orders: widen column 'amount' from int to long",
+        "alter table shop.orders: keep column 'day' uuid as 'day_before_date', and add column 'day' date",
+    ]
+    table = catalog.load_table(path)
+    assert len(table.metadata.metadata_log) == 2
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "amount": 3, "day_before_date": UUID(bytes=b"a" * 16), "day": None},
+        {"id": 2, "amount": 4, "day_before_date": UUID(bytes=b"b" * 16), "day": None},
+    ]
+    assert applied(tmp_path, amount, last=before(binding(bound, "qty", "day"))) == response.Applied()
+
+
+def test_what_a_bindings_schema_evolution_forbids_is_said_and_nothing_is_changed(tmp_path: Path) -> None:
+    old = binding(ORDERS, "note")
+    applied(tmp_path, old)
+    metadata = local_catalog(tmp_path).load_table(PATH).metadata_location
+    strict = binding(ORDERS, "qty")
+    strict.resource_config["schema_evolution"] = "strict"
+    with pytest.raises(UserError) as error:
+        applied(tmp_path, strict, last=before(old))
+    new, gone = str(error.value).splitlines()
+    assert new.startswith("table shop.orders: Field 'qty' has no column in the table, and schema_evolution is strict")
+    assert gone.startswith("table shop.orders: Column 'note' is NOT NULL")
+    assert local_catalog(tmp_path).load_table(PATH).metadata_location == metadata
+
+
+def before(*bindings: MaterializationBinding) -> Materialization:
+    return materialization(None, *bindings)
+
+
+def columns(warehouse: Path) -> list[tuple[str, bool]]:
+    return [(field.name, field.required) for field in local_catalog(warehouse).load_table(PATH).schema().fields]
+
+
+class MeetingCatalog(SqlTables):
+    """A Local catalog that creates no table before it is asked for two."""
+
+    def __init__(self, warehouse: Path) -> None:
+        super().__init__("local", {"uri": f"sqlite:///{warehouse}/catalog.db", "warehouse": warehouse.as_uri()})
+        self._meeting = Barrier(2, timeout=60)
+
+    def create_table(self, *args: Any, **kwargs: Any) -> Table:
+        self._meeting.wait()
+        return super().create_table(*args, **kwargs)
+
+
+def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
+    endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
+    with closing(MeetingCatalog(tmp_path)) as catalog:
+        all_planned = plans(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
+        answer = perform(all_planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
+    assert answer.action_description.splitlines() == [
+        "create namespace shop",
+        "create table shop.orders ('id' long not null)",
+        "create table shop.returns ('id' long not null)",
+    ]
+
+
+def test_namespaces_and_tables_are_created_and_every_action_is_described(tmp_path: Path) -> None:
+    answer = applied(
+        tmp_path,
+        binding(ORDERS, "note", document="flow_document", properties={"color": "red"}),
+        RETURNS,
+    )
+    assert answer.action_description.splitlines() == [
+        "create namespace shop",
+        "create table shop.orders ('id' long not null, 'note' string not null, 'flow_document' string not null)",
+        "create table shop.returns ('id' long not null)",
+    ]
+    assert answer.state is None
+    catalog = local_catalog(tmp_path)
+    assert catalog.load_table(PATH).properties["color"] == "red"
+    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V0)
+    assert catalog.load_table(PATH).location().startswith(f"file://{tmp_path}/shop/orders_")
+    assert columns(tmp_path) == [("id", True), ("note", True), ("flow_document", True)]
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_applying_again_does_nothing(tmp_path: Path, is_recorded: bool) -> None:
+    nullable = projection("qty", "integer", exists=Exists.MAY)
+    bound = binding(collection(ID, NOTE, nullable), "note", "qty")
+    applied(tmp_path, bound)
+    metadata = local_catalog(tmp_path).load_table(PATH).metadata_location
+    assert applied(tmp_path, bound, last=before(bound) if is_recorded else None) == response.Applied()
+    assert local_catalog(tmp_path).load_table(PATH).metadata_location == metadata
+
+
+def test_newly_selected_fields_get_columns_and_what_lost_its_place_becomes_optional(tmp_path: Path) -> None:
+    old, new = binding(ORDERS, "note"), binding(ORDERS, "qty")
+    applied(tmp_path, old)
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description.splitlines() == [
+        "alter table shop.orders: add column 'qty' long",
+        "alter table shop.orders: drop not null of column 'note'",
+    ]
+    assert columns(tmp_path) == [("id", True), ("note", False), ("qty", False)]
+
+
+def test_a_field_that_may_be_missing_from_now_on_has_its_column_made_optional(tmp_path: Path) -> None:
+    old = binding(ORDERS, "note")
+    applied(tmp_path, old)
+    relaxed = collection(ID, projection("note", "string", exists=Exists.MAY))
+    applied(tmp_path, binding(relaxed, "note"), last=before(old))
+    assert columns(tmp_path) == [("id", True), ("note", False)]
+
+
+def test_tables_of_bindings_that_went_away_are_left_alone(tmp_path: Path) -> None:
+    old = binding(ORDERS, "note")
+    applied(tmp_path, old)
+    assert applied(tmp_path, last=before(old)) == response.Applied()
+    assert columns(tmp_path) == [("id", True), ("note", True)]
+
+
+def test_a_binding_may_name_its_collection_by_its_index(tmp_path: Path) -> None:
+    by_index = MaterializationBinding(
+        {"table": "orders"}, PATH, collection_index=1, field_selection=binding(ORDERS).field_selection, state_key=V0
+    )
+    applied(tmp_path, by_index, linked=(collection(), ORDERS))
+    assert columns(tmp_path) == [("id", True)]
+
+
+def test_one_bindings_error_leaves_every_table_alone_and_all_errors_are_said(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    version_3_table(catalog, ("shop", "three"))
+    foreign_table(catalog, ("shop", "incompatible"))
+    text = collection(projection("id", "string"))
+    with pytest.raises(UserError) as error:
+        applied(tmp_path, binding(ORDERS), binding(ORDERS, table="three"), binding(text, table="incompatible"))
+    third, incompatible = str(error.value).splitlines()
+    assert "format version 3" in third
+    assert "Field 'id' has a column of type long" in incompatible
+    assert not catalog.table_exists(PATH)
+
+
+def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path: Path) -> None:
+    old = binding(ORDERS)
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    answer = applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=added([staged]))
+    assert answer.action_description.splitlines() == [
+        "finish 1 staged transactions of table shop.orders (2 rows)",
+        "alter table shop.orders: add column 'note' string",
+    ]
+    assert ids_of(catalog, PATH) == [1, 2]
+    snapshots = catalog.load_table(PATH).snapshots()
+    assert [snapshot.schema_id for snapshot in snapshots] == [0]
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+
+
+def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path: Path) -> None:
+    old = binding(ORDERS)
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    finish(catalog, [staged])
+    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=added([staged]))
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_a_table_whose_staged_files_are_gone_is_not_altered_and_can_be_read(tmp_path: Path) -> None:
+    old = binding(ORDERS)
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    recorded = added([staged])
+    with removed(*staged.locations):
+        with pytest.raises(UserError, match="1 staged file\\(s\\) are gone"):
+            applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=recorded)
+        assert ids_of(catalog, PATH) == []
+    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=recorded)
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_staged_transactions_of_a_table_that_is_not_altered_wait_for_the_session(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    assert applied(tmp_path, bound, last=before(bound), state=added([staged])) == response.Applied()
+    assert ids_of(catalog, PATH) == []
+
+
+def backfilled(tmp_path: Path, *, flags: str = "", state: Json = None) -> response.Applied:
+    return applied(tmp_path, binding(ORDERS, backfill=1), last=before(binding(ORDERS)), flags=flags, state=state)
+
+
+def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    old = catalog.load_table(PATH)
+    staged = staged_ids(old, PATH, MATERIALIZATION, V0, [1, 2])
+    elsewhere = staged_ids(old, ("shop", "elsewhere"), MATERIALIZATION, "shop%2Felsewhere.v0", [3])
+    answer = backfilled(tmp_path, state=added([staged, elsewhere]))
+    assert answer.action_description.splitlines() == [
+        "drop 1 staged transactions of table shop.orders (2 rows)",
+        f"drop table shop.orders with uuid {old.metadata.table_uuid} for a backfill; its files stay",
+        "create table shop.orders ('id' long not null)",
+    ]
+    assert ids_of(catalog, PATH) == []
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+
+
+@pytest.mark.parametrize("has_list", [False, True])
+def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has_list: bool) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    if has_list:
+        staged = listed(catalog.load_table(PATH), staged)
+    with removed(*staged.locations):
+        answer = backfilled(tmp_path, state=added([staged]))
+    assert ids_of(catalog, PATH) == []
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+
+
+def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_had_landed(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    old = catalog.load_table(PATH)
+    landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
+    finish(catalog, [landed])
+    waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
+    state = added([landed, waiting])
+    backfilled(tmp_path, state=state)
+    assert [exists(commit) for commit in (landed, waiting)] == [True, False]
+
+
+def test_a_table_that_cannot_be_read_can_be_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    old = catalog.load_table(PATH)
+    landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
+    finish(catalog, [landed])
+    for manifest_list in Path(old.location().removeprefix("file://")).rglob("snap-*.avro"):
+        manifest_list.unlink()
+    waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
+    backfilled(tmp_path, state=added([waiting]))
+    assert ids_of(catalog, PATH) == []
+    assert exists(waiting)
+    assert "files that were staged for the old table stay, for it cannot be read" in caplog.text
+
+
+def exists(staged: StagedCommit) -> bool:
+    return all(Path(location.removeprefix("file://")).exists() for location in staged.locations)
+
+
+def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cleans_the_state(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    first = backfilled(tmp_path, state=state)
+    new = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V1, [3])
+    finish(catalog, [new])
+    again = backfilled(tmp_path, state=state)
+    assert again.state == first.state
+    assert ids_of(catalog, PATH) == [3]
+    assert backfilled(tmp_path) == response.Applied()
+
+
+def test_a_backfill_that_crashed_between_drop_and_creation_is_finished(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    catalog.drop_table(PATH)
+    answer = backfilled(tmp_path, state=state)
+    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V1)
+    assert answer.state is not None
+
+
+def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    answer = backfilled(tmp_path, flags=RETAIN, state=added([staged]))
+    assert answer.action_description == "finish 1 staged transactions of table shop.orders (2 rows)"
+    assert ids_of(catalog, PATH) == [1, 2]
+    assert answer.state is not None
+
+
+def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    uuid = catalog.load_table(PATH).metadata.table_uuid
+    backfilled(tmp_path, flags=RETAIN)
+    current = binding(ORDERS, backfill=1)
+    assert applied(tmp_path, current, last=before(current)) == response.Applied()
+    assert catalog.load_table(PATH).metadata.table_uuid == uuid
+
+
+AWAY = ("shop", "away")
+
+
+def test_no_new_table_gets_into_the_way_of_rows_that_are_staged_for_the_old_one(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    catalog.rename_table(PATH, AWAY)
+    attempts: list[Callable[..., object]] = [applied, planned]
+    for attempt in attempts:
+        with pytest.raises(UserError, match=r"^table shop\.orders is gone, and the task's state names 2 rows"):
+            attempt(tmp_path, bound, RETURNS, last=before(bound), state=state)
+    assert not catalog.table_exists(PATH)
+    assert not catalog.table_exists(("shop", "returns"))
+
+    catalog.rename_table(AWAY, PATH)
+    noted = binding(ORDERS, "note")
+    assert applied(tmp_path, noted, last=before(bound), state=state).state is not None
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_a_new_table_that_is_in_the_way_is_left_alone_and_named(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    catalog.rename_table(PATH, AWAY)
+    applied(tmp_path, bound, last=before(bound))  # the runtime tells no state
+    new = catalog.load_table(PATH)
+    attempts: list[Callable[..., object]] = [applied, planned]
+    for attempt in attempts:
+        with pytest.raises(UserError, match=f"another table now .uuid {new.metadata.table_uuid}.*first rename or drop"):
+            attempt(tmp_path, binding(ORDERS, "note"), last=before(bound), state=state)
+    assert catalog.load_table(PATH).metadata == new.metadata
+
+
+@pytest.mark.parametrize("flags", ["", RETAIN])
+@pytest.mark.parametrize("is_in_the_way", [False, True])
+def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_way: bool, flags: str) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    catalog.rename_table(PATH, AWAY)
+    if is_in_the_way:
+        applied(tmp_path, bound)
+    answer = backfilled(tmp_path, flags=flags, state=added([staged]))
+    assert answer.state is not None
+    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+    assert ids_of(catalog, PATH) == []
+    assert catalog.table_exists(AWAY)

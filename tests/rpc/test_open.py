@@ -1,0 +1,55 @@
+"""What opening a session does first."""
+
+import os
+import subprocess
+import sys
+
+
+def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
+    modules = imported("connector.rpc.open", "connector.config.rules")
+    assert "connector.spark.spark_session" in modules
+    assert not {"pyiceberg", "pyarrow", "pyspark", "sqlalchemy"}.intersection(modules)
+
+
+def test_a_catalog_that_is_no_database_does_without_the_client_of_databases() -> None:
+    catalogs = "connector.iceberg.catalogs"
+    modules = imported("connector.session.recovery", f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
+    assert "connector.iceberg.commits.commit" in modules
+    assert "sqlalchemy" not in modules
+
+
+def test_what_files_in_s3_have_taken_of_memory_is_taken_again() -> None:
+    """By an allocator that can: Arrow's own keeps ten megabytes for each file that was written at once."""
+    program = """
+from connector import __main__, driver
+def serve(*_):
+    import pyarrow, sys
+    print(pyarrow.default_memory_pool().backend_name, file=sys.stderr)
+driver.serve = serve
+__main__.main([])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert ended.stderr == "jemalloc\n"
+
+
+def test_a_process_that_crashes_leaves_no_core_which_would_have_its_secrets() -> None:
+    program = """
+import resource
+from connector import __main__
+limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+__main__.main([])
+print(*resource.getrlimit(resource.RLIMIT_CORE)[:1])
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert ended.stderr.splitlines()[-1] == "0"
+
+
+def imported(*modules: str) -> set[str]:
+    """Everything that a process has loaded once it has imported these."""
+    program = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    return set(printed.split())

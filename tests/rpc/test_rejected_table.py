@@ -1,0 +1,201 @@
+"""The table of rejected rows: refused where it cannot be, made and replaced with its binding's table, and bound."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.encoding.invalid_cells import RejectedRow
+from connector.evolution.table_change import Owner
+from connector.host.errors import UserError
+from connector.iceberg.bound_table import Quarantine, bind_all
+from connector.iceberg.commits import fence
+from connector.model.invalid_values import OnInvalid, Policy
+from connector.model.state import Lineage, StagedCommit, added
+from connector.rpc.apply import apply
+from connector.rpc.validate import validate
+from protocol import request, response
+from protocol.flow import WHOLE_RANGE, Json, Materialization, MaterializationBinding, ValidateBinding
+from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
+from support.bindings import materialization_binding as plain_binding
+from support.tables import foreign_table, local_catalog, staged_ids
+
+VALUE = fence.new_value()
+
+ORDERS = collection(ID, projection("note", "string"))
+TABLE, REJECTED = ("shop", "orders"), ("shop", "orders__rejected")
+CREATED = (
+    "create table shop.orders__rejected ('reason' string not null, 'field' string not null, 'key' string not null, "
+    "'document' string not null, 'rejected_at' timestamptz not null)"
+)
+
+
+def binding(
+    table: str = "orders", backfill: int = 0, on_invalid: str = "quarantine", schema_evolution: str = "full"
+) -> MaterializationBinding:
+    bound = plain_binding(ORDERS, table=table, backfill=backfill, properties={"color": "red"})
+    settings = {"on_invalid": on_invalid, "schema_evolution": schema_evolution}
+    return msgspec.structs.replace(bound, resource_config={**bound.resource_config, **settings})
+
+
+def applied(
+    warehouse: Path, bound: MaterializationBinding, last: MaterializationBinding | None = None, state: Json = None
+) -> response.Applied:
+    task = materialization(local_config(warehouse), bound)
+    return apply(request.Apply(task, last_materialization=materialization(None, last) if last else None, state=state))
+
+
+def refused(warehouse: Path, *tables: str, flags: str = "") -> list[str]:
+    """What validate says against bindings to these tables; those in capital letters have no quarantine."""
+    bindings = tuple(
+        ValidateBinding({"table": table, "on_invalid": "stop" if table.isupper() else "quarantine"}, ORDERS)
+        for table in tables
+    )
+    message = request.Validate(MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings)
+    try:
+        assert len(validate(message).bindings) == len(tables)
+    except UserError as error:
+        return str(error).splitlines()
+    return []
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def test_it_is_made_with_the_bindings_table_and_recorded_as_its_bindings_own(tmp_path: Path, catalog: Catalog) -> None:
+    answer = applied(tmp_path, binding())
+
+    assert answer.action_description.splitlines()[-1] == CREATED
+    table = catalog.load_table(REJECTED)
+    assert Owner.of(table.properties) == Owner(MATERIALIZATION, "shop%2Forders.v0")
+    assert table.properties["color"] == "red"
+    assert [*RejectedRow._fields, "rejected_at"] == [column.name for column in table.schema().fields]
+    assert applied(tmp_path, binding(), last=binding()) == response.Applied()
+
+
+@pytest.mark.parametrize("on_invalid", ["stop", "null"])
+def test_without_quarantine_there_is_none(tmp_path: Path, catalog: Catalog, on_invalid: str) -> None:
+    applied(tmp_path, binding(on_invalid=on_invalid))
+
+    assert not catalog.table_exists(REJECTED)
+
+
+@pytest.mark.parametrize("evolution", ["strict", "full"])
+def test_it_comes_when_quarantine_is_turned_on_and_stays_when_it_is_turned_off(
+    tmp_path: Path, catalog: Catalog, evolution: str
+) -> None:
+    applied(tmp_path, binding(on_invalid="stop"))
+    answer = applied(tmp_path, binding(schema_evolution=evolution), last=binding(on_invalid="stop"))
+
+    assert answer.action_description == CREATED
+    assert applied(tmp_path, binding(on_invalid="stop"), last=binding()) == response.Applied()
+    assert catalog.table_exists(REJECTED)
+
+
+def test_a_backfill_replaces_it_too_and_drops_what_was_staged_for_it(tmp_path: Path, catalog: Catalog) -> None:
+    applied(tmp_path, binding())
+    staged = rejected_entry(catalog)
+    answer = applied(tmp_path, binding(backfill=1), last=binding(), state=added([staged]))
+
+    assert str(catalog.load_table(REJECTED).metadata.table_uuid) != staged.table_uuid
+    assert "drop 1 staged transactions of table shop.orders__rejected (2 rows)" in answer.action_description
+    assert answer.state
+    assert answer.state.updated == {
+        "bindingStates": {"shop%2Forders.v0": {staged.lineage.key_range: {staged.next: None}}}
+    }
+    again = applied(tmp_path, binding(backfill=1), last=binding())
+    assert again == response.Applied()
+
+
+def rejected_entry(catalog: Catalog) -> StagedCommit:
+    table = catalog.load_table(REJECTED)
+    return staged_ids(table, REJECTED, MATERIALIZATION, "shop%2Forders.v0", [1, 2])
+
+
+def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_binding(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    bindings = (binding("orders"), binding("customers", on_invalid="stop"), binding("events"))
+    task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=bindings)
+    apply(request.Apply(task))
+    lineage = Lineage(MATERIALIZATION, "shop%2Fevents.v0", WHOLE_RANGE.key_range)
+    with catalog.load_table(("shop", "events__rejected")).transaction() as transaction:
+        transaction.set_properties({fence.property_name(lineage): VALUE})
+
+    policies = [Policy(OnInvalid.QUARANTINE), Policy(), Policy(OnInvalid.QUARANTINE, max_rejected_ratio=0.5)]
+    tables = bind_all(catalog, task, WHOLE_RANGE.key_range, policies)
+
+    assert [table.binding.path[1] for table in tables] == [
+        "orders",
+        "customers",
+        "events",
+        "orders__rejected",
+        "events__rejected",
+    ]
+    assert [table.quarantine for table in tables] == [Quarantine(3, 0.1), None, Quarantine(4, 0.5), None, None]
+    assert [table.binding.index for table in tables] == [0, 1, 2, 3, 4]
+    assert [table.binding.on_invalid for table in tables] == [
+        OnInvalid.QUARANTINE,
+        OnInvalid.STOP,
+        OnInvalid.QUARANTINE,
+        OnInvalid.STOP,
+        OnInvalid.STOP,
+    ]
+    assert tables[4].lineage == lineage
+    assert dict(tables[4].properties)[fence.property_name(lineage)] == VALUE
+    assert [column.field for column in tables[4].binding.columns] == [*RejectedRow._fields, "rejected_at"]
+
+
+def test_open_needs_it(tmp_path: Path, catalog: Catalog) -> None:
+    applied(tmp_path, binding(on_invalid="stop"))
+    task = Materialization(MATERIALIZATION, bindings=(binding(),))
+
+    with pytest.raises(UserError, match=r"table shop\.orders__rejected does not exist.*publish the task again"):
+        bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy(OnInvalid.QUARANTINE)])
+
+
+def test_validate_accepts_it_before_it_is_there_and_afterwards(tmp_path: Path) -> None:
+    assert refused(tmp_path, "customers") == []
+    applied(tmp_path, binding())
+    assert refused(tmp_path, "Orders", flags="allow_existing_tables_for_new_bindings") == []
+
+
+@pytest.mark.parametrize("tables", [("orders", "ORDERS__REJECTED"), ("ORDERS__REJECTED", "orders")])
+def test_validate_refuses_a_binding_to_the_table_of_anothers_rejected_rows(
+    tmp_path: Path, tables: tuple[str, str]
+) -> None:
+    [problem] = refused(tmp_path, *tables)
+
+    own, other = [tables.index(name) for name in ("ORDERS__REJECTED", "orders")]
+    both = f"bindings[{own}] (acme/orders) and bindings[{other}] (acme/orders)"
+    assert problem.startswith(f"{both} have the same table shop.orders__rejected: ")
+    assert "a binding's rejected rows go to its table's name with __rejected behind it" in problem
+
+
+def test_validate_refuses_a_name_that_is_too_long_with_what_is_appended_to_it(tmp_path: Path) -> None:
+    assert refused(tmp_path, "t" * 245) == []
+    [problem] = refused(tmp_path, "t" * 246)
+
+    assert "would have a name of 256 characters" in problem
+    assert "give the binding's table a shorter name" in problem
+
+
+def test_validate_refuses_a_table_of_that_name_that_was_not_made_for_rejected_rows(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    foreign_table(catalog, REJECTED)
+    foreign_table(catalog, ("shop", "a__rejected"), properties=owned_by("acme/other"))
+    foreign_table(catalog, ("shop", "b__rejected"), properties=owned_by(MATERIALIZATION))
+    problems = refused(tmp_path, "orders", "a", "b")
+
+    assert [problem.partition(", but")[0] for problem in problems] == [
+        f"bindings[{n}] (acme/orders): rejected rows need the table shop.{name}__rejected"
+        for n, name in enumerate(("orders", "a", "b"))
+    ]
+
+
+def owned_by(materialization: str) -> dict[str, str]:
+    return {"flow.owner": Owner(materialization, "shop%2Forders.v0").encode()}

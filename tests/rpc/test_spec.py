@@ -1,0 +1,121 @@
+"""Spec prints schemas that Flow's UI can show, and loads nothing to do it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.rpc.spec import describe, spec
+from protocol.flow import Json
+
+EXPENSIVE = {"pyiceberg", "pyspark", "pyarrow", "jsonschema", "boto3", "sqlalchemy", "requests", "pydantic"}
+
+
+def test_spec_loads_nothing_that_takes_time() -> None:
+    program = "import sys; import connector.rpc.spec; connector.rpc.spec.spec(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert EXPENSIVE.isdisjoint(loaded.split())
+    assert "connector.config.schema" in loaded.split()
+
+
+def test_spec_answers_with_the_schemas_that_configs_are_checked_against() -> None:
+    answer = spec()
+    assert answer.config_schema is ENDPOINT_SCHEMA
+    assert answer.resource_config_schema is RESOURCE_SCHEMA
+    assert answer.documentation_url.startswith("https://")
+
+
+def test_the_description_for_a_person_is_the_spec_response_indented() -> None:
+    assert msgspec.json.decode(describe()) == msgspec.to_builtins(spec())
+    assert '\n  "configSchema": {\n' in describe()
+
+
+def properties(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    for name, member in schema.get("properties", {}).items():
+        yield f"{path}/{name}", member
+        yield from properties(member, f"{path}/{name}")
+        for branch in member.get("oneOf", ()):
+            yield from properties(branch, f"{path}/{name}")
+
+
+PROPERTIES = [*properties(ENDPOINT_SCHEMA), *properties(RESOURCE_SCHEMA)]
+
+
+def test_a_visible_property_has_what_the_ui_shows() -> None:
+    visible = {
+        path: schema for path, schema in PROPERTIES if not schema.get("x-hidden-field") and "const" not in schema
+    }
+    assert {path for path, schema in visible.items() if not {"title", "description", "order"} <= schema.keys()} == set()
+    assert len(visible) > 20
+
+
+def test_no_two_properties_of_a_form_have_the_same_order() -> None:
+    for form in forms(ENDPOINT_SCHEMA, RESOURCE_SCHEMA):
+        orders = [member["order"] for member in form["properties"].values() if "order" in member]
+        assert orders == list(range(len(orders))), form["title"]
+
+
+def forms(*schemas: Json) -> Iterator[Json]:
+    for schema in schemas:
+        if "properties" in schema:
+            yield schema
+        yield from forms(*schema.get("properties", {}).values(), *schema.get("oneOf", ()))
+
+
+def test_a_choice_is_made_by_its_discriminator() -> None:
+    choices = [schema for _, schema in PROPERTIES if "oneOf" in schema]
+    assert len(choices) == 3
+    for choice in choices:
+        discriminator = choice["discriminator"]["propertyName"]
+        for branch in choice["oneOf"]:
+            own = branch["properties"][discriminator]
+            assert own["const"] == own["default"]
+            assert discriminator in branch["required"]
+            assert branch["title"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "paths"),
+    [
+        (
+            "secret",
+            {
+                "/aws_secret_access_key",
+                "/catalog/credential",
+                "/catalog/password",
+                "/catalog/token",
+                "/storage/account_key",
+                "/catalog/properties/s3.proxy-uri",
+                "/storage/client_secret",
+                "/storage/sas_token",
+                "/storage/service_account_json",
+                "/credentials/awsSecretAccessKey",
+                "/credentials/awsSessionToken",
+                "/credentials/aws_secret_access_key",
+                "/credentials/aws_session_token",
+            },
+        ),
+        (
+            "advanced",
+            {
+                "/advanced",
+                "/additional_table_properties",
+                "/catalog/properties",
+                "/max_rejected_ratio",
+                "/on_invalid",
+                "/schema_evolution",
+                "/storage/endpoint",
+            },
+        ),
+        ("multiline", {"/catalog/token", "/storage/service_account_json"}),
+        ("x-iam-auth", {"/credentials"}),
+        ("x-collection-name", {"/table"}),
+        ("x-schema-name", {"/namespace"}),
+        ("x-delta-updates", {"/delta_updates"}),
+    ],
+)
+def test_annotations_are_where_flow_reads_them(annotation: str, paths: set[str]) -> None:
+    assert {path for path, schema in PROPERTIES if schema.get(annotation)} == paths

@@ -1,0 +1,193 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
+
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.host.errors import UserError
+from connector.rpc.validate import validate
+from protocol import request, response
+from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
+from support.tables import foreign_table, local_catalog, turn_tables_into_views, version_3_table
+
+PATH = ("shop", "orders")
+ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
+TEXT_ID = Schema(NestedField(1, "id", StringType(), required=True))
+
+
+def binding(bound: Collection = ORDERS, backfill: int = 0, **resource_config: Json) -> ValidateBinding:
+    return ValidateBinding({"table": "orders", **resource_config}, bound, backfill=backfill)
+
+
+def last(backfill: int = 0, *, active: bool = True) -> Materialization:
+    bindings = (MaterializationBinding(resource_path=PATH, delta_updates=True, backfill=backfill),)
+    return Materialization(bindings=bindings) if active else Materialization(inactive_bindings=bindings)
+
+
+def validated(
+    warehouse: Path, *bindings: ValidateBinding, flags: str = "", last: Materialization | None = None
+) -> tuple[response.ValidatedBinding, ...]:
+    config = local_config(warehouse, flags)
+    return validate(
+        request.Validate(MATERIALIZATION, config=config, bindings=bindings, last_materialization=last)
+    ).bindings
+
+
+def refused(
+    warehouse: Path, *bindings: ValidateBinding, flags: str = "", last: Materialization | None = None
+) -> list[str]:
+    with pytest.raises(UserError) as error:
+        validated(warehouse, *bindings, flags=flags, last=last)
+    return str(error.value).splitlines()
+
+
+def constraint_types(answer: response.ValidatedBinding, field: str) -> list[ConstraintType]:
+    return [each.constraint.type for each in answer.projection_constraints if each.field == field]
+
+
+def test_every_binding_is_answered_in_order_with_both_forms_of_its_constraints(tmp_path: Path) -> None:
+    orders, returns = validated(tmp_path, binding(), binding(table="Returns", namespace="Other"))
+    assert orders.resource_path == PATH
+    assert returns.resource_path == ("other", "returns")
+    assert orders.delta_updates
+    assert orders.case_insensitive_fields
+    assert [each.field for each in orders.projection_constraints] == ["id", "flow_document", "note"]
+    assert orders.constraints == {each.field: each.constraint for each in orders.projection_constraints}
+
+
+def test_a_binding_may_name_its_collection_by_its_index(tmp_path: Path) -> None:
+    linked = (collection(name="acme/other"), ORDERS)
+    by_index = ValidateBinding({"table": "orders"}, collection_index=1)
+    message = request.Validate(
+        MATERIALIZATION, config=local_config(tmp_path), bindings=(by_index,), linked_collections=linked
+    )
+    assert validate(message).bindings == validated(tmp_path, binding())
+
+
+def test_nothing_is_created_by_validating(tmp_path: Path) -> None:
+    validated(tmp_path, binding())
+    assert local_catalog(tmp_path).list_namespaces() == []
+
+
+def test_a_config_that_is_wrong_is_refused_before_a_catalog_is_opened(tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    lines = refused(warehouse, ValidateBinding({"tabel": "orders"}, ORDERS), flags="no_such_flag")
+    assert [line.split(":")[0] for line in lines] == [
+        "/advanced/feature_flags",
+        "bindings[0] /table",
+        "bindings[0] /tabel",
+    ]
+    assert not warehouse.exists()
+
+
+def test_two_bindings_of_one_table_are_refused_by_both_their_names(tmp_path: Path) -> None:
+    other = msgspec.structs.replace(ORDERS, name="acme/returns")
+    [line] = refused(tmp_path, binding(), binding(other, table="ORDERS"))
+    assert "bindings[0] (acme/orders) and bindings[1] (acme/returns)" in line
+    assert "shop.orders" in line
+
+
+def test_standard_updates_are_refused(tmp_path: Path) -> None:
+    [line] = refused(tmp_path, binding(delta_updates=False))
+    assert line.startswith("bindings[0] (acme/orders): standard updates are not available yet")
+
+
+@pytest.mark.parametrize(("backfill", "goes_on"), [(0, True), (1, False)])
+def test_standard_updates_are_one_error_whatever_there_was_before(tmp_path: Path, backfill: int, goes_on: bool) -> None:
+    [line] = refused(tmp_path, binding(backfill=backfill, delta_updates=False), last=last())
+    assert ("the delta updates of table shop.orders without a backfill" in line) == goes_on
+
+
+def test_a_table_of_standard_updates_goes_on_with_delta_updates(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH)
+    before = MaterializationBinding(resource_path=PATH, delta_updates=False)
+    [answer] = validated(tmp_path, binding(), last=Materialization(bindings=(before,)))
+    assert answer == validated(tmp_path, binding(), last=last())[0]
+    assert answer.delta_updates
+
+
+def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    nullable = collection(projection("id", "integer", "null"), name="acme/nullable")
+    lines = refused(tmp_path, binding(delta_updates=False), binding(nullable, table="b"), binding(nullable, table="c"))
+    assert [line.split(":")[0] for line in lines] == [
+        "bindings[0] (acme/orders)",
+        "bindings[1] (acme/nullable)",
+        "bindings[2] (acme/nullable)",
+    ]
+
+
+@pytest.mark.parametrize("name", ["flow.owner", "flow.fence.0123456789abcdef.00000000-ffffffff", "format-version"])
+def test_a_table_property_that_would_break_the_connector_is_refused(tmp_path: Path, name: str) -> None:
+    [line] = refused(tmp_path, binding(additional_table_properties={name: "3"}))
+    assert repr(name) in line
+
+
+def test_other_table_properties_are_the_users(tmp_path: Path) -> None:
+    assert validated(tmp_path, binding(additional_table_properties={"format-version": "2", "color": "red"}))
+
+
+@pytest.mark.parametrize(
+    ("owner", "maker"),
+    [(None, "somebody else"), (Owner("acme/other", "shop%2Forders.v0"), "materialization acme/other")],
+)
+def test_a_new_binding_does_not_take_somebody_elses_table(tmp_path: Path, owner: Owner | None, maker: str) -> None:
+    properties = {OWNER_PROPERTY: owner.encode()} if owner else {}
+    foreign_table(local_catalog(tmp_path), PATH, properties=properties)
+    [line] = refused(tmp_path, binding())
+    assert f"shop.orders exists already, made by {maker}" in line
+    assert "allow_existing_tables_for_new_bindings" in line
+
+
+def test_a_new_binding_takes_somebody_elses_table_with_the_feature_flag(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH, TEXT_ID)
+    [answer] = validated(tmp_path, binding(), flags="allow_existing_tables_for_new_bindings")
+    assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
+
+
+def test_a_table_that_this_materialization_made_is_its_own_even_where_nothing_records_the_binding(
+    tmp_path: Path,
+) -> None:
+    owner = Owner(MATERIALIZATION, "shop%2Forders.v0").encode()
+    foreign_table(local_catalog(tmp_path), PATH, properties={OWNER_PROPERTY: owner})
+    [answer] = validated(tmp_path, binding())
+    assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_table_of_the_last_binding_constrains_its_fields_even_if_that_was_disabled(
+    tmp_path: Path, active: bool
+) -> None:
+    foreign_table(local_catalog(tmp_path), PATH)
+    [answer] = validated(tmp_path, binding(), last=last(active=active))
+    assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED]
+
+
+def test_a_backfill_is_constrained_as_a_new_table(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH, TEXT_ID)
+    [answer] = validated(tmp_path, binding(backfill=1), last=last())
+    assert [answer] == [*validated(tmp_path / "new", binding())]
+    assert constraint_types(answer, "id") == [ConstraintType.LOCATION_REQUIRED]
+
+
+def test_a_backfill_that_keeps_the_rows_is_constrained_by_their_table(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH, TEXT_ID)
+    [answer] = validated(tmp_path, binding(backfill=1), last=last(), flags="retain_existing_data_on_backfill")
+    assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
+    assert answer.constraints["id"].type is ConstraintType.INCOMPATIBLE
+
+
+def test_a_view_of_that_name_is_refused(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH)
+    turn_tables_into_views(tmp_path)
+    assert refused(tmp_path, binding()) == [
+        "bindings[0] (acme/orders): shop.orders is a view. Choose another table name, or drop the view."
+    ]
+
+
+def test_a_version_3_table_is_refused_by_its_binding(tmp_path: Path) -> None:
+    version_3_table(local_catalog(tmp_path), PATH)
+    [line] = refused(tmp_path, binding(), last=last())
+    assert line.startswith("bindings[0] (acme/orders): Table shop.orders has Iceberg format version 3")

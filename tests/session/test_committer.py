@@ -1,0 +1,337 @@
+"""One bad table is retried, reported and limited, and holds up no other."""
+
+import logging
+import signal
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
+from connector.host.logs import FIELDS
+from connector.host.signals import Stopped
+from connector.iceberg.commits.commit import Failed, Landed, attempt
+from connector.model.state import Chain, DataFile, Lineage, StagedCommit
+from connector.session import backlog
+from connector.session.backlog import Backlog, Limit
+from connector.session.committer import Committer
+from connector.session.retries import retrying
+from support.snapshots import check_text
+from support.tables import foreign_table, local_catalog, staged_ids
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
+WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
+GENEROUS = Limit(commits=100, size=1 << 40)
+DEADLINE = 20.0  # seconds
+
+
+def staged(table: str, next: str, prev: str = "", size: int = 1000, key_range: str = WHOLE) -> StagedCommit:
+    lineage = Lineage("acme/task", f"{table}.v1", key_range)
+    files = (DataFile(f"file:///{next}.parquet", 10, size, (4,), ()),)
+    return StagedCommit(lineage, prev, next, ("shop", table), "a-uuid", 0, 0, files)
+
+
+@dataclass
+class Tables:
+    """Tables that take commits, or fail with these errors."""
+
+    errors: dict[str, ConnectorError] = field(default_factory=dict)
+    taken: list[str] = field(default_factory=list)
+    tried: list[list[str]] = field(default_factory=list)
+    once: Collection[Chain] = ()
+    is_holding: threading.Event = field(default_factory=threading.Event)
+    _held: str = ""
+    _released: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def held(self, table: str) -> Iterator[None]:
+        """Attempts for this table do not end before this does."""
+        self._held = table
+        yield
+        self._held = ""
+        self._released.set()
+
+    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[Chain]) -> list[Landed | Failed]:
+        self.tried.append([commit.next for commit in staged])
+        if any(commit.path[1] == self._held for commit in staged):
+            self.is_holding.set()
+            assert self._released.wait(DEADLINE)
+        self.once = once
+        outcomes: list[Landed | Failed] = []
+        for chain in dict.fromkeys(commit.chain_id for commit in staged):
+            commits = tuple(commit for commit in staged if commit.chain_id == chain)
+            if error := self.errors.get(chain[0][0][1]):
+                outcomes.append(Failed(commits, error))
+            else:
+                self.taken += [commit.next for commit in commits]
+                outcomes.append(Landed(commits, 1, 0.0))
+        return outcomes
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 0.0)
+
+
+@pytest.fixture
+def tables() -> Tables:
+    return Tables({"bad": RetryableError("table shop.bad: no.")})
+
+
+def test_the_others_land_and_the_bad_ones_chain_waits(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    good, bad = staged("good", "g1"), staged("bad", "b1")
+    assert committer.commit([good, bad]) == [good]
+    assert committer.waiting(bad.table_id, WHOLE) == [bad]
+    assert committer.waiting(good.table_id, WHOLE) == []
+
+
+def test_what_waits_is_retried_between_transactions_and_reported_with_the_next(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    bad = staged("bad", "b1")
+    committer.commit([bad])
+    tables.errors.clear()
+    assert committer.wait_for_retry()
+    committer.retry()
+    assert tables.taken == ["b1"]
+    assert committer.commit([]) == [bad]
+    assert committer.commit([]) == []
+
+
+def test_a_table_is_tried_by_one_attempt_at_a_time(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
+    committer.commit([first])
+    tables.errors.clear()
+    with tables.held("bad"):
+        retry = threading.Thread(target=committer.retry)
+        retry.start()
+        assert tables.is_holding.wait(DEADLINE)
+        assert committer.commit([second, staged("good", "g1")]) == [staged("good", "g1")]
+    retry.join()
+    assert tables.tried == [["b1"], ["b1"], ["g1"]]
+    committer.retry()
+    assert tables.tried[-1] == ["b2"]
+    assert committer.commit([]) == [first, second]
+
+
+def test_a_retry_waits_for_a_table_that_is_being_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even for what was staged for another key range, which is not being tried itself."""
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    waiting, left, right = Backlog(GENEROUS), staged("bad", "l1", key_range=LEFT), staged("bad", "r1", key_range=RIGHT)
+    waiting.add([left])
+    waiting.take(0.0)
+    waiting.add([right])
+    assert waiting.next_due is None
+    waiting.failed(left.chain_id, RetryableError("no."), 0.0)
+    assert waiting.next_due
+    assert waiting.next_due >= 500.0
+    assert waiting.take(waiting.next_due) == [left, right]
+
+
+def test_nothing_is_waited_for_once_the_session_has_ended(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    waiting = threading.Thread(target=committer.wait_for_retry)
+    waiting.start()
+    committer.end()
+    waiting.join(DEADLINE)
+    assert not waiting.is_alive()
+    assert not committer.wait_for_retry()
+
+
+def test_the_end_of_the_session_is_a_last_attempt_that_heeds_no_pause(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    tables.errors.clear()
+    committer.finish(DEADLINE)
+    assert tables.taken == ["b1"]
+    committer.finish(DEADLINE)
+
+
+def test_rows_that_wait_when_the_session_has_ended_are_an_error_that_names_them(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    with pytest.raises(RetryableError) as error:
+        committer.finish(DEADLINE)
+    check_text(SNAPSHOTS, "rows wait at the end of the input", str(error.value), {})
+    assert tables.tried == [["b1"], ["b1"]]
+
+
+def test_the_last_attempt_ends_in_time_where_a_catalog_is_silent(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    with tables.held("bad"):
+        threading.Thread(target=committer.commit, args=([staged("bad", "b1")],), daemon=True).start()
+        assert tables.is_holding.wait(DEADLINE)
+        with pytest.raises(RetryableError) as error:
+            committer.finish(0.01)
+    check_text(SNAPSHOTS, "rows wait for a silent catalog at the end of the input", str(error.value), {})
+
+
+def test_an_error_that_no_retry_can_mend_interrupts_the_session(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    tables.errors["bad"] = FencedError("fenced")
+    interruptions: SimpleQueue[Exception] = SimpleQueue()
+    with pytest.raises(RetryableError), retrying(committer, interruptions.put):
+        assert isinstance(interruptions.get(timeout=DEADLINE), FencedError)
+
+
+def test_a_session_that_is_stopped_says_what_is_in_no_table(
+    tables: Tables, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    caplog.clear()
+    with suppress(Stopped), retrying(committer, lambda _: None), caplog.at_level(logging.WARNING):
+        raise Stopped(signal.SIGTERM)
+    assert [getattr(record, FIELDS)["event"] for record in caplog.records] == ["waiting"]
+
+
+def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new_one_takes_its_rows(
+    tmp_path: Path,
+) -> None:
+    path, catalog = ("shop", "orders"), local_catalog(tmp_path)
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    old = staged_ids(foreign_table(catalog, path, schema), path, "acme/task", "orders.v1", [1])
+    catalog.rename_table(path, ("shop", "away"))
+    new = staged_ids(catalog.create_table(path, schema), path, "acme/task", "orders.v1", [2])
+    committer = Committer(partial(attempt, catalog), GENEROUS)
+    assert committer.commit([old, new]) == [new]
+    assert committer.waiting(old.table_id, WHOLE) == [old]
+    assert isinstance(committer.error_of(old.chain_id), UserError)
+
+
+@pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost")])
+def test_what_no_later_attempt_can_mend_ends_the_session(tables: Tables, error: ConnectorError) -> None:
+    tables.errors["bad"] = error
+    with pytest.raises(type(error)):
+        Committer(tables.attempt, GENEROUS).commit([staged("bad", "b1"), staged("good", "g1")])
+    assert tables.taken == ["g1"]
+
+
+def test_the_whole_chain_is_tried_again_and_lands_when_the_table_recovers(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
+    committer.commit([first])
+    committer.commit([second])
+    assert committer.waiting(first.table_id, WHOLE) == [first, second]
+    tables.errors.clear()
+    assert committer.commit([]) == [first, second]
+    assert tables.tried == [["b1"], ["b1", "b2"], ["b1", "b2"]]
+    assert committer.commit([]) == []
+
+
+def test_a_table_that_failed_is_tried_once_a_time(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    bad = staged("bad", "b1")
+    committer.commit([bad])
+    assert not tables.once
+    committer.commit([staged("good", "g1")])
+    assert tables.once == {bad.chain_id}
+
+
+def test_a_table_that_failed_is_left_alone_in_its_pause(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    committer.commit([staged("good", "g1"), staged("bad", "b2", prev="b1")])
+    assert tables.tried[1] == ["g1"]
+
+
+def test_the_pause_of_a_table_grows_while_it_goes_on_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 5.0)
+    waiting, bad, now = Backlog(GENEROUS), staged("bad", "b1"), 0.0
+    waiting.add([bad])
+    for number in range(10):
+        pause = min(5.0 * 2**number, 300.0)
+        assert waiting.take(now) == [bad]
+        waiting.failed(bad.chain_id, RetryableError("no."), now)
+        assert waiting.take(now + 0.49 * pause) == []
+        now += pause
+
+
+def test_only_what_overlaps_a_key_range_waits_for_it(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    left, right = staged("bad", "l1", key_range=LEFT), staged("bad", "r1", key_range=RIGHT)
+    committer.commit([left, right])
+    assert committer.waiting(left.table_id, LEFT) == [left]
+    assert committer.waiting(left.table_id, WHOLE) == [left, right]
+
+
+def test_a_table_in_its_pause_is_not_asked_for_another_range_either(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has refused comes first."""
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "p1")])
+    of_its_successor = replace(staged("good", "n1"), path=("shop", "bad"), table_uuid="another")
+    committer.commit([staged("bad", "c1", key_range=LEFT), of_its_successor])
+    assert tables.tried == [["p1"], ["n1"]]
+
+
+def test_every_progress_report_tells_what_waits_and_why(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    with caplog.at_level(logging.WARNING):
+        committer.commit([staged("bad", "b1")])
+        committer.commit([staged("bad", "b2", prev="b1")])
+    assert [record.getMessage() for record in caplog.records] == [
+        "table shop.bad: 1 transaction(s), 10 rows, 0.0 MB staged and waiting: table shop.bad: no.",
+        "table shop.bad: 2 transaction(s), 20 rows, 0.0 MB staged and waiting: table shop.bad: no.",
+    ]
+    waiting = {"event": "waiting", "table": "shop.bad", "transactions": 2, "rows": 20, "bytes": 2000}
+    assert getattr(caplog.records[-1], FIELDS) == waiting
+
+
+@pytest.mark.parametrize("event", ["committed", "recovered"])
+def test_what_a_table_has_taken_is_told_in_numbers(event: str, caplog: pytest.LogCaptureFixture) -> None:
+    chain = [staged("good", "g1"), staged("good", "g2", prev="g1")]
+    with caplog.at_level(logging.INFO):
+        Committer(Tables().attempt, GENEROUS).commit(
+            [replace(commit, is_recovered=event == "recovered") for commit in chain]
+        )
+    [record] = caplog.records
+    assert record.getMessage() == f"table shop.good: {event} 20 rows in 2 data file(s), 0.00 s"
+    assert getattr(record, FIELDS) == {
+        "event": event,
+        "table": "shop.good",
+        "transactions": 2,
+        "rows": 20,
+        "files": 2,
+        "bytes": 2000,
+        "attempts": 1,
+        "seconds": 0.0,
+    }
+
+
+@pytest.mark.parametrize("limit", [Limit(commits=2, size=1 << 40), Limit(commits=100, size=2999)])
+def test_more_than_the_limit_is_an_error_that_says_what_waits(tables: Tables, limit: Limit) -> None:
+    committer = Committer(tables.attempt, limit)
+    committer.commit([staged("bad", "b1")])
+    committer.commit([staged("bad", "b2", prev="b1")])
+    with pytest.raises(UserError) as error:
+        committer.commit([staged("good", "g1"), staged("bad", "b3", prev="b2")])
+    check_text(SNAPSHOTS, "more than may wait", str(error.value), {})
+    assert "g1" in tables.taken
+
+
+def test_a_process_that_was_replaced_stops_after_the_others_were_tried() -> None:
+    tables = Tables({"bad": FencedError("replaced")})
+    committer = Committer(tables.attempt, GENEROUS)
+    with pytest.raises(FencedError):
+        committer.commit([staged("bad", "b1"), staged("good", "g1")])
+    assert tables.taken == ["g1"]

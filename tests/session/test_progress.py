@@ -1,0 +1,101 @@
+"""What is told of a transaction while it runs."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from connector.host.logs import FIELDS
+from connector.model.invalid_values import Tally, Treated, Treatment
+from connector.model.state import DataFile, Lineage, StagedCommit
+from connector.session import progress
+from connector.session.progress import TransactionProgress, TreatmentWarnings
+from protocol.request import Store
+
+ROWS = Store(0, 1, 3, (b"x" * 1_000_000,))
+STAGED = StagedCommit(
+    Lineage("acme/task", "a.v1", "00000000-ffffffff"),
+    prev="",
+    next="f1",
+    path=("shop", "a"),
+    table_uuid="a-uuid",
+    spec_id=0,
+    schema_id=0,
+    files=(DataFile("file:///a.parquet", 6, 2_500_000, (4,), ()),),
+)
+
+NULLED = Tally()
+NULLED.add("note", Treatment.NULLED, Treated(4, "line 3"))
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    return dict(getattr(record, FIELDS))
+
+
+def test_a_staged_transaction_is_told_in_numbers_for_people_and_machines(caplog: pytest.LogCaptureFixture) -> None:
+    told = TransactionProgress(7)
+    with caplog.at_level(logging.INFO):
+        told.received(ROWS)
+        told.received(ROWS)
+        told.staged([STAGED], [NULLED])
+    [record] = caplog.records
+    assert record.getMessage().startswith("transaction 7: 6 rows, 2.0 MB received, ")
+    assert record.getMessage().endswith("staged 2.5 MB in 1 data file(s) of 1 table(s); 4 nulled")
+    assert {**fields_of(record), "seconds": 0} == {
+        "event": "staged",
+        "transaction": 7,
+        "rows": 6,
+        "bytes": 2_000_000,
+        "seconds": 0,
+        "tables": 1,
+        "files": 1,
+        "fileBytes": 2_500_000,
+        "clamped": 0,
+        "nulled": 4,
+        "rejected": 0,
+    }
+
+
+def test_a_long_transaction_is_told_of_meanwhile(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "REPORT_EVERY", 0.0)
+    with caplog.at_level(logging.INFO):
+        TransactionProgress(1).received(ROWS)
+    [record] = caplog.records
+    assert "3 rows, 1.0 MB received" in record.getMessage()
+    assert {**fields_of(record), "seconds": 0} == {
+        "event": "receiving",
+        "transaction": 1,
+        "rows": 3,
+        "bytes": 1_000_000,
+        "seconds": 0,
+    }
+
+
+def test_a_value_that_does_not_land_as_it_was_sent_is_told_once_a_session_and_field(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warnings = TreatmentWarnings(["shop.a"])
+    for _ in range(2):
+        warnings.warn({0: NULLED})
+    [record] = caplog.records
+    assert record.getMessage().startswith(
+        "table shop.a, field 'note': 4 value(s) that do not fit the column became null"
+    )
+    assert fields_of(record) == {"event": "nulled", "table": "shop.a", "field": "note", "count": 4}
+
+
+def test_an_empty_transaction_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        TransactionProgress(1).staged([])
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_only_a_terminal_gets_a_line_that_is_drawn_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    TransactionProgress(1).received(ROWS)
+    assert ("\rtransaction 1: 3 rows" in capsys.readouterr().err.replace("\x1b[2K", "")) is is_terminal

@@ -1,0 +1,105 @@
+"""What opens a table's files: of all that a config and a catalog say, what the writers need, and until when it
+holds."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
+
+from connector.host.errors import UserError
+from connector.storage.file_access import SHORTEST_LIFE, STORE_FILE_IO, access_to, file_properties, with_expiry
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
+ARROW = {"py-io-impl": STORE_FILE_IO}
+KEY = {"s3.access-key-id": "id", "s3.secret-access-key": "planted"}
+
+
+def table(location: str, properties: dict[str, str]) -> Table:
+    io = load_file_io({**ARROW, **properties})
+    return cast(Table, SimpleNamespace(io=io, location=lambda: location, name=lambda: ("ns", "t")))
+
+
+@pytest.mark.parametrize(
+    ("sources", "found"),
+    [
+        ([{"uri": "http://host", "token": "planted", "credential": "planted", "header.X-Key": "planted"}], {}),
+        ([{"py-io-impl": "somebody.elses.FileIO", "s3.retry-strategy-impl": "somebody.elses.Retry"}], {}),
+        ([{"s3.region": "one"}, {"s3.region": "two"}], {"s3.region": "two"}),
+        ([{"s3.region": "one"}, {"client.region": "two"}], {"s3.region": "two"}),
+        ([{"s3.region": "one", "client.region": "two"}], {"s3.region": "one"}),
+        (
+            [{**KEY, "s3.session-token": "of id"}, KEY | {"s3.access-key-id": "other"}],
+            KEY | {"s3.access-key-id": "other"},
+        ),
+        ([{"s3.path-style-access": "true"}], {"s3.force-virtual-addressing": "false"}),
+        ([{"s3.endpoint": "http://store"}], {"s3.endpoint": "http://store", "s3.region": "us-east-1"}),
+        ([{"gcs.oauth2.token": "planted"}], {"gcs.oauth2.token": "planted"}),
+        (
+            [{"adls.account-key": "planted"}, {"adls.sas-token.lake.dfs.core.windows.net": "sig"}],
+            {"adls.account-name": "lake", "adls.sas-token": "sig"},
+        ),
+    ],
+)
+def test_the_last_word_on_each_property_counts_and_others_are_left_out(
+    sources: list[dict[str, str]], found: dict[str, str]
+) -> None:
+    assert file_properties(*sources) == {**found, **ARROW}
+
+
+def test_access_ends_when_its_token_does() -> None:
+    ends = int(time.time()) + 3600
+    access = access_to(table("s3://b/t", {**KEY, "s3.session-token-expires-at-ms": f"{ends}000"}))
+    assert access.expires_at == ends
+    assert KEY.items() <= dict(access.value).items()
+    assert access_to(table("s3://b/t", KEY)).expires_at is None
+
+
+@pytest.mark.parametrize(
+    ("location", "name"),
+    [
+        ("s3://b/t", "s3.session-token"),
+        ("gs://b/t", "gcs.oauth2.token"),
+        ("abfss://c@lake.host/t", "adls.sas-token.lake.host"),
+    ],
+)
+def test_a_token_that_was_handed_out_without_an_end_is_not_used_for_longer_than_is_certain(
+    location: str, name: str
+) -> None:
+    before = time.time()
+    access = access_to(table(location, with_expiry({**KEY, name: "planted"})))
+    assert access.expires_at is not None
+    assert before + SHORTEST_LIFE - 1 <= access.expires_at <= time.time() + SHORTEST_LIFE
+    assert with_expiry(KEY) == KEY
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["s3://b/t", "s3a://b/t", "gs://b/t"],
+)
+def test_without_keys_nothing_is_written_with_those_of_the_machine(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the machine")
+    with pytest.raises(UserError) as raised:
+        access_to(table(location, {"s3.region": "us-east-1"}))
+    check_text(SNAPSHOTS, f"a catalog that vends no keys: {location}", str(raised.value), {})
+
+
+@pytest.mark.parametrize(("location", "properties"), [("file:///data/t", {}), ("s3://b/t", {"s3.anonymous": "true"})])
+def test_other_places_need_no_key(location: str, properties: dict[str, str]) -> None:
+    assert access_to(table(location, properties)).expires_at is None
+
+
+def test_who_writes_a_table_s_files_gets_what_opens_them_and_nothing_of_the_catalog_s() -> None:
+    of_catalog = {"uri": "http://host", "token": "planted", "credential": "planted", "header.Authorization": "planted"}
+    access = access_to(table("s3://b/t", {**KEY, "s3.region": "us-east-1", "warehouse": "lake", **of_catalog}))
+    assert dict(access.value) == {**KEY, "s3.region": "us-east-1", **ARROW}
+
+
+def test_access_shows_no_secret() -> None:
+    assert "planted" not in repr(access_to(table("s3://b/t", KEY)))

@@ -1,0 +1,174 @@
+"""Whatever an object store refuses, its user hears where, why and what to do."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io import load_file_io
+
+from connector.config.catalog import GlueCatalog
+from connector.config.credentials import AwsCredentials
+from connector.config.secret import Secret
+from connector.config.settings import EndpointConfig
+from connector.encoding.data_files import DataFileWriter
+from connector.encoding.file_options import FileOptions
+from connector.host.errors import RetryableError, UserError
+from connector.storage.file_stores import data_file_properties
+from connector.storage.storage_errors import using
+from support.odd_servers import answering
+from support.s3_server import Keys, S3Server
+from support.server_process import free_address
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "storage_errors.json"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket, and the keys of one who may only read it."""
+
+    server: S3Server
+    name: str
+    reader: Keys
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> Bucket:
+    name = s3_server.new_bucket()
+    return Bucket(s3_server, name, s3_server.new_user_of(name, "s3:GetObject", "s3:ListBucket"))
+
+
+@pytest.fixture(scope="module")
+def right(bucket: Bucket) -> EndpointConfig:
+    """A config that works."""
+    return EndpointConfig(
+        "ns",
+        GlueCatalog(),
+        timedelta(),
+        credentials=credentials(bucket.server.root),
+        bucket=bucket.name,
+        region=bucket.server.region,
+        s3_endpoint=bucket.server.endpoint,
+    )
+
+
+def credentials(keys: Keys, token: str = "") -> AwsCredentials:
+    return AwsCredentials(keys.access_key_id, Secret(keys.secret_access_key), Secret(token) if token else None)
+
+
+def write(config: EndpointConfig) -> None:
+    """Write an object as a task does."""
+    location = f"s3://{config.bucket}/lake/file"
+    output = load_file_io(data_file_properties(config)).new_output(location)
+    with using(location), output.create(overwrite=True) as stream:
+        stream.write(b"content")
+
+
+def test_who_may_write_writes(bucket: Bucket, right: EndpointConfig) -> None:
+    write(right)
+    with bucket.server.client() as client:
+        assert client.get_object(Bucket=bucket.name, Key="lake/file")["Body"].read() == b"content"
+
+
+def test_a_file_whose_keys_are_revoked_before_it_is_closed_is_abandoned_with_that_error(
+    bucket: Bucket, right: EndpointConfig
+) -> None:
+    user = bucket.server.new_user("admin")
+    io = load_file_io(data_file_properties(replace(right, credentials=credentials(user))))
+    schema = pa.schema([("id", pa.int64())])
+    files = DataFileWriter(
+        io, lambda: f"s3://{bucket.name}/lake/revoked", (), schema, FileOptions.of_table({}), row_group_size=1
+    )
+    files.write(pa.record_batch({"id": [1]}, schema=schema))
+    bucket.server.delete_user(user)
+    with pytest.raises(UserError, match="does not accept the keys"):
+        files.finish()
+    files.abort()
+
+
+Change: TypeAlias = Callable[[Bucket], dict[str, Any]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "what", "remedy"),
+    [
+        (
+            lambda bucket: {"credentials": credentials(replace(bucket.server.root, secret_access_key="planted"))},
+            UserError,
+            "does not accept the keys (SIGNATURE_DOES_NOT_MATCH",
+            "Check /credentials.",
+        ),
+        (
+            lambda _: {"credentials": credentials(Keys("nobody", "planted"))},
+            UserError,
+            "does not accept the keys (INVALID_ACCESS_KEY_ID",
+            "Check /credentials.",
+        ),
+        (
+            lambda bucket: {"credentials": credentials(bucket.server.root, token="planted")},
+            UserError,
+            "does not accept the keys (UNKNOWN (HTTP status 400)",
+            "Check /credentials.",
+        ),
+        (
+            lambda bucket: {"credentials": credentials(bucket.reader)},
+            UserError,
+            "forbids this (ACCESS_DENIED",
+            "that they allow to read, write, list and delete objects there.",
+        ),
+        (
+            lambda _: {"bucket": "no-such-bucket"},
+            UserError,
+            "there is no such bucket (NO_SUCH_BUCKET",
+            "Create it, or correct /bucket.",
+        ),
+        (
+            lambda _: {"region": "eu-west-1"},
+            UserError,
+            "the bucket is in another region",
+            "Check /region and /s3_endpoint.",
+        ),
+        (
+            lambda _: {"s3_endpoint": f"http://{free_address()}"},
+            RetryableError,
+            "the object store cannot be reached (NETWORK_CONNECTION",
+            "Check that the network allows it, /s3_endpoint and /region.",
+        ),
+    ],
+    ids=["secret", "key", "token", "permission", "bucket", "region", "endpoint"],
+)
+def test_what_an_object_store_refuses_is_explained(
+    bucket: Bucket, right: EndpointConfig, wrong: Change, kind: type[Exception], what: str, remedy: str
+) -> None:
+    config = replace(right, **wrong(bucket))
+    with pytest.raises(kind) as raised:
+        write(config)
+    sentence = str(raised.value)
+    assert sentence.startswith(f"s3://{config.bucket}/lake/file: ")
+    assert what in sentence
+    assert sentence.endswith(remedy)
+    assert "planted" not in sentence
+    said = re.sub(r"Request ID: \w+|127\.0\.0\.1:\d+ after \d+ ms", "…", sentence)
+    check_text(SNAPSHOTS, f"a writer: {what}", said, {config.bucket: "BUCKET"})
+
+
+def test_a_clock_that_is_wrong_is_told_while_files_are_written(right: EndpointConfig) -> None:
+    late = "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"
+    with (
+        answering(403, late) as server,
+        pytest.raises(
+            UserError, match=r"the clock of this machine is wrong \(.*The difference is too large.*\)\. Set it\.$"
+        ),
+    ):
+        write(replace(right, s3_endpoint=server.uri))
+
+
+def test_a_disk_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> None:
+    reason = rf"^file://{tmp_path}: .*Is a directory: '{tmp_path}'\.$"
+    with pytest.raises(RetryableError, match=reason), using(f"file://{tmp_path}"):
+        tmp_path.write_bytes(b"")
