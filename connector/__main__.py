@@ -11,7 +11,7 @@ from functools import partial
 from connector import VERSION
 from connector.host import logs, signals
 from connector.host.errors import ConnectorError, UserError
-from connector.host.redaction import redacted
+from connector.host.redaction import redact
 from connector.rpc import spec
 from protocol import stdio
 from protocol.flow import WHOLE_RANGE
@@ -31,18 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     match options.command:
         case "spec":
-            return _ended(lambda: _show(spec.describe()))
+            return _run_to_exit_status(lambda: _show(spec.describe()))
         case "fence":
-            return _ended(partial(_fence, options))
+            return _run_to_exit_status(partial(_fence, options))
         case "plan":
-            return _ended(_plan)
+            return _run_to_exit_status(_plan)
         case "check":
-            return _ended(partial(_check, options))
+            return _run_to_exit_status(partial(_check, options))
         case _:
-            return _ended(_serve)
+            return _run_to_exit_status(_serve)
 
 
-def _ended(work: Callable[[], int | None]) -> int:
+def _run_to_exit_status(work: Callable[[], int | None]) -> int:
     """Do the work; an error becomes one log record and the exit status."""
     # The core of a process that crashes would have its secrets: Spark's processes inherit this.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -111,7 +111,7 @@ def _fence(options: argparse.Namespace) -> None:
 def _show(text: str) -> None:
     """Print it; whoever does not get it is not told that all is well."""
     try:
-        print(redacted(text), flush=True)
+        print(redact(text), flush=True)
     except BrokenPipeError:
         raise signals.Stopped(signals.UNREAD) from None
     except OSError as error:
@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_fence(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="list a table's lineages, and what it makes of a task's state")
+    show = actions.add_parser("show", help="list a table's writers, and what it makes of a task's state")
     _add_place(show, needs_state=False)
     show.add_argument("--json", action="store_true", help="print JSON")
     reset = actions.add_parser(

@@ -39,7 +39,7 @@ def serve(requests: RequestReader, wire: Wire) -> None:
         except BrokenPipeError:
             raise Stopped(UNREAD) from None
 
-    judged = _judged(requests, lifecycle)
+    judged = _check_order(requests, lifecycle)
     for message in judged:
         # Imported when needed: spec must answer at once, without loading PyIceberg.
         match message:
@@ -54,15 +54,15 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
                 send(apply(message))
             case request.Open():
-                from connector.rpc.open import opened
+                from connector.rpc.open import handle_open
 
-                with opened(message) as (session, upload_interval):
+                with handle_open(message) as (session, upload_interval):
                     send(response.Opened())
                     with session.retrying(requests.interrupt):
                         _serve_transactions(session, UploadInterval(upload_interval), judged, requests, send)
 
 
-def _judged(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
+def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
     for message in requests:
         try:
             lifecycle.received(message)

@@ -83,7 +83,7 @@ class Lifecycle:
     def received(self, message: Request) -> None:
         """A request is taken up; the previous one must have been answered."""
         name, last = message_name(type(message)), self._request
-        assert self._awaited is None, f"{_named(last)} must be answered before {name} is taken up"
+        assert self._awaited is None, f"{_name_of(last)} must be answered before {name} is taken up"
         expected = REQUEST_MAY_FOLLOW[last]
         if type(message) not in expected:
             place = "come first" if last is None else f"follow {message_name(last)}"
@@ -95,9 +95,9 @@ class Lifecycle:
         """A response is about to be written."""
         kind = type(message)
         name = message_name(kind)
-        assert self._request in RESPONSE_MAY_ANSWER[kind], f"{name} cannot answer {_named(self._request)}"
-        assert kind in RESPONSE_MAY_FOLLOW[self._response], f"{name} may not follow {_named(self._response)}"
-        assert kind in (self._awaited, response.Loaded), f"{_named(self._request)} has been answered"
+        assert self._request in RESPONSE_MAY_ANSWER[kind], f"{name} cannot answer {_name_of(self._request)}"
+        assert kind in RESPONSE_MAY_FOLLOW[self._response], f"{name} may not follow {_name_of(self._response)}"
+        assert kind in (self._awaited, response.Loaded), f"{_name_of(self._request)} has been answered"
         self._response = kind
         if kind is self._awaited:
             self._awaited = None
@@ -105,12 +105,12 @@ class Lifecycle:
     def ended(self) -> None:
         """The input has ended; the last request must have been answered."""
         last = self._request
-        assert self._awaited is None, f"{_named(last)} must be answered before the input's end is taken up"
+        assert self._awaited is None, f"{_name_of(last)} must be answered before the input's end is taken up"
         if last not in INPUT_MAY_END_AFTER:
-            raise ProtocolError(f"input ended after {_named(last)}: expected {_either(REQUEST_MAY_FOLLOW[last])}")
+            raise ProtocolError(f"input ended after {_name_of(last)}: expected {_either(REQUEST_MAY_FOLLOW[last])}")
 
 
-def _named(message: type[Request] | type[Response] | None) -> str:
+def _name_of(message: type[Request] | type[Response] | None) -> str:
     return "nothing" if message is None else message_name(message)
 
 

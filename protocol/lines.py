@@ -42,7 +42,7 @@ class RequestParser:
 
     def receive(self, block: bytes) -> list[Numbered]:
         """Every request whose line ends in this block."""
-        return list(_merged(self._received(block)))
+        return list(_merge(self._received(block)))
 
     def end(self) -> list[Numbered]:
         """The last line, if it has no newline."""
@@ -137,27 +137,27 @@ def _single(block: bytes, start: int, end: int, line: int) -> Numbered | None:
     return Numbered(line, end - start, message)
 
 
-def _merged(requests: Iterable[Numbered]) -> Iterator[Numbered]:
+def _merge(requests: Iterable[Numbered]) -> Iterator[Numbered]:
     """Merges adjacent Stores of one binding. A blank line keeps them apart, so that line numbers stay true."""
     stores: list[Store] = []
     for numbered in requests:
         message = numbered.request
         if stores and not (isinstance(message, Store) and _continues(message, stores[-1])):
-            yield _joined(stores)
+            yield _join(stores)
             stores = []
         if isinstance(message, Store):
             stores.append(message)
         else:
             yield numbered
     if stores:
-        yield _joined(stores)
+        yield _join(stores)
 
 
 def _continues(store: Store, last: Store) -> bool:
     return store.binding == last.binding and store.first_line == last.first_line + last.count
 
 
-def _joined(stores: list[Store]) -> Numbered:
+def _join(stores: list[Store]) -> Numbered:
     store = stores[0]
     if len(stores) > 1:
         pieces = tuple(chain.from_iterable(store.pieces for store in stores))

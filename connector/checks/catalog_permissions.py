@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, NestedField
 from connector.checks.steps import Skipped
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.settings import EndpointConfig
-from connector.iceberg.catalogs.opening import explained, table_location
+from connector.iceberg.catalogs.opening import table_location, translate_errors
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 
@@ -21,14 +21,14 @@ def try_to_create(config: EndpointConfig, catalog: Catalog, namespace: str, *, e
         case LocalCatalog() | SqlCatalog():
             from connector.iceberg.catalogs.sql import try_to_write
 
-            with explained(config):
+            with translate_errors(config):
                 try_to_write(catalog)
             return None
         case RestCatalog() if not exists:
             return Skipped("the namespace does not exist yet")
         case RestCatalog():
             path = (namespace, f"materialize_iceberg_probe_{uuid.uuid4().hex}")
-            with explained(config):
+            with translate_errors(config):
                 # A staged creation: the table exists for nobody until it is committed, which it never is.
                 catalog.create_table_transaction(path, SCHEMA, table_location(config, path))
             return None

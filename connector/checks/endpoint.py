@@ -11,11 +11,12 @@ from pyiceberg.catalog import Catalog
 from connector.checks import catalog_permissions, storage_probe
 from connector.checks.steps import Skipped, Step, attempt
 from connector.config.settings import EndpointConfig
-from connector.evolution.table_change import Found, Path
+from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
-from connector.host.threads import side_by_side
-from connector.iceberg.catalogs.opening import explained, open_catalog
+from connector.host.threads import map_in_threads
+from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.tables import find_all
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import file_properties
 from connector.storage.file_stores import data_file_properties
 
@@ -47,7 +48,7 @@ def open_endpoint(config: EndpointConfig) -> OpenedEndpoint:
 
 
 def look_up_namespace(endpoint: OpenedEndpoint, name: str) -> Namespace:
-    with explained(endpoint.config):
+    with translate_errors(endpoint.config):
         return Namespace(endpoint, name, endpoint.catalog.namespace_exists(name))
 
 
@@ -62,7 +63,7 @@ def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | 
     return storage_probe.probe(config, file_properties(data_file_properties(config), added))
 
 
-def survey(config: EndpointConfig, paths: Sequence[Path]) -> tuple[Tables, list[ConnectorError]]:
+def survey(config: EndpointConfig, paths: Sequence[TableIdentifier]) -> tuple[Tables, list[ConnectorError]]:
     """What there is at each of these paths, and the errors that make the endpoint unusable."""
     opened = attempt("catalog", partial(open_endpoint, config))
 
@@ -77,6 +78,6 @@ def survey(config: EndpointConfig, paths: Sequence[Path]) -> tuple[Tables, list[
         return (attempt("storage", partial(try_storage, config, opened.found)),)
 
     with closing(opened.found.catalog) if opened.found else nullcontext():
-        of_storage, of_catalog = side_by_side(lambda ask: ask(), (ask_storage, ask_catalog), 2, "survey")
+        of_storage, of_catalog = map_in_threads(lambda ask: ask(), (ask_storage, ask_catalog), 2, "survey")
     errors = [step.error for step in (*of_storage, opened, *of_catalog) if step.error]
     return of_catalog[-1].found or [NOT_SEEN] * len(paths), errors

@@ -14,7 +14,7 @@ TIME_LIMIT: Final = 60  # seconds
 
 
 @dataclass(frozen=True)
-class Presence:
+class SparkInstallation:
     """The Java and the PySpark that a session would run on."""
 
     java: Path
@@ -22,10 +22,10 @@ class Presence:
     pyspark_version: str
 
 
-def look() -> Presence:
+def find_installation() -> SparkInstallation:
     """UserError where there is no Java that Spark can run on."""
     command = java()
-    return Presence(command, _version(command), version("pyspark"))
+    return SparkInstallation(command, _version(command), version("pyspark"))
 
 
 def _version(command: Path) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
 from connector.config.settings import EndpointConfig
-from connector.iceberg.catalogs.opening import explained, warehouse_of
+from connector.iceberg.catalogs.opening import translate_errors, warehouse_of
 from connector.storage import file_stores
 from connector.storage.file_access import file_properties, has_sign_in
 from connector.storage.probe_object import CONTENT, NAME_PREFIX, is_abandoned, new_name
@@ -22,7 +22,7 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
     """
     if isinstance(config.catalog, LocalCatalog):
         directory = warehouse_of(config.catalog)
-        with explained(config):
+        with translate_errors(config):
             _probe_directory(directory)
         return str(directory)
     file_access = file_properties(properties)

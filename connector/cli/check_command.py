@@ -15,13 +15,13 @@ from connector.checks.endpoint import (
     try_storage,
     try_to_create,
 )
-from connector.checks.spark_installation import Presence
+from connector.checks.spark_installation import SparkInstallation
 from connector.checks.steps import Skipped, Step, attempt
 from connector.cli.json_file import read_json
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError
-from connector.host.tempdirs import scratch
+from connector.host.tempdirs import make_directories
 from connector.iceberg.catalogs.opening import warehouse_of
 from connector.iceberg.catalogs.rest_errors import address
 from connector.spark.cluster import where_tasks_run
@@ -55,13 +55,13 @@ def _steps(file: str) -> Iterator[Step[Any]]:
         yield namespace
         yield namespace.then("table", try_to_create)
         yield parsed.then("storage", lambda config: try_storage(config, opened.found))
-    yield attempt("java", spark_installation.look)
+    yield attempt("java", spark_installation.find_installation)
     yield parsed.then("spark", lambda config: where_tasks_run(dict(config.spark)))
     yield attempt("disk", _scratch_directory)
 
 
 def _scratch_directory() -> str:
-    with scratch() as directories:
+    with make_directories() as directories:
         free = shutil.disk_usage(directories.files).free
         return f"{free / GIGABYTE:.1f} GB are free for temporary files in {directories.files.parent}"
 
@@ -86,7 +86,7 @@ def _namespace(found: Namespace) -> str:
     return f"{found.name} exists" if found.exists else f"{found.name} is made when a task is published"
 
 
-def _java(found: Presence) -> str:
+def _java(found: SparkInstallation) -> str:
     return f"Java {found.java_version} ({found.java}) for PySpark {found.pyspark_version}"
 
 

@@ -3,19 +3,22 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyiceberg.table import Table
 
 from connector.cli.json_file import read_json
 from connector.config.settings import parse
 from connector.host.errors import UserError
-from connector.iceberg.catalogs.opening import explained, open_catalog
-from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judged, perform, plan
-from connector.iceberg.commits.writers import RecordedLineage, recorded_lineages
+from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge, perform, plan
+from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.tables import load_table
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
+from connector.model.table_identifier import TableIdentifier
+
+VERDICT_TEXTS: Final = {Verdict.OTHER_TABLE: "staged for a table that this one has replaced"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Place:
     state: str | None = None
 
     @property
-    def path(self) -> tuple[str, str]:
+    def path(self) -> TableIdentifier:
         namespace, _, table = self.table.lower().partition(".")
         if not table:
             raise UserError(f"--table {self.table}: it is named by namespace and table, with a dot between them.")
@@ -45,25 +48,25 @@ class Place:
 
 
 def show(place: Place, *, as_json: bool) -> str:
-    """Every lineage of the table, and what opening the task would make of every staged commit."""
+    """Every writer of the table, and what opening the task would make of every staged commit."""
     staged = place.staged()
     table = _load(place)
-    lineages, verdicts = recorded_lineages(table), judged(table, staged)
+    writers, verdicts = list_recorded_writers(table), judge(table, staged)
     uuid = str(table.metadata.table_uuid)
     if as_json:
-        return json.dumps(_as_json(uuid, lineages, verdicts), indent=2)
-    return "\n".join(_as_text(f"table {place.table}, uuid {uuid}", lineages, verdicts))
+        return json.dumps(_as_json(uuid, writers, verdicts), indent=2)
+    return "\n".join(_as_text(f"table {place.table}, uuid {uuid}", writers, verdicts))
 
 
 def reset(place: Place, state_key: str, key_range: str, decision: Decision, reason: str, *, is_confirmed: bool) -> str:
-    """Say what letting a lineage go on that cannot would cost; do it where that is confirmed."""
+    """Say what letting a writer go on that cannot would cost; do it where that is confirmed."""
     staged = place.staged()
     table = _load(place)
     stuck = [
         verdict.staged
-        for verdict in judged(table, staged)
+        for verdict in judge(table, staged)
         if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
-        and (verdict.staged.lineage.state_key, verdict.staged.lineage.key_range) == (state_key, key_range)
+        and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == (state_key, key_range)
     ]
     if not stuck:
         raise UserError(
@@ -78,7 +81,7 @@ def reset(place: Place, state_key: str, key_range: str, decision: Decision, reas
 
 def _load(place: Place) -> Table:
     config, _ = parse(read_json(place.config), [])
-    with explained(config):
+    with translate_errors(config):
         table = load_table(open_catalog(config), place.path)
     if table is None:
         raise UserError(f"table {place.table} does not exist.")
@@ -91,46 +94,47 @@ def _outcome(planned: Reset, *, is_confirmed: bool) -> str:
     return "Nothing was changed. Stop the task, and repeat the command with --yes."
 
 
-def _as_text(title: str, lineages: Sequence[RecordedLineage], verdicts: Sequence[Judged]) -> Iterator[str]:
+def _as_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> Iterator[str]:
     yield title
-    for lineage in lineages:
-        owner = lineage.owner
+    for writer in writers:
+        owner = writer.owner
         yield f"{owner.materialization}, state key {owner.state_key}" if owner else "an owner that no snapshot names"
-        yield f"  key range    {lineage.key_range}{' (closed)' if lineage.is_closed else ''}"
-        yield f"  property     {lineage.property_name}"
-        yield f"  value        {lineage.value}"
-        yield f"  last commit  {lineage.last_commit or 'in no snapshot that the table still has'}"
-        if lineage.last_reset:
-            yield f"  last reset   {lineage.last_reset}"
+        yield f"  key range    {writer.key_range}{' (closed)' if writer.is_closed else ''}"
+        yield f"  property     {writer.property_name}"
+        yield f"  value        {writer.value}"
+        yield f"  last commit  {writer.last_commit or 'in no snapshot that the table still has'}"
+        if writer.last_reset:
+            yield f"  last reset   {writer.last_reset}"
     if verdicts:
         yield "staged in the state"
     for verdict in verdicts:
         commit = verdict.staged
-        yield f"  state key {commit.lineage.state_key}, key range {commit.lineage.key_range}"
+        yield f"  state key {commit.writer.state_key}, key range {commit.writer.key_range}"
         staged = f"{commit.rows} rows in {commit.file_count} file(s)"
-        yield f"    {commit.prev or 'none'} -> {commit.next}: {staged}: {verdict.verdict}"
+        text = VERDICT_TEXTS.get(verdict.verdict, verdict.verdict)
+        yield f"    {commit.prev or 'none'} -> {commit.next}: {staged}: {text}"
 
 
-def _as_json(uuid: str, lineages: Sequence[RecordedLineage], verdicts: Sequence[Judged]) -> dict[str, Any]:
+def _as_json(uuid: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> dict[str, Any]:
     return {
         "tableUuid": uuid,
         "lineages": [
             {
-                "property": lineage.property_name,
-                "keyRange": lineage.key_range,
-                "value": lineage.value,
-                "isClosed": lineage.is_closed,
-                "materialization": lineage.owner and lineage.owner.materialization,
-                "stateKey": lineage.owner and lineage.owner.state_key,
-                "lastCommit": lineage.last_commit and lineage.last_commit.isoformat(),
-                "lastReset": json.loads(lineage.last_reset) if lineage.last_reset else None,
+                "property": writer.property_name,
+                "keyRange": writer.key_range,
+                "value": writer.value,
+                "isClosed": writer.is_closed,
+                "materialization": writer.owner and writer.owner.materialization,
+                "stateKey": writer.owner and writer.owner.state_key,
+                "lastCommit": writer.last_commit and writer.last_commit.isoformat(),
+                "lastReset": json.loads(writer.last_reset) if writer.last_reset else None,
             }
-            for lineage in lineages
+            for writer in writers
         ],
         "staged": [
             {
-                "stateKey": verdict.staged.lineage.state_key,
-                "keyRange": verdict.staged.lineage.key_range,
+                "stateKey": verdict.staged.writer.state_key,
+                "keyRange": verdict.staged.writer.key_range,
                 "prev": verdict.staged.prev,
                 "next": verdict.staged.next,
                 "rows": verdict.staged.rows,

@@ -19,6 +19,7 @@ from connector.config.storage import Storage
 from connector.config.values import Settings, settings
 from connector.host.errors import InvalidConfigError
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
 
@@ -88,7 +89,7 @@ def parse_each(
     ]
 
 
-def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> tuple[str, str]:
+def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> TableIdentifier:
     """Namespace and table, lower-cased: Glue and Hive keep no other case."""
     return (resource.namespace or endpoint.namespace).lower(), resource.table.lower()
 

@@ -22,7 +22,7 @@ class GoogleStorage:
 
     @property
     def location(self) -> str:
-        return _joined(f"gs://{self.bucket}", self.prefix)
+        return _join(f"gs://{self.bucket}", self.prefix)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class AzureStorage:
 
     @property
     def location(self) -> str:
-        return _joined(f"abfss://{self.container}@{self.account}.dfs.core.windows.net", self.prefix)
+        return _join(f"abfss://{self.container}@{self.account}.dfs.core.windows.net", self.prefix)
 
 
 @dataclass(frozen=True)
@@ -116,5 +116,5 @@ def _azure_sign_in(storage: Json) -> AzureSignIn | None:
     return None
 
 
-def _joined(root: str, prefix: str) -> str:
+def _join(root: str, prefix: str) -> str:
     return f"{root}/{prefix}" if prefix else root

@@ -10,20 +10,20 @@ import pyarrow as pa
 from connector.encoding.texts import Positions, UnfitError, validity
 
 
-class Cells(Protocol):
+class ColumnInput(Protocol):
     """A column's values, in the plain or the packed form."""
 
     def array(self) -> tuple[pa.Array, Positions]:
         """The column, and the rows whose values were clamped; UnfitError if some values cannot be held."""
         ...
 
-    def without(self, rows: Positions) -> "Cells":
+    def without(self, rows: Positions) -> "ColumnInput":
         """The same values, with null in these rows."""
         ...
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedColumn:
     """A column, with null wherever a value is unfit."""
 
     array: pa.Array
@@ -31,7 +31,7 @@ class Fitted:
     unfit: Mapping[int, str]  # rows and reasons
 
 
-def fitted(cells: Cells, *, is_required: bool) -> Fitted:
+def fit(cells: ColumnInput, *, is_required: bool) -> FittedColumn:
     """The column, and what is unfit. Nearly always all values fit, which costs one conversion."""
     unfit: dict[int, str] = {}
     while isinstance(found := _array(cells), UnfitError):
@@ -43,10 +43,10 @@ def fitted(cells: Cells, *, is_required: bool) -> Fitted:
     if is_required and array.null_count > len(unfit):
         missing = set(np.flatnonzero(~validity(array)).tolist()) - unfit.keys()
         unfit |= dict.fromkeys(missing, "is null or missing, and the column is required")
-    return Fitted(array, clamped, unfit)
+    return FittedColumn(array, clamped, unfit)
 
 
-def _array(cells: Cells) -> tuple[pa.Array, Positions] | UnfitError:
+def _array(cells: ColumnInput) -> tuple[pa.Array, Positions] | UnfitError:
     try:
         return cells.array()
     except UnfitError as error:

@@ -39,7 +39,7 @@ class NoEquivalentError(Exception):
     """Some value of the column has no equivalent of the other type."""
 
 
-def converted(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
+def convert(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
     """Every value's equivalent; nulls stay null. NoEquivalentError if a single value has none."""
     try:
         return CONVERSIONS[type(old), type(new)](array, new)

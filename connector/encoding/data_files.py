@@ -15,7 +15,7 @@ from connector.encoding.statistics import column_statistics, split_offsets
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
 from connector.model.state import DataFile
-from connector.storage.storage_errors import using
+from connector.storage.storage_errors import translate_errors
 
 # A row group is held in memory until it is written; larger ones compress no better.
 ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
@@ -97,7 +97,7 @@ class _OpenFile:
         self._columns = columns
         self._with_nan: set[int] = set()
         self._metadata: list[pq.FileMetaData] = []
-        with using(location):
+        with translate_errors(location):
             self._stream: Any = io.new_output(location).create(overwrite=True)
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -116,14 +116,14 @@ class _OpenFile:
 
     def write(self, rows: pa.Table) -> None:
         """As one row group."""
-        with using(self.location):
+        with translate_errors(self.location):
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         for place, column in enumerate(rows.columns):
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
                 self._with_nan.add(place)
 
     def close(self) -> DataFile:
-        with using(self.location):
+        with translate_errors(self.location):
             self._writer.close()
             size = self.size
             self._stream.close()

@@ -8,12 +8,12 @@ import msgspec
 import pyarrow as pa
 
 from connector.encoding.arrow_schema import arrow_schema
-from connector.encoding.column_input import Cells, Fitted, fitted
+from connector.encoding.column_input import ColumnInput, FittedColumn, fit
 from connector.encoding.invalid_cells import InvalidCells, RejectedRow
 from connector.encoding.packed import PackedTupleError
 from connector.encoding.plain import PlainCells, is_usual, usual_cell_type
 from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, loose_row, rows_decoder
-from connector.encoding.tuple_columns import Half
+from connector.encoding.tuple_columns import TupleColumns
 from connector.model.binding import Binding
 from connector.model.invalid_values import Tally
 from protocol.protocol_error import ProtocolError
@@ -62,8 +62,8 @@ class RowDecoder:
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
         self.schema = arrow_schema(binding)
-        self._keys = Half("key", binding.keys)
-        self._values = Half("values", binding.values)
+        self._keys = TupleColumns("key", binding.keys)
+        self._values = TupleColumns("values", binding.values)
         self._learn([usual_cell_type(column.type) for column in binding.keys + binding.values])
         self._is_new = True
 
@@ -79,7 +79,7 @@ class RowDecoder:
         rows, count = self._decode_rows(lines.content), lines.count
         if len(rows) != count or [row.binding for row in rows].count(self._binding.index) != count:
             raise _UnusualLinesError
-        return self._decoded(rows, self._cell_types, lines, range(count))
+        return self._decode(rows, self._cell_types, lines, range(count))
 
     def _decode_one_by_one(self, lines: Lines) -> Decoded:
         rows, places, strays = [], [], []
@@ -93,13 +93,13 @@ class RowDecoder:
             else:
                 strays.append(Stray(binding, line, number))
         try:
-            decoded = self._decoded(rows, [msgspec.Raw] * len(self._cell_types), lines, places)
+            decoded = self._decode(rows, [msgspec.Raw] * len(self._cell_types), lines, places)
         except PackedTupleError as error:
             raise ProtocolError(f"line {lines.number(places[error.row])}: {error.reason}") from error
         self._learn_from(rows)
         return replace(decoded, strays=strays)
 
-    def _decoded(
+    def _decode(
         self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any], lines: Lines, places: Sequence[int]
     ) -> Decoded:
         """`places` are the rows' places among the lines."""
@@ -120,13 +120,13 @@ class RowDecoder:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         return Decoded(batch, invalid.tally, rejected=invalid.rejected)
 
-    def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[Fitted]:
+    def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[FittedColumn]:
         return [
-            fitted(cells, is_required=column.required)
+            fit(cells, is_required=column.required)
             for column, cells in zip(self._binding.columns, self._cells(rows, cell_types), strict=True)
         ]
 
-    def _cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Cells]:
+    def _cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         keys = len(self._keys.columns)
         yield from self._keys.cells(rows, cell_types[:keys])
         yield from self._values.cells(rows, cell_types[keys:])

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple, TypeAlias
 import orjson
 import pyarrow as pa
 
-from connector.encoding.column_input import Fitted
+from connector.encoding.column_input import FittedColumn
 from connector.encoding.row_lines import Lines, LooseRow
-from connector.encoding.tuple_columns import Half
+from connector.encoding.tuple_columns import TupleColumns
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
@@ -45,7 +45,7 @@ class InvalidCells:
         self.rejected: list[RejectedRow] = []
         self._binding, self._lines = binding, lines
 
-    def treat(self, columns: Sequence[Fitted], places: Sequence[int]) -> set[int]:
+    def treat(self, columns: Sequence[FittedColumn], places: Sequence[int]) -> set[int]:
         """Treat all columns of some rows, whose lines have these places in the batch; return the rejected rows.
 
         InvalidValueError where the policy is to stop, or a column may hold no null.
@@ -66,8 +66,8 @@ class InvalidCells:
     def _make_null(self, column: Column, reasons: Mapping[int, str], places: Sequence[int]) -> None:
         row = min(reasons)
         [texts] = row_texts(self._binding, [self._lines.row(places[row])])
-        key = _shortened(key_text(self._binding, texts))
-        value = _shortened(texts[self._binding.columns.index(column)])
+        key = _shorten(key_text(self._binding, texts))
+        value = _shorten(texts[self._binding.columns.index(column)])
         never_null = self._never_null(column)
         if self._binding.on_invalid is OnInvalid.STOP or never_null:
             number = self._lines.number(places[row])
@@ -81,7 +81,7 @@ class InvalidCells:
             key, document = key_text(self._binding, texts), document_text(self._binding, texts)
             self.rejected.append(RejectedRow(reason, column.field, key, document))
             value = texts[self._binding.columns.index(column)]
-            example = f"key {_shortened(key)}: {_shortened(value)} {reason}"
+            example = f"key {_shorten(key)}: {_shorten(value)} {reason}"
             self.tally.add(column.field, Treatment.REJECTED, Treated(1, example))
 
     def _never_null(self, column: Column) -> str:
@@ -91,13 +91,16 @@ class InvalidCells:
         return "required" if column.required else ""
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def row_texts(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
     """The values of each row. All rows have one form; invalid UTF-8 becomes replacement characters."""
-    columns = [*Half("key", binding.keys).json_texts(rows), *Half("values", binding.values).json_texts(rows)]
+    columns = [
+        *TupleColumns("key", binding.keys).json_texts(rows),
+        *TupleColumns("values", binding.values).json_texts(rows),
+    ]
     if binding.document:
         columns.append([bytes(row.doc).decode(errors="replace") or "null" for row in rows])
     return list(zip(*columns, strict=True))

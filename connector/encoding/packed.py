@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.encoding.texts import Bytes, Mask, Positions, Texts, as_strings, contains, gather, replaced
+from connector.encoding.texts import Bytes, Mask, Positions, Texts, as_strings, contains, gather, replace_values
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -125,7 +125,7 @@ class Elements:
             array = self._with_scalar_texts(array)
         if len(self.rows.escapes) and self.present & {JSON, STRING}:
             escaped = contains(self.rows.escapes, begins, self.ends) & (self.codes <= STRING)
-            array = replaced(array, escaped, lambda row: self._content(row).replace(b"\0\xff", b"\0"))
+            array = replace_values(array, escaped, lambda row: self._content(row).replace(b"\0\xff", b"\0"))
         return Texts(as_strings(array), self.codes == STRING)
 
     def integers(self) -> tuple[Words, Mask]:
@@ -146,7 +146,7 @@ class Elements:
             longs = np.where(negative, -magnitudes.view(np.int64), magnitudes.view(np.int64))
             texts = pa.array(longs).cast(pa.string()).cast(pa.binary())
             array = pc.replace_with_mask(array, pa.array(fitting), texts)
-        return replaced(array, (self.codes > STRING) & ~fitting, self._scalar_text)
+        return replace_values(array, (self.codes > STRING) & ~fitting, self._scalar_text)
 
     def _of(self, rows: Positions) -> "Elements":
         codes = self.codes[rows]

@@ -17,14 +17,14 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 
 from connector.config.values import Settings
 from connector.encoding.arrow_schema import FIELD_ID, arrow_type_of, is_written
-from connector.encoding.conversions import NoEquivalentError, converted
+from connector.encoding.conversions import NoEquivalentError, convert
 from connector.encoding.data_files import DataFileWriter
 from connector.encoding.file_options import FileOptions
 from connector.host.errors import UserError
-from connector.host.refresh import Renewed
+from connector.host.refresh import Refreshed
 from connector.model.binding import Column
 from connector.model.state import DataFile
-from connector.storage.storage_errors import using
+from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 _LARGEST_BATCH: Final = 1 << 16  # rows
@@ -94,7 +94,7 @@ class Rewriting:
         """The files that take its place: none if all its rows are deleted. None if nothing in it is to be converted,
         and it stays. UnconvertibleError where a value has no equivalent.
         """
-        with using(source.path), io.new_input(source.path).open() as stream:
+        with translate_errors(source.path), io.new_input(source.path).open() as stream:
             # Never a whole row group at once, since other engines' may be large. Without pre_buffer, or what was read
             # would stay in memory until the file ends.
             buffer = _READ_BUFFERS // len(self.columns)
@@ -124,7 +124,7 @@ class Rewriting:
         options = FileOptions.of_table(dict(self.properties))
         writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
         try:
-            for batch in _batches(file, _deleted_rows(io, source)):
+            for batch in _batches(file, _find_deleted_rows(io, source)):
                 arrays = [
                     _array(batch.column(places[column.source_id]), column, field.type)
                     for column, field in zip(columns, fields, strict=True)
@@ -142,7 +142,7 @@ class Rewriting:
 
 # Rewrites many files; for each, what `Rewriting.rewritten` gives.
 Rewrite: TypeAlias = Callable[
-    [Rewriting, Sequence[SourceFile], Renewed[Settings]], Sequence[tuple[DataFile, ...] | None]
+    [Rewriting, Sequence[SourceFile], Refreshed[Settings]], Sequence[tuple[DataFile, ...] | None]
 ]
 
 
@@ -179,7 +179,7 @@ def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> p
     source_type = _arrow_type(column.source_type)
     assert isinstance(column.type, PrimitiveType)
     try:
-        return converted(values.cast(source_type) if source_type else values, column.source_type, column.type)
+        return convert(values.cast(source_type) if source_type else values, column.source_type, column.type)
     except NoEquivalentError as error:
         raise UnconvertibleError(column.source_id) from error
 
@@ -197,11 +197,11 @@ def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[p
         first += batch.num_rows
 
 
-def _deleted_rows(io: FileIO, source: SourceFile) -> npt.NDArray[np.int64]:
+def _find_deleted_rows(io: FileIO, source: SourceFile) -> npt.NDArray[np.int64]:
     """The positions of deleted rows, in order and without duplicates."""
     positions = [np.empty(0, np.int64)]
     for path in source.position_deletes:
-        with using(path), io.new_input(path).open() as stream:
+        with translate_errors(path), io.new_input(path).open() as stream:
             deletes = pq.read_table(stream, columns=["pos"], filters=[("file_path", "==", source.path)])
             positions.append(deletes["pos"].to_numpy())
     return np.unique(np.concatenate(positions))

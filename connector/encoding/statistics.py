@@ -72,7 +72,7 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
     if not of_values or not all(chunk.has_min_max for chunk in of_values):
         return None, None
     if isinstance(column_type, DecimalType):
-        numbers = [_unscaled(extreme) for chunk in of_values for extreme in (chunk.min_raw, chunk.max_raw)]
+        numbers = [_unscale(extreme) for chunk in of_values for extreme in (chunk.min_raw, chunk.max_raw)]
         return _decimal_bound(column_type, min(numbers)), _decimal_bound(column_type, max(numbers))
     lowest = min(chunk.min_raw for chunk in of_values)
     highest = max(chunk.max_raw for chunk in of_values)
@@ -86,7 +86,7 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
     return to_bytes(column_type, lowest), to_bytes(column_type, highest)
 
 
-def _unscaled(extreme: int | bytes) -> int:
+def _unscale(extreme: int | bytes) -> int:
     return extreme if isinstance(extreme, int) else int.from_bytes(extreme, "big", signed=True)
 
 

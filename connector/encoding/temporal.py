@@ -31,7 +31,7 @@ _NANOSECONDS: Final = r"(\.[0-9]{6})[0-9]+"
 
 def dates(texts: Texts) -> tuple[pa.Array, Positions]:
     texts.require_strings(_DATES.reason)
-    return _clamped(_DATES.parse(texts.array).cast(pa.int32()), _FIRST_DAY, _LAST_DAY, _DATES.arrow_type)
+    return _clamp(_DATES.parse(texts.array).cast(pa.int32()), _FIRST_DAY, _LAST_DAY, _DATES.arrow_type)
 
 
 def instants(texts: Texts) -> tuple[pa.Array, Positions]:
@@ -42,10 +42,10 @@ def instants(texts: Texts) -> tuple[pa.Array, Positions]:
     except pa.ArrowInvalid:
         cut = pc.replace_substring_regex(texts.array, _NANOSECONDS, r"\1")
         array = _INSTANTS.parse(pc.ascii_upper(cut))
-    return _clamped(array.cast(pa.int64()), _FIRST_MICRO, _LAST_MICRO, _INSTANTS.arrow_type)
+    return _clamp(array.cast(pa.int64()), _FIRST_MICRO, _LAST_MICRO, _INSTANTS.arrow_type)
 
 
-def _clamped(numbers: pa.Array, first: int, last: int, arrow_type: pa.DataType) -> tuple[pa.Array, Positions]:
+def _clamp(numbers: pa.Array, first: int, last: int, arrow_type: pa.DataType) -> tuple[pa.Array, Positions]:
     outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
     rows = NO_ROWS
     if pc.any(outside).as_py():

@@ -68,7 +68,7 @@ def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
 
 def _without_escapes(array: pa.BinaryArray, escaped: Mask, cells: Sequence[msgspec.Raw]) -> pa.BinaryArray:
     try:
-        return replaced(array, escaped, lambda row: _decode_string(cells[row]).encode())
+        return replace_values(array, escaped, lambda row: _decode_string(cells[row]).encode())
     except msgspec.DecodeError as error:
         # The line was JSON, or there would be no cells.
         rows = [row for row in np.flatnonzero(escaped).tolist() if not _is_decodable(cells[row])]
@@ -102,7 +102,7 @@ def contains(positions: Positions, begins: Positions, ends: Positions) -> Mask:
     return held
 
 
-def replaced(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
+def replace_values(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
     rows = np.flatnonzero(where)
     if not len(rows):
         return array

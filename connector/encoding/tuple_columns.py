@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from connector.encoding.column_input import Cells
+from connector.encoding.column_input import ColumnInput
 from connector.encoding.packed import PackedRows, PackedTupleError
 from connector.encoding.packed_columns import PackedCells
 from connector.encoding.plain import PlainCells
@@ -14,7 +14,7 @@ from connector.model.binding import Column
 
 
 @dataclass(frozen=True)
-class Half:
+class TupleColumns:
     """Key or values; `name` is the plain form's attribute of Row."""
 
     name: str
@@ -23,7 +23,7 @@ class Half:
     def tuple_of(self, row: Row[Any, Any]) -> Any:
         return getattr(row, self.name)
 
-    def cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Cells]:
+    def cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         """The values, column by column. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
             return self._packed_cells(rows)
@@ -51,12 +51,12 @@ class Half:
     def _packed_of(self) -> Callable[[Row[Any, Any]], bytes | None]:
         return attrgetter(f"{self.name}_packed")
 
-    def _plain_cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Cells]:
+    def _plain_cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         values_by_column = zip(*map(attrgetter(self.name), rows), strict=True)
         for column, cell_type, values in zip(self.columns, cell_types, values_by_column, strict=True):
             yield PlainCells(cell_type, column.type, values)
 
-    def _packed_cells(self, rows: Sequence[Row[Any, Any]]) -> Iterator[Cells]:
+    def _packed_cells(self, rows: Sequence[Row[Any, Any]]) -> Iterator[ColumnInput]:
         elements_by_column = self._packed_rows(rows).elements(len(self.columns))
         try:
             # strict=True makes `elements` check that nothing is left over behind the last element.

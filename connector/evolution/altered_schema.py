@@ -19,7 +19,7 @@ from connector.evolution.table_change import (
 )
 
 
-def altered(schema: Schema, changes: Collection[Alteration], last_column_id: int) -> Schema:
+def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id: int) -> Schema:
     """The schema after these changes. Renames come first: the other changes name a renamed column by its new name.
 
     `last_column_id` is the highest id that the table has ever given out: a new column never gets a dropped one's id.
@@ -59,14 +59,15 @@ class ConvertedColumn:
     new: NestedField
 
 
-def converted_columns(
+def find_converted_columns(
     schema: Schema, changes: Collection[Alteration], last_column_id: int
 ) -> tuple[ConvertedColumn, ...]:
-    """The columns that the changes convert, each with the new one that `altered` gives it."""
+    """The columns that the changes convert, each with the new one that `alter_schema` gives it."""
     conversions = [change for change in changes if isinstance(change, ConvertColumn)]
-    before = altered(schema, [change for change in changes if isinstance(change, RenameColumn)], last_column_id)
+    before = alter_schema(schema, [change for change in changes if isinstance(change, RenameColumn)], last_column_id)
     old, new = (
-        {column.name: column for column in each.fields} for each in (before, altered(schema, changes, last_column_id))
+        {column.name: column for column in each.fields}
+        for each in (before, alter_schema(schema, changes, last_column_id))
     )
     return tuple(ConvertedColumn(old[change.name], new[change.column.name]) for change in conversions)
 

@@ -17,7 +17,14 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
-from connector.evolution.type_mapping import MAX_NAME, column_name, column_type, is_key, is_required, selected
+from connector.evolution.type_mapping import (
+    MAX_NAME,
+    column_name,
+    column_type,
+    is_key,
+    is_required,
+    list_selected_fields,
+)
 from connector.host.errors import UserError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
@@ -42,7 +49,7 @@ def columns(
     projections = {projection.field: projection for projection in collection.projections}
     former = former_names(last)
     spellings: dict[str, str] = {}
-    for field in selected(selection):
+    for field in list_selected_fields(selection):
         if field not in projections:
             raise ProtocolError(f"field {field!r} is selected, but collection {collection.name} has no such projection")
         name = column_name(field, selection.field_config.get(field))
@@ -58,13 +65,18 @@ def columns(
                 'another column with {"column": "…"} in its field config.'
             )
     return tuple(
-        _column(projections[field], collection, selection, former.get(field, "")) for field in selected(selection)
+        _column(projections[field], collection, selection, former.get(field, ""))
+        for field in list_selected_fields(selection)
     )
 
 
 def former_names(last: FieldSelection | None) -> Mapping[str, str]:
     """The column names of the fields that the binding selected before."""
-    return {field: column_name(field, last.field_config.get(field)) for field in selected(last)} if last else {}
+    return (
+        {field: column_name(field, last.field_config.get(field)) for field in list_selected_fields(last)}
+        if last
+        else {}
+    )
 
 
 def changes(found: Found, target: Target) -> list[TableChange]:

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
 
 from connector.config.schema_evolution import SchemaEvolution
-from connector.evolution.altered_schema import altered
+from connector.evolution.altered_schema import alter_schema
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
@@ -21,7 +21,6 @@ from connector.evolution.table_change import (
     ExistingTable,
     MakeOptional,
     NewColumn,
-    Path,
     RenameColumn,
     SetAsideColumn,
     WidenColumn,
@@ -29,6 +28,7 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.type_changes import TypeChange, holds, type_change
 from connector.evolution.type_mapping import MAX_NAME
+from connector.model.table_identifier import TableIdentifier
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Renames:
     circle: frozenset[str] = frozenset()  # columns that wait for each other's names
 
 
-def renames(schema: Schema, path: Path, wanted: Sequence[NewColumn]) -> Renames:
+def plan_renames(schema: Schema, path: TableIdentifier, wanted: Sequence[NewColumn]) -> Renames:
     """Which of the fields' former columns are to be renamed, in an order in which each name is free."""
     existing = matching_columns(schema, (column.former for column in wanted))
     pending = {
@@ -71,7 +71,7 @@ class Evolution:
     """An existing table, and how far a materialization may change it."""
 
     table: ExistingTable
-    path: Path
+    path: TableIdentifier
     materialization: str
     mode: SchemaEvolution
 
@@ -81,15 +81,17 @@ class Evolution:
 
     def fits(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """The fit of every wanted column, by field."""
-        renamed = renames(self.table.schema, self.path, wanted)
+        renamed = plan_renames(self.table.schema, self.path, wanted)
         # A column that may not be renamed keeps its name, which no other field gets then.
-        schema = altered(self.table.schema, renamed.changes.values() if self.limits.allows(RenameColumn) else (), 0)
+        schema = alter_schema(
+            self.table.schema, renamed.changes.values() if self.limits.allows(RenameColumn) else (), 0
+        )
         existing = matching_columns(schema, (column.name for column in wanted))
         former = matching_columns(self.table.schema, renamed.changes)
         existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
         taken = {name.lower() for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
         return {
-            column.field: Fit(existing[column.name], refusal=_exchanged(column))
+            column.field: Fit(existing[column.name], refusal=_refuse_exchange(column))
             if column.former in renamed.circle
             else self._fit(column, existing.get(column.name), renamed.changes.get(column.former), taken)
             for column in wanted
@@ -135,7 +137,7 @@ class Evolution:
             yield MakeOptional(self.path, column.name)
 
 
-def _exchanged(wanted: NewColumn) -> str:
+def _refuse_exchange(wanted: NewColumn) -> str:
     return (
         f"Field {wanted.field!r} is to have the column {wanted.name!r}, which is another field's that is to have "
         "another one too: columns cannot exchange their names at once. Publish with a name in between first."

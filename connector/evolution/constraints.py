@@ -34,7 +34,9 @@ SEVERITY: Final = (
 def constraints(candidate: Candidate) -> tuple[ProjectionConstraint, ...]:
     """Every field's constraints, in the order of the projections; a field may have several."""
     return tuple(
-        ProjectionConstraint(projection.field, _folded(constraint, candidate.name(projection), projection.field))
+        ProjectionConstraint(
+            projection.field, _name_folded_field(constraint, candidate.name(projection), projection.field)
+        )
         for projection in candidate.collection.projections
         for constraint in _constraints_of(candidate, projection)
     )
@@ -52,7 +54,7 @@ def most_severe(all_constraints: Iterable[ProjectionConstraint]) -> dict[str, Co
     return result
 
 
-def _folded(constraint: Constraint, name: str, field: str) -> Constraint:
+def _name_folded_field(constraint: Constraint, name: str, field: str) -> Constraint:
     """Tells the runtime under which name a field lands, so that it selects no two fields of one name."""
     return constraint if name == field else msgspec.structs.replace(constraint, folded_field=name)
 

@@ -5,8 +5,9 @@ from typing import Final
 
 from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
-from connector.evolution.table_change import ExistingTable, Found, NewColumn, Path
+from connector.evolution.table_change import ExistingTable, Found, NewColumn
 from connector.host.errors import UserError
+from connector.model.table_identifier import TableIdentifier
 
 SUFFIX: Final = "__rejected"
 HINT: Final = (
@@ -28,17 +29,17 @@ COLUMNS: Final = (
 )
 
 
-def rejected_path(path: Path) -> Path:
+def rejected_path(path: TableIdentifier) -> TableIdentifier:
     namespace, table = path
     return namespace, table + SUFFIX
 
 
-def is_possible(path: Path) -> bool:
+def is_possible(path: TableIdentifier) -> bool:
     """Whether a table can have this name."""
     return len(path[1]) <= LONGEST_NAME
 
 
-def problems(path: Path, materialization: str, found: Found | UserError | None) -> Iterator[str]:
+def problems(path: TableIdentifier, materialization: str, found: Found | UserError | None) -> Iterator[str]:
     """Why a binding's rejected rows cannot go to a table at this path, given what is there."""
     table = found.table if isinstance(found, Found) else None
     if not is_possible(path):

@@ -9,8 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
 from connector.config.schema_evolution import SchemaEvolution
-
-Path: TypeAlias = tuple[str, str]  # namespace, table
+from connector.model.table_identifier import TableIdentifier
 
 OWNER_PROPERTY: Final = "flow.owner"
 
@@ -87,7 +86,7 @@ class NewColumn:
 class Target:
     """The table that a binding needs; with `replaces`, in place of an older one whose rows are to go."""
 
-    path: Path
+    path: TableIdentifier
     owner: Owner
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
@@ -110,7 +109,7 @@ class CreateNamespace:
 
 @dataclass(frozen=True)
 class CreateTable:
-    path: Path
+    path: TableIdentifier
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
 
@@ -121,7 +120,7 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class DropTable:
-    path: Path
+    path: TableIdentifier
     uuid: str
 
     @property
@@ -131,7 +130,7 @@ class DropTable:
 
 @dataclass(frozen=True)
 class RenameColumn:
-    path: Path
+    path: TableIdentifier
     name: str
     new_name: str
 
@@ -142,7 +141,7 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class WidenColumn:
-    path: Path
+    path: TableIdentifier
     name: str
     old_type: IcebergType
     new_type: PrimitiveType
@@ -156,7 +155,7 @@ class WidenColumn:
 class ConvertColumn:
     """Every value is rewritten as its equivalent of another type, into a new column."""
 
-    path: Path
+    path: TableIdentifier
     name: str
     old_type: IcebergType
     column: NewColumn
@@ -173,7 +172,7 @@ class ConvertColumn:
 class SetAsideColumn:
     """Existing rows keep the column under another name; a new column takes its place for newer rows."""
 
-    path: Path
+    path: TableIdentifier
     name: str
     old_type: IcebergType
     kept_as: str
@@ -189,7 +188,7 @@ class SetAsideColumn:
 
 @dataclass(frozen=True)
 class AddColumn:
-    path: Path
+    path: TableIdentifier
     column: NewColumn
 
     @property
@@ -199,7 +198,7 @@ class AddColumn:
 
 @dataclass(frozen=True)
 class MakeOptional:
-    path: Path
+    path: TableIdentifier
     name: str
 
     @property

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 class TypeChange(StrEnum):
     """The ways in which a column gets another type, each costlier than the one before."""
 
-    NONE = "it has it"
+    NONE = "none"
     WIDEN = "in place: Iceberg reads what is there as the wider type"
     CONVERT = "every value is rewritten as the exact equivalent; where one has none, the column is set aside"
     SET_ASIDE = "the column goes on under another name, beside a new one"

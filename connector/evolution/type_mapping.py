@@ -66,7 +66,7 @@ def column_type(projection: Projection, field_config: Json, is_key: bool) -> Pri
     return COLUMN_TYPES.get((only, _string_kind(inference) if only == "string" else ""), StringType())
 
 
-def selected(selection: FieldSelection) -> tuple[str, ...]:
+def list_selected_fields(selection: FieldSelection) -> tuple[str, ...]:
     """Every selected field, in the order of its columns."""
     return selection.keys + selection.values + ((selection.document,) if selection.document else ())
 

@@ -8,7 +8,7 @@ from typing import Final
 _UNLIMITED: Final = 1 << 60  # bytes: where there is no limit, version 1 gives a number that no machine has
 
 
-class ControlGroup:
+class Cgroup:
     """Of version 1 or 2. Its parents' limits hold for it too; in a container it is its own root."""
 
     def __init__(self, membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> None:

@@ -56,7 +56,7 @@ class LostColumnError(UserError):
 
 
 class FencedError(ConnectorError):
-    """Another process owns the lineage, or the table does not say who does: this process must stop."""
+    """Another process owns the writer, or the table does not say who does: this process must stop."""
 
 
 def all_of(errors: Sequence[ConnectorError]) -> ConnectorError:

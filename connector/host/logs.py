@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from connector.host.errors import UserError
-from connector.host.redaction import redacted
+from connector.host.redaction import redact
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class JsonFormatter(logging.Formatter):
                 "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
                 "level": _level(record),
                 "msg": _message(record, self),
-                **{name: _redacted(value) for name, value in getattr(record, FIELDS, {}).items()},
+                **{name: _redact(value) for name, value in getattr(record, FIELDS, {}).items()},
             }
         )
 
@@ -101,11 +101,11 @@ def _level(record: logging.LogRecord) -> str:
 
 def _message(record: logging.LogRecord, formatter: logging.Formatter) -> str:
     message = record.getMessage()
-    return redacted(f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message)
+    return redact(f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message)
 
 
-def _redacted(value: object) -> object:
-    return value if isinstance(value, int | float | None) else redacted(str(value))
+def _redact(value: object) -> object:
+    return value if isinstance(value, int | float | None) else redact(str(value))
 
 
 FORMATTERS: Final[dict[str, type[logging.Formatter]]] = {"json": JsonFormatter, "text": TextFormatter}

@@ -60,7 +60,7 @@ class Redaction:
             _add(self._recent, secret)
             self._obtained += 1
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         with self._lock:
             known = [forms for forms in (self._kept, self._recent, self._earlier) if forms]
             pieces, end, place = [], 0, 0
@@ -105,10 +105,10 @@ _KNOWN: Final = Redaction()
 
 hide: Final = _KNOWN.hide
 hide_obtained: Final = _KNOWN.hide_obtained
-redacted: Final = _KNOWN.redacted
+redact: Final = _KNOWN.redact
 
 
-def quoted(text: str, characters: int) -> str:
+def redact_and_cut(text: str, characters: int) -> str:
     """The beginning of a text that others have written. It is redacted before it is cut, since half of a secret would
     not be recognised."""
-    return redacted(text)[:characters].rstrip(".")
+    return redact(text)[:characters].rstrip(".")

@@ -34,7 +34,7 @@ class Lease(Generic[T]):
         return cls(value, expires_at, None if expires_at is None else now + max(expires_at - now, 0) / 2)
 
 
-class Renewed(Generic[T]):
+class Refreshed(Generic[T]):
     """A value that is always fresh, for any number of threads."""
 
     def __init__(self, what: str, fetch: Callable[[], Lease[T]], first: Lease[T] | None = None) -> None:
@@ -48,7 +48,7 @@ class Renewed(Generic[T]):
         with self._lock:
             lease = self._lease
             if lease is None or lease.seconds_left == 0:
-                self._lease = lease = self._renewed(lease)
+                self._lease = lease = self._fetch_or_keep(lease)
             return lease
 
     def discard(self) -> None:
@@ -56,7 +56,7 @@ class Renewed(Generic[T]):
         with self._lock:
             self._lease = None
 
-    def _renewed(self, old: Lease[T] | None) -> Lease[T]:
+    def _fetch_or_keep(self, old: Lease[T] | None) -> Lease[T]:
         try:
             return self._fetch()
         except Exception as error:

@@ -19,7 +19,7 @@ MINUTE: Final = 60.0  # seconds: a younger directory may not have been locked ye
 
 
 @dataclass(frozen=True)
-class Scratch:
+class TemporaryDirectories:
     """A session's temporary directories."""
 
     files: Path  # may grow to the size of the spool
@@ -28,12 +28,12 @@ class Scratch:
 
 def temporary_directory() -> Path:
     """Where temporary directories are made. Python alone would quietly take another place if TMPDIR cannot be used."""
-    with making("directory"):
+    with translate_disk_errors("directory"):
         return Path(os.environ.get("TMPDIR") or gettempdir())
 
 
 @contextmanager
-def making(what: object) -> Iterator[None]:
+def translate_disk_errors(what: object) -> Iterator[None]:
     """For making something temporary: an OSError becomes an error that says what to do."""
     try:
         yield
@@ -45,21 +45,21 @@ def making(what: object) -> Iterator[None]:
 
 
 @contextmanager
-def scratch() -> Iterator[Scratch]:
+def make_directories() -> Iterator[TemporaryDirectories]:
     """A session's directories, removed when it ends."""
     temporary = temporary_directory()
     # A socket's path is limited to some 100 characters, of which Spark takes 42: too many for some temporary
     # directories.
     short = temporary if len(str(temporary)) <= LONGEST_SOCKET_DIRECTORY else Path("/tmp")
     with _directory(temporary, "materialize-iceberg-") as files, _directory(short, "mi-") as sockets:
-        yield Scratch(files, sockets)
+        yield TemporaryDirectories(files, sockets)
 
 
 @contextmanager
 def _directory(parent: Path, prefix: str) -> Iterator[Path]:
     for other in parent.glob(f"{prefix}*"):
         _remove_if_abandoned(other)
-    with making(f"directory in {parent}"):
+    with translate_disk_errors(f"directory in {parent}"):
         # Spark may still be writing while its JVM is being killed.
         made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
     with made as name:

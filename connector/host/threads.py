@@ -8,7 +8,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def side_by_side(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:
+def map_in_threads(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:
     """Every call's result, in order, or the first exception.
 
     When a signal interrupts it, calls that are still under way are not waited for: they may hang on a network for

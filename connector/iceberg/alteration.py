@@ -17,23 +17,23 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 
 from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
-from connector.evolution.altered_schema import ConvertedColumn, altered, converted_columns
+from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.table_change import Alteration, Owner
-from connector.host.refresh import Renewed
+from connector.host.refresh import Refreshed
 from connector.iceberg.commits import fence, late_files
 from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.commits.replacement import Replacement
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.metadata.live_files import files_with_values
 from connector.iceberg.metadata.table_updates import (
+    assign_schema_id,
     new_schema,
     new_snapshot,
-    numbered,
     same_rows,
     same_schema,
     same_table,
 )
-from connector.model.state import DataFile, Lineage
+from connector.model.state import DataFile, WriterId
 from connector.storage import storage_errors
 from connector.storage.file_access import access_to
 from protocol.flow import WHOLE_RANGE
@@ -54,13 +54,13 @@ class Alterer:
 
         UnconvertibleError where a value of a column that is to be converted has no equivalent.
         """
-        schema = numbered(table, altered(table.schema(), changes, table.metadata.last_column_id))
+        schema = assign_schema_id(table, alter_schema(table.schema(), changes, table.metadata.last_column_id))
         requirements: tuple[TableRequirement, ...] = (same_table(table), *same_schema(table))
         updates: tuple[TableUpdate, ...] = new_schema(table, schema)
-        if converted := converted_columns(table.schema(), changes, table.metadata.last_column_id):
+        if converted := find_converted_columns(table.schema(), changes, table.metadata.last_column_id):
             requirements += (same_rows(table),)
             updates += self._new_files(catalog, table, schema, converted)
-            updates += (SetPropertiesUpdate(updates=late_files.recorded(converted)),)
+            updates += (SetPropertiesUpdate(updates=late_files.record_conversions(converted)),)
         catalog.commit_table(table, requirements, updates)
 
     def _new_files(
@@ -68,7 +68,7 @@ class Alterer:
     ) -> tuple[TableUpdate, ...]:
         prefix = _file_prefix(table, self._owner)
         rewriting = Rewriting.of_table(table, _target_columns(schema, converted), prefix)
-        with storage_errors.using(table.location()):
+        with storage_errors.translate_errors(table.location()):
             live = files_with_values(table, {column.old.field_id for column in converted})
         if missing := [file.source for file in live if (rewriting, file.source) not in self._rewritten]:
             written = self._rewrite(rewriting, missing, _access(catalog, table))
@@ -76,7 +76,7 @@ class Alterer:
                 ((rewriting, source), of_source) for source, of_source in zip(missing, written, strict=True)
             )
             # The rewriting may have outlasted the keys that the table was loaded with, and another writer's patience.
-            table = _unchanged(catalog, table)
+            table = _load_unchanged(catalog, table)
         replacements = [
             Replacement(file.entry, files)
             for file in live
@@ -90,17 +90,17 @@ class Alterer:
                 f"{column.new.name}: {column.old.field_type} to {column.new.field_type}" for column in converted
             ),
         }
-        with storage_errors.using(table.location()):
+        with storage_errors.translate_errors(table.location()):
             return new_snapshot(table, SnapshotWriter().replace(table, prefix, replacements, schema.schema_id, summary))
 
 
-def _access(catalog: Catalog, table: Table) -> Renewed[Settings]:
+def _access(catalog: Catalog, table: Table) -> Refreshed[Settings]:
     name = table.name()
     what = f"the keys for the files of table {'.'.join(name)}"
-    return Renewed(what, lambda: access_to(catalog.load_table(name)), access_to(table))
+    return Refreshed(what, lambda: access_to(catalog.load_table(name)), access_to(table))
 
 
-def _unchanged(catalog: Catalog, table: Table) -> Table:
+def _load_unchanged(catalog: Catalog, table: Table) -> Table:
     """The table, loaded again; CommitFailedException if it has changed."""
     loaded = catalog.load_table(table.name())
     if loaded.metadata_location != table.metadata_location:
@@ -115,14 +115,14 @@ def _target_columns(schema: Schema, converted: Sequence[ConvertedColumn]) -> tup
 
 
 def _file_prefix(table: Table, owner: Owner) -> str:
-    """Names the files after one of the owner's lineages, preferably one that is not closed: its next commit lets a
+    """Names the files after one of the owner's writers, preferably one that is not closed: its next commit lets a
     session judge whether the files were left behind."""
-    whole = Lineage(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
+    whole = WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
     ranges = {
         name.rpartition(".")[2]: value.startswith(fence.CLOSED)
         for name, value in table.properties.items()
-        if name.startswith(f"{fence.PREFIX}{fence.lineage_hash(whole)}.")
+        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(whole)}.")
     }
     key_range = min(ranges, key=lambda each: (ranges[each], each), default=whole.key_range)
-    lineage = Lineage(owner.materialization, owner.state_key, key_range)
-    return file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))
+    writer = WriterId(owner.materialization, owner.state_key, key_range)
+    return file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))

@@ -12,14 +12,14 @@ from connector.encoding.arrow_schema import is_written
 from connector.evolution import rejected_table
 from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import matching_columns
-from connector.evolution.type_mapping import column_name, selected
+from connector.evolution.type_mapping import column_name, list_selected_fields
 from connector.host.errors import MissingTableError, UserError
-from connector.host.threads import side_by_side
+from connector.host.threads import map_in_threads
 from connector.iceberg.commits import fence
-from connector.iceberg.tables import check_table_properties, load_table, unpartitioned_spec
+from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Policy
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 
@@ -42,7 +42,7 @@ class BoundTable:
     """
 
     binding: Binding
-    lineage: Lineage
+    writer: WriterId
     table_uuid: str
     spec_id: int
     schema_id: int
@@ -62,10 +62,10 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
     on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in quarantined)]
 
     def bind_one(index: int) -> BoundTable:
-        lineage = Lineage(task.name, requested[index].state_key, key_range)
-        return _bind(catalog, index, requested[index], lineage, on_invalid[index])
+        writer = WriterId(task.name, requested[index].state_key, key_range)
+        return _bind(catalog, index, requested[index], writer, on_invalid[index])
 
-    tables = side_by_side(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
+    tables = map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
     for rejected, index in enumerate(quarantined, start=len(task.bindings)):
         quarantine = Quarantine(rejected, policies[index].max_rejected_ratio)
         tables[index] = replace(tables[index], quarantine=quarantine)
@@ -83,7 +83,7 @@ def _of_rejected_rows(binding: MaterializationBinding) -> MaterializationBinding
 
 
 def _bind(
-    catalog: Catalog, index: int, requested: MaterializationBinding, lineage: Lineage, on_invalid: OnInvalid
+    catalog: Catalog, index: int, requested: MaterializationBinding, writer: WriterId, on_invalid: OnInvalid
 ) -> BoundTable:
     namespace, name = requested.resource_path
     table = load_table(catalog, (namespace, name))
@@ -91,12 +91,12 @@ def _bind(
         raise MissingTableError((namespace, name), requested.state_key)
     binding = _binding(index, requested, on_invalid, table.schema())
     check_table_properties(table)
-    fence.check_recorded(f"{namespace}.{name}", table.properties, lineage)
+    fence.check_recorded(f"{namespace}.{name}", table.properties, writer)
     return BoundTable(
         binding=binding,
-        lineage=lineage,
+        writer=writer,
         table_uuid=str(table.metadata.table_uuid),
-        spec_id=unpartitioned_spec(table),
+        spec_id=find_unpartitioned_spec(table),
         schema_id=table.metadata.current_schema_id,
         location=table.location(),
         properties=tuple(table.properties.items()),
@@ -109,7 +109,7 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
     namespace, name = requested.resource_path
     table = f"{namespace}.{name}"
 
-    names = {field: column_name(field, selection.field_config.get(field)) for field in selected(selection)}
+    names = {field: column_name(field, selection.field_config.get(field)) for field in list_selected_fields(selection)}
     existing = matching_columns(schema, names.values())
 
     def columns(*fields: str) -> tuple[Column, ...]:

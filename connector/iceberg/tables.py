@@ -29,14 +29,14 @@ from connector.evolution.table_change import (
     ExistingTable,
     Found,
     Owner,
-    Path,
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
-from connector.host.threads import side_by_side
-from connector.iceberg.catalogs.opening import explained
+from connector.host.threads import map_in_threads
+from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
-from connector.iceberg.metadata.table_properties import check_properties, correctable
+from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
+from connector.model.table_identifier import TableIdentifier
 
 ATTEMPTS: Final = 8
 FORMAT_REMEDIES: Final = {
@@ -48,7 +48,7 @@ FORMAT_REMEDIES: Final = {
 LOOKUPS_AT_ONCE: Final = 8
 
 
-def load_table(catalog: Catalog, path: Path) -> Table | None:
+def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
     """The table, or None if there is none; UserError if what is there cannot be written to."""
     try:
         table = catalog.load_table(path)
@@ -69,7 +69,7 @@ def load_table(catalog: Catalog, path: Path) -> Table | None:
     return table
 
 
-def unpartitioned_spec(table: Table) -> int:
+def find_unpartitioned_spec(table: Table) -> int:
     """The id of a spec without partitions, current or not, for our files; UserError if the table never had one."""
     specs = [table.spec(), *table.specs().values()]
     spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
@@ -83,19 +83,19 @@ def unpartitioned_spec(table: Table) -> int:
 
 def check_table_properties(table: Table) -> None:
     """UserError where the table's properties ask for files that cannot be written."""
-    with correctable(table):
+    with name_table_in_errors(table):
         FileOptions.of_table(table.properties)
         check_properties(table.properties)
 
 
-def find(catalog: Catalog, path: Path) -> Found:
+def find(catalog: Catalog, path: TableIdentifier) -> Found:
     """What a plan of changes starts from; UserError if there is something that we can neither use nor replace."""
     table = load_table(catalog, path)
     if table:
-        unpartitioned_spec(table)
+        find_unpartitioned_spec(table)
     elif catalog.view_exists(path):
         raise UserError(f"{'.'.join(path)} is a view. Choose another table name, or drop the view.")
-    return _found(catalog, path, table)
+    return _describe(catalog, path, table)
 
 
 class Alter(Protocol):
@@ -105,7 +105,11 @@ class Alter(Protocol):
 
 
 def evolve(
-    catalog: Catalog, path: Path, location: str | None, plan: Callable[[Found], Sequence[TableChange]], alter: Alter
+    catalog: Catalog,
+    path: TableIdentifier,
+    location: str | None,
+    plan: Callable[[Found], Sequence[TableChange]],
+    alter: Alter,
 ) -> list[TableChange]:
     """Perform what `plan` makes of the table, planning again whenever another writer was faster; return what was
     done."""
@@ -113,7 +117,7 @@ def evolve(
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
         table = load_table(catalog, path)
-        changes = plan(_found(catalog, path, table, unconvertible))
+        changes = plan(_describe(catalog, path, table, unconvertible))
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
                 alter(catalog, table, alterations)
@@ -133,7 +137,9 @@ def evolve(
     )
 
 
-def _found(catalog: Catalog, path: Path, table: Table | None, unconvertible: Collection[int] = ()) -> Found:
+def _describe(
+    catalog: Catalog, path: TableIdentifier, table: Table | None, unconvertible: Collection[int] = ()
+) -> Found:
     if table is None:
         return Found(catalog.namespace_exists(path[0]), None)
     check_table_properties(table)
@@ -143,13 +149,13 @@ def _found(catalog: Catalog, path: Path, table: Table | None, unconvertible: Col
             schema=table.schema(),
             uuid=str(table.metadata.table_uuid),
             owner=Owner.of(table.properties),
-            pinned=_pinned(table),
+            pinned=_find_pinned_columns(table),
             unconvertible=frozenset(unconvertible),
         ),
     )
 
 
-def _pinned(table: Table) -> dict[int, str]:
+def _find_pinned_columns(table: Table) -> dict[int, str]:
     """The columns that something depends on, by their ids, and what that is."""
     if table.name_mapping():  # files without field ids go by the columns' names
         return {column.field_id: "the name mapping" for column in table.schema().fields}
@@ -203,15 +209,15 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
         raise
 
 
-def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[Path]) -> list[Found | UserError]:
+def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]) -> list[Found | UserError]:
     """What the catalog has at each path, or the UserError that says why it cannot be written to; raises other
     errors."""
 
-    def look_up(path: Path) -> Found | UserError:
+    def look_up(path: TableIdentifier) -> Found | UserError:
         try:
-            with explained(endpoint):
+            with translate_errors(endpoint):
                 return find(catalog, path)
         except UserError as error:
             return error
 
-    return side_by_side(look_up, paths, LOOKUPS_AT_ONCE, "lookup")
+    return map_in_threads(look_up, paths, LOOKUPS_AT_ONCE, "lookup")

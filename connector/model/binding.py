@@ -6,6 +6,7 @@ from functools import cached_property
 from pyiceberg.types import PrimitiveType
 
 from connector.model.invalid_values import OnInvalid
+from connector.model.table_identifier import TableIdentifier
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Binding:
 
     index: int
     state_key: str
-    path: tuple[str, str]  # namespace, table
+    path: TableIdentifier
     keys: tuple[Column, ...]
     values: tuple[Column, ...]
     document: Column | None

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
 VERSION: Final = 2
@@ -101,8 +102,8 @@ class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 @dataclass(frozen=True)
-class Lineage:
-    """A line of transactions into one table with one legitimate writer at a time."""
+class WriterId:
+    """Who writes to a table: a task, for one state key and one range of keys. One process at a time may act as it."""
 
     materialization: str
     state_key: str
@@ -114,10 +115,10 @@ class Lineage:
         return begin <= own_end and own_begin <= end
 
 
-TableId: TypeAlias = tuple[tuple[str, str], str]  # path and uuid: a later table of the same name has another uuid
+TableId: TypeAlias = tuple[TableIdentifier, str]  # path and uuid: a later table of the same name has another uuid
 
-# Identifies the staged commits of one lineage for one table, each of which was staged on the one before.
-Chain: TypeAlias = tuple[TableId, Lineage]
+# Identifies the staged commits of one writer for one table, each of which was staged on the one before.
+ChainId: TypeAlias = tuple[TableId, WriterId]
 
 # By fence property, the values that prove that nobody has taken over since a session opened.
 Known: TypeAlias = Mapping[str, frozenset[str]]
@@ -127,10 +128,10 @@ Known: TypeAlias = Mapping[str, frozenset[str]]
 class StagedCommit:
     """One transaction's share of one table: durable files, waiting for their commit."""
 
-    lineage: Lineage
+    writer: WriterId
     prev: str  # the fence value that the files were staged on; "" for none
     next: str
-    path: tuple[str, str]
+    path: TableIdentifier
     table_uuid: str
     spec_id: int
     schema_id: int
@@ -140,8 +141,8 @@ class StagedCommit:
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
 
     @property
-    def chain_id(self) -> Chain:
-        return self.table_id, self.lineage
+    def chain_id(self) -> ChainId:
+        return self.table_id, self.writer
 
     @property
     def prev_value(self) -> str:
@@ -179,7 +180,7 @@ class StagedTransaction:
     @property
     def patch(self) -> Json | None:
         """What `startedCommit` adds to the state."""
-        return added(self.commits) if self.commits else None
+        return encode_added(self.commits) if self.commits else None
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class LandedTransaction:
     @property
     def patch(self) -> Json | None:
         """What `acknowledged` removes from the state."""
-        return removed(self.commits) if self.commits else None
+        return encode_removed(self.commits) if self.commits else None
 
     @property
     def size(self) -> int:
@@ -199,12 +200,12 @@ class LandedTransaction:
         return sum(commit.size for commit in self.commits if not commit.is_recovered)
 
 
-def added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
+def encode_added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
     """The patch that adds these entries."""
-    return _patch((commit, _encoded(commit)) for commit in staged)
+    return _patch((commit, _encode(commit)) for commit in staged)
 
 
-def removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
+def encode_removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
     """The patch that deletes these entries."""
     return _patch((commit, None) for commit in landed)
 
@@ -212,12 +213,12 @@ def removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
 def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:
     states: dict[str, dict[str, dict[str, Json]]] = {}
     for commit, entry in entries:
-        ranges = states.setdefault(commit.lineage.state_key, {})
-        ranges.setdefault(commit.lineage.key_range, {})[commit.next] = entry
+        ranges = states.setdefault(commit.writer.state_key, {})
+        ranges.setdefault(commit.writer.key_range, {})[commit.next] = entry
     return {"bindingStates": states}
 
 
-def _encoded(commit: StagedCommit) -> Json:
+def _encode(commit: StagedCommit) -> Json:
     return msgspec.to_builtins(
         Entry(
             table=commit.path,

@@ -12,7 +12,16 @@ import msgspec
 
 from connector.host.errors import UserError
 from connector.model.estuary_state import own_ranges
-from connector.model.state import FENCE_VALUE, KEY_RANGE, VERSION, Chain, Entry, EntryOfVersion1, Lineage, StagedCommit
+from connector.model.state import (
+    FENCE_VALUE,
+    KEY_RANGE,
+    VERSION,
+    ChainId,
+    Entry,
+    EntryOfVersion1,
+    StagedCommit,
+    WriterId,
+)
 from protocol.flow import Json
 
 _STATE: Final = "the task's state"
@@ -33,7 +42,7 @@ def read_state(materialization: str, state: Json) -> list[StagedCommit]:
     """Return every staged commit that the state names, in no particular order. UserError where any part of the state is
     not what this connector keeps."""
     staged = list(_staged(materialization, state))
-    chains: dict[Chain, list[StagedCommit]] = {}
+    chains: dict[ChainId, list[StagedCommit]] = {}
     for commit in staged:
         chains.setdefault(commit.chain_id, []).append(commit)
     for chain in chains.values():
@@ -50,10 +59,10 @@ def _staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
         for key_range, entries in own_ranges(by_name).items():
             of_range = f"{of_key}, key range {_quoted(key_range)}"
             _check_key_range(of_range, key_range)
-            lineage = Lineage(materialization, state_key, key_range)
+            writer = WriterId(materialization, state_key, key_range)
             by_fence = {} if entries is None else _read(of_range, entries, dict[str, Json])
             for fence, entry in by_fence.items():
-                yield _staged_commit(f"{of_range}, entry {_quoted(fence)}", lineage, fence, entry)
+                yield _staged_commit(f"{of_range}, entry {_quoted(fence)}", writer, fence, entry)
 
 
 def _check_key_range(place: str, key_range: str) -> None:
@@ -62,14 +71,14 @@ def _check_key_range(place: str, key_range: str) -> None:
         raise _garbled(place, "a key range has the form 00000000-ffffffff, and does not end before it begins")
 
 
-def _staged_commit(place: str, lineage: Lineage, fence: str, kept: Json) -> StagedCommit:
+def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> StagedCommit:
     if not _FENCE.fullmatch(fence):
         raise _garbled(place, "the name of an entry is a fence value, 32 hexadecimal digits")
     entry = _read_entry(place, _read(place, kept, dict[str, Json]))
     if bool(entry.files) == (entry.file_list is not None):
         raise _garbled(place, "an entry has either `files` or `fileList`")
     return StagedCommit(
-        lineage=lineage,
+        writer=writer,
         prev=entry.prev,
         next=fence,
         path=entry.table,
@@ -92,7 +101,7 @@ def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
 
 
 def _check_chain(staged: Sequence[StagedCommit]) -> None:
-    """UserError unless one lineage's staged commits into one table follow each other in one line."""
+    """UserError unless one writer's staged commits into one table follow each other in one line."""
     followers: dict[str, StagedCommit] = {}
     for commit in staged:
         other = followers.setdefault(commit.prev_value, commit)
@@ -132,8 +141,8 @@ def _newer(place: str, problem: str) -> UserError:
 
 
 def _place(commit: StagedCommit) -> str:
-    lineage = commit.lineage
-    of_range = f"{_STATE}, state key {_quoted(lineage.state_key)}, key range {_quoted(lineage.key_range)}"
+    writer = commit.writer
+    of_range = f"{_STATE}, state key {_quoted(writer.state_key)}, key range {_quoted(writer.key_range)}"
     return f"{of_range}, entry {_quoted(commit.next)}"
 
 

@@ -11,13 +11,13 @@ from connector.encoding.rewriting import Rewrite
 from connector.evolution.changes import changes
 from connector.evolution.table_change import DropTable, Found, TableChange
 from connector.host.errors import RetryableError
-from connector.host.threads import side_by_side
+from connector.host.threads import map_in_threads
 from connector.iceberg.alteration import Alterer
-from connector.iceberg.catalogs.opening import explained, table_location
+from connector.iceberg.catalogs.opening import table_location, translate_errors
 from connector.iceberg.commits.commit import finish
-from connector.iceberg.maintenance.remove_staged_files import discarding
+from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.tables import evolve, find_all
-from connector.model.state import removed
+from connector.model.state import encode_removed
 from connector.rpc.plan import Plan, actions, plans
 from connector.spark.rewrite_job import rewrite_jobs
 from protocol import request, response
@@ -40,11 +40,11 @@ def apply(message: request.Apply) -> response.Applied:
 def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
     """Perform the plans; the next apply plans again whatever a crash or an error leaves undone."""
     expected = actions(planned)
-    performed = side_by_side(partial(_perform, endpoint, rewrite), planned, TABLES_AT_ONCE, "apply")
+    performed = map_in_threads(partial(_perform, endpoint, rewrite), planned, TABLES_AT_ONCE, "apply")
     settled = [commit for plan in planned for commit in plan.settled]
     return response.Applied(
         "\n".join(_in_order(chain.from_iterable(performed), expected)),
-        ConnectorState(removed(settled)) if settled else None,
+        ConnectorState(encode_removed(settled)) if settled else None,
     )
 
 
@@ -62,7 +62,7 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
     if plan.changes:
         path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
         plan_again = partial(_plan_again, plan)
-        with explained(config), discarding(catalog, path, plan.dropped):
+        with translate_errors(config), remove_staged_files_after(catalog, path, plan.dropped):
             done = evolve(catalog, path, table_location(config, path), plan_again, alter)
         performed += (change.description for change in done)
     return performed

@@ -8,12 +8,13 @@ from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution import rejected_table
 from connector.evolution.changes import changes, columns, last_bindings
 from connector.evolution.rejected_table import rejected_path
-from connector.evolution.table_change import DropTable, ExistingTable, Found, Owner, Path, TableChange, Target
+from connector.evolution.table_change import DropTable, ExistingTable, Found, Owner, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
+from connector.model.table_identifier import TableIdentifier
 from protocol import request
 from protocol.flow import collection_of
 
@@ -44,7 +45,7 @@ def plans(
     message: request.Apply,
     resources: Sequence[ResourceConfig],
     flags: frozenset[str],
-    find_all: Callable[[Sequence[Path]], Sequence[Found | UserError]],
+    find_all: Callable[[Sequence[TableIdentifier]], Sequence[Found | UserError]],
 ) -> list[Plan]:
     """Every table's plan, or one UserError that says all that stands against any of them."""
     targets = list(_targets(message, resources, flags))
@@ -102,7 +103,7 @@ def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommi
     is_replaced = any(isinstance(change, DropTable) for change in planned)
     table_uuid = None if found.table is None or is_replaced else found.table.uuid
     here = [commit for commit in staged if commit.path == target.path]
-    outdated = [commit for commit in here if commit.lineage.state_key != target.owner.state_key]
+    outdated = [commit for commit in here if commit.writer.state_key != target.owner.state_key]
     _check_table([commit for commit in here if commit not in outdated], found.table)
     return Plan(
         target,
@@ -119,4 +120,4 @@ def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) ->
         raise commit_errors.gone(staged)
     elsewhere = [commit for commit in staged if table and commit.table_uuid != table.uuid]
     if table and elsewhere:
-        raise commit_errors.replaced(elsewhere, table.uuid)
+        raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

@@ -15,10 +15,11 @@ from connector.evolution.changes import former_names, last_bindings
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import constraints, most_severe
 from connector.evolution.problems import problems
-from connector.evolution.table_change import Found, Path
+from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, all_of
 from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.invalid_values import OnInvalid
+from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
 
@@ -35,7 +36,7 @@ class Proposal:
     binding: ValidateBinding
     collection: Collection
     resource: ResourceConfig
-    path: Path
+    path: TableIdentifier
     last: MaterializationBinding | None  # of the same path
     flags: frozenset[str]
     is_in_glue: bool
@@ -50,7 +51,7 @@ class Proposal:
         return ".".join(self.path)
 
     @property
-    def rejected_path(self) -> Path | None:
+    def rejected_path(self) -> TableIdentifier | None:
         """The path of its table of rejected rows, if it needs one."""
         is_quarantined = self.resource.on_invalid is OnInvalid.QUARANTINE
         return rejected_table.rejected_path(self.path) if is_quarantined else None
@@ -97,7 +98,7 @@ def _proposals(
 
 def _shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
     rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
-    first: dict[Path, Proposal] = {}
+    first: dict[TableIdentifier, Proposal] = {}
     for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
         if (other := first.setdefault(path, proposal)) is not proposal:
             yield (
@@ -107,7 +108,7 @@ def _shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
             )
 
 
-def _answer(proposal: Proposal, all_found: Mapping[Path, Found | UserError]) -> response.ValidatedBinding:
+def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | UserError]) -> response.ValidatedBinding:
     found = all_found[proposal.path]
     if isinstance(found, UserError):
         raise found
@@ -139,7 +140,9 @@ def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
     return Evolution(found.table, proposal.path, proposal.materialization, proposal.resource.schema_evolution)
 
 
-def _rejected_table_refusals(proposal: Proposal, all_found: Mapping[Path, Found | UserError]) -> Iterator[str]:
+def _rejected_table_refusals(
+    proposal: Proposal, all_found: Mapping[TableIdentifier, Found | UserError]
+) -> Iterator[str]:
     if path := proposal.rejected_path:
         yield from rejected_table.problems(path, proposal.materialization, all_found.get(path))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from connector.host.errors import ConnectorError, UserError
-from connector.model.state import Chain, StagedCommit, TableId
+from connector.model.state import ChainId, StagedCommit, TableId
 
 FIRST_PAUSE: Final = 5.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
 LONGEST_PAUSE: Final = 300.0
@@ -58,7 +58,7 @@ class Backlog:
 
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
-        self._waiting: dict[Chain, _Waiting] = {}
+        self._waiting: dict[ChainId, _Waiting] = {}
 
     def add(self, staged: Iterable[StagedCommit]) -> None:
         for commit in staged:
@@ -88,7 +88,7 @@ class Backlog:
             waiting.due = 0.0
 
     @property
-    def failing(self) -> frozenset[Chain]:
+    def failing(self) -> frozenset[ChainId]:
         """The chains whose last attempt failed."""
         return frozenset(chain for chain, waiting in self._waiting.items() if waiting.error)
 
@@ -96,16 +96,16 @@ class Backlog:
         """What a table has not taken yet."""
         return [commit for commit in self._staged() if commit.table_id == table]
 
-    def error_of(self, chain: Chain) -> ConnectorError | None:
+    def error_of(self, chain: ChainId) -> ConnectorError | None:
         return self._waiting[chain].error if chain in self._waiting else None
 
-    def landed(self, chain: Chain) -> None:
+    def landed(self, chain: ChainId) -> None:
         """The table has taken what was tried. What was added meanwhile is due at once."""
         waiting = self._waiting.pop(chain)
         if added := waiting.staged[waiting.tried :]:
             self._waiting[chain] = _Waiting(added)
 
-    def failed(self, chain: Chain, error: ConnectorError, now: float) -> None:
+    def failed(self, chain: ChainId, error: ConnectorError, now: float) -> None:
         """The table has not; it is tried again after a pause."""
         waiting = self._waiting[chain]
         waiting.tried = 0

@@ -10,7 +10,7 @@ from typing import Protocol
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.model.state import Chain, StagedCommit, TableId
+from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Attempt(Protocol):
     """One try at a number of staged commits; see `commit.attempt`."""
 
-    def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[Chain]) -> Sequence[Landed | Failed]: ...
+    def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Landed | Failed]: ...
 
 
 class Committer:
@@ -89,9 +89,9 @@ class Committer:
 
     def waiting(self, table: TableId, key_range: str) -> list[StagedCommit]:
         """What a table has not taken yet of what was staged for an overlapping key range."""
-        return [commit for commit in self._backlog.waiting(table) if commit.lineage.overlaps(key_range)]
+        return [commit for commit in self._backlog.waiting(table) if commit.writer.overlaps(key_range)]
 
-    def error_of(self, chain: Chain) -> ConnectorError | None:
+    def error_of(self, chain: ChainId) -> ConnectorError | None:
         """Why it is waiting."""
         return self._backlog.error_of(chain)
 

@@ -9,25 +9,25 @@ from typing import Final
 
 from connector.config.settings import EndpointConfig, ResourceConfig
 from connector.config.values import Settings
-from connector.evolution.table_change import Path
 from connector.host.errors import MissingTableError, UserError
-from connector.host.refresh import Renewed
+from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.catalogs.opening import explained, open_catalog, renewed_access
-from connector.iceberg.maintenance.background import maintaining
+from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
+from connector.iceberg.maintenance.background import run_maintenance
 from connector.model.estuary_state import check_nothing_is_staged
 from connector.model.invalid_values import Policy
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
+from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.transactions import Session, StartWriting
-from connector.spark.block_transfer import handover_to
+from connector.spark.block_transfer import choose_transfer
 from connector.spark.claim_server import claim_server
 from connector.spark.engine import Engine
 from connector.spark.layout import Layout, TableLayout
 from connector.spark.spool import Spool
-from connector.spark.write_job import Writing
+from connector.spark.write_job import WriteJob
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
 
@@ -49,20 +49,20 @@ def open_session(
         spools = count(1)
 
         def writing(tables: Sequence[BoundTable]) -> StartWriting:
-            access = [renewed_access(catalog, config, table.binding.path, table.access) for table in tables]
+            access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
 
-            def start_writing(file_prefixes: Sequence[str]) -> Writing:
+            def start_writing(file_prefixes: Sequence[str]) -> WriteJob:
                 layouts = _layouts(tables, file_prefixes, access)
                 bindings = len(task.bindings)
                 spool = Spool(directories.files / f"spool-{next(spools)}", limit=engine.spool_limit)
-                handover = handover_to(spark, layouts[:bindings])
-                return Writing(spark.run, claims, spool, handover, layouts[:bindings], layouts[bindings:])
+                transfer = choose_transfer(spark, layouts[:bindings])
+                return WriteJob(spark.run, claims, spool, transfer, layouts[:bindings], layouts[bindings:])
 
             return start_writing
 
-        maintenance = resources.enter_context(maintaining(catalog))
+        maintenance = resources.enter_context(run_maintenance(catalog))
         committer = Committer(maintenance.attempt, Limit(config.max_waiting_commits, config.max_waiting_bytes))
-        with explained(config):
+        with translate_errors(config):
             policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
             bind = partial(bind_all, catalog, task, key_range, policies)
             session = recover(staged, committer, bind, writing)
@@ -71,7 +71,7 @@ def open_session(
 
 
 def _layouts(
-    tables: Sequence[BoundTable], file_prefixes: Sequence[str], access: Sequence[Renewed[Settings]]
+    tables: Sequence[BoundTable], file_prefixes: Sequence[str], access: Sequence[Refreshed[Settings]]
 ) -> list[Layout]:
     """Every table's layout; a binding's includes that of its rejected rows."""
     layouts: list[Layout] = [partial(_layout, *table) for table in zip(tables, file_prefixes, access, strict=True)]
@@ -81,7 +81,7 @@ def _layouts(
     ]
 
 
-def _layout(table: BoundTable, file_prefix: str, access: Renewed[Settings]) -> TableLayout:
+def _layout(table: BoundTable, file_prefix: str, access: Refreshed[Settings]) -> TableLayout:
     return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
 
 
@@ -106,7 +106,7 @@ def recover(
         _check_recovered({(error.path, error.state_key)}, staged, committer)  # says more: rows wait for the old table
         raise
     # What other key ranges or an older state key have staged for a table lands before anything of this session's.
-    state_keys = {(table.binding.path, table.lineage.state_key) for table in tables}
+    state_keys = {(table.binding.path, table.writer.state_key) for table in tables}
     uuids = {(table.binding.path, table.table_uuid) for table in tables}
     _check_recovered(state_keys | uuids, staged, committer)
     return Session(tables, recovered, committer, writing(tables))
@@ -114,10 +114,12 @@ def recover(
 
 def overlapping(staged: Iterable[StagedCommit], key_range: str) -> list[StagedCommit]:
     """The staged commits that are ours to finish: their key range overlaps ours, even if their binding is gone."""
-    return [commit for commit in staged if commit.lineage.overlaps(key_range)]
+    return [commit for commit in staged if commit.writer.overlaps(key_range)]
 
 
-def _check_recovered(bound: Collection[tuple[Path, str]], staged: Sequence[StagedCommit], committer: Committer) -> None:
+def _check_recovered(
+    bound: Collection[tuple[TableIdentifier, str]], staged: Sequence[StagedCommit], committer: Committer
+) -> None:
     """A table whose recovery failed may be tried again later. But if it is bound, raise a UserError: a table that was
     replaced never takes what was staged for the old one, and staged files that are gone stay gone.
 
@@ -125,7 +127,7 @@ def _check_recovered(bound: Collection[tuple[Path, str]], staged: Sequence[Stage
     """
     for commit in staged:
         error = committer.error_of(commit.chain_id)
-        is_bound = (commit.path, commit.lineage.state_key) in bound or commit.table_id in bound
+        is_bound = (commit.path, commit.writer.state_key) in bound or commit.table_id in bound
         if isinstance(error, UserError) and is_bound:
             raise error
 

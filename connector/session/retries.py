@@ -13,7 +13,7 @@ LAST_ATTEMPT: Final = 4.0  # seconds
 
 
 @contextmanager
-def retrying(committer: Committer, interrupt: Callable[[Exception], None]) -> Iterator[None]:
+def run_retries(committer: Committer, interrupt: Callable[[Exception], None]) -> Iterator[None]:
     """Retry until the session ends, and then a last time. `interrupt` is given the error that has to end the session.
 
     RetryableError if the input ends and rows still wait.

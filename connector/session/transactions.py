@@ -21,11 +21,11 @@ from connector.model.state import DataFile, FileList, LandedTransaction, StagedC
 from connector.session.committer import Committer
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
-from connector.session.retries import retrying
-from connector.spark.write_job import Writing, Written
+from connector.session.retries import run_retries
+from connector.spark.write_job import WriteJob, Written
 from protocol import request
 
-StartWriting: TypeAlias = Callable[[Sequence[str]], Writing]  # given the data files' prefixes, by table
+StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]  # given the data files' prefixes, by table
 
 
 class Session:
@@ -56,8 +56,8 @@ class Session:
         return self._tables
 
     def retrying(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
-        """Retry what waits while transactions go on, and once more when they have ended; see `retries.retrying`."""
-        return retrying(self._committer, interrupt)
+        """Retry what waits while transactions go on, and once more when they have ended; see `retries.run_retries`."""
+        return run_retries(self._committer, interrupt)
 
     def begin(self) -> "OpenTransaction":
         return OpenTransaction(next(self._numbers), self._write, self._stage)
@@ -68,10 +68,10 @@ class Session:
         self._recovered = ()
         return landed
 
-    def _write(self) -> Writing:
+    def _write(self) -> WriteJob:
         tables = zip(self._tables, self._tenures, strict=True)
         return self._start_writing(
-            [file_prefix(table.lineage, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
+            [file_prefix(table.writer, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
         )
 
     def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
@@ -86,7 +86,7 @@ class Session:
     def _stage_table(self, index: int, files: tuple[DataFile, ...] | FileList, checkpoint: str) -> StagedCommit:
         table, tenure = self._tables[index], self._tenures[index]
         staged = StagedCommit(
-            lineage=table.lineage,
+            writer=table.writer,
             prev=tenure.prev,
             next=fence.new_value(tenure.prev),
             path=table.binding.path,
@@ -107,13 +107,13 @@ class OpenTransaction:
     def __init__(
         self,
         number: int,
-        start_writing: Callable[[], Writing],
+        start_writing: Callable[[], WriteJob],
         stage: Callable[[Written, str], StagedTransaction],
     ) -> None:
         self._progress = TransactionProgress(number)
         self._start_writing = start_writing
         self._stage = stage
-        self._writing: Writing | None = None
+        self._writing: WriteJob | None = None
 
     def store(self, rows: request.Store) -> None:
         """Take a run of rows; raises what has stopped the writing of earlier rows."""
@@ -134,5 +134,5 @@ class OpenTransaction:
 
 
 def _tenure(table: BoundTable, committer: Committer) -> Tenure:
-    waiting = committer.waiting((table.binding.path, table.table_uuid), table.lineage.key_range)
-    return Tenure.begin(dict(table.properties), table.lineage, waiting)
+    waiting = committer.waiting((table.binding.path, table.table_uuid), table.writer.key_range)
+    return Tenure.begin(dict(table.properties), table.writer, waiting)

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from pyiceberg.io import FileIO
 
 from connector.host.errors import RetryableError
-from connector.host.threads import side_by_side
+from connector.host.threads import map_in_threads
 from connector.spark.blocks import Block
 from connector.spark.layout import Layout, TableLayout
 from connector.spark.spark_session import Spark
@@ -31,7 +31,7 @@ class SpooledFile:
     path: Path
 
     @contextmanager
-    def opened(self, _: FileIO) -> Iterator[Any]:
+    def open(self, _: FileIO) -> Iterator[Any]:
         with self.path.open("rb", buffering=0) as file:
             yield file
 
@@ -43,16 +43,16 @@ class StoredObject:
     location: str
 
     @contextmanager
-    def opened(self, io: FileIO) -> Iterator[Any]:
-        with storage_errors.using(self.location), io.new_input(self.location).open(seekable=False) as stream:
+    def open(self, io: FileIO) -> Iterator[Any]:
+        with storage_errors.translate_errors(self.location), io.new_input(self.location).open(seekable=False) as stream:
             yield stream
 
 
 Source: TypeAlias = SpooledFile | StoredObject
 
 
-class Handover(Protocol):
-    """The handover of one transaction's blocks."""
+class BlockTransfer(Protocol):
+    """How the blocks of one transaction reach their tasks."""
 
     def source(self, block: Block, layout: TableLayout) -> Source:
         """Where the task that writes to this table reads the block."""
@@ -97,7 +97,7 @@ class ThroughTheStore:
             output = layout.io.new_output(location)
             with (
                 block.path.open("rb") as spooled,
-                storage_errors.using(location),
+                storage_errors.translate_errors(location),
                 output.create(overwrite=True) as stored,
             ):
                 shutil.copyfileobj(spooled, stored, COPIED_AT_ONCE)
@@ -118,11 +118,11 @@ class ThroughTheStore:
             ios[block.binding].delete(location)
 
         try:
-            side_by_side(delete, stored, DELETIONS_AT_ONCE, "spool")
+            map_in_threads(delete, stored, DELETIONS_AT_ONCE, "spool")
         except OSError as error:
             log.warning("rows that were spooled stay in the object store until a later session: %s", error)
 
 
-def handover_to(spark: Spark, layouts: Sequence[Layout]) -> Handover:
-    """The handover to one transaction's tasks, wherever they run."""
+def choose_transfer(spark: Spark, layouts: Sequence[Layout]) -> BlockTransfer:
+    """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
     return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from connector.host.errors import UserError
-from connector.spark.block_transfer import Handover
+from connector.spark.block_transfer import BlockTransfer
 from connector.spark.claims import Address, Place
 from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
 from connector.spark.layout import Layout
-from connector.spark.ledger import Counted, TransactionClaims
+from connector.spark.ledger import Counted, Ledger
 from connector.spark.spool import Spool
 
 BACKLOG: Final = 64
@@ -56,12 +56,12 @@ class ClaimServer:
         bound = self._listener.address
         place = (host, bound[1]) if isinstance(bound, tuple) else listening
         self.address = Address(place, secrets.token_bytes(32))
-        self._transaction: TransactionClaims | None = None
+        self._transaction: Ledger | None = None
         threading.Thread(target=self._accept, name="claims", daemon=True).start()
 
-    def begin(self, spool: Spool, layouts: Sequence[Layout], handover: Handover) -> None:
+    def begin(self, spool: Spool, layouts: Sequence[Layout], transfer: BlockTransfer) -> None:
         """Tasks that connect from now on claim from this spool."""
-        self._transaction = TransactionClaims(spool, layouts, handover)
+        self._transaction = Ledger(spool, layouts, transfer)
 
     def finish(self) -> Counted:
         """To be called when the tasks are over: waits for the last message of each, so that no failure is missed."""

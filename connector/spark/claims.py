@@ -87,6 +87,6 @@ class Address:
     secret: bytes = field(repr=False)
 
     @contextmanager
-    def connected(self) -> Iterator["Connection[Any, Any]"]:
+    def connect(self) -> Iterator["Connection[Any, Any]"]:
         with Client(self.place, authkey=self.secret) as connection:
             yield connection

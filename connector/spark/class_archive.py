@@ -6,7 +6,7 @@ does not fit, ignores it.
 
 from pathlib import Path
 
-from connector.host.tempdirs import scratch
+from connector.host.tempdirs import make_directories
 from connector.spark import jvm_command
 from connector.spark.spark_session import Spark
 
@@ -15,7 +15,7 @@ def make() -> Path:
     archive = jvm_command.class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)
-    with scratch() as directories:
+    with make_directories() as directories:
         spark = Spark({}, directories, class_sharing=f"-XX:ArchiveClassesAtExit={archive}")
         spark.run(list).result()
         spark.stop()

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from connector.host.cgroup import ControlGroup
-from connector.host.tempdirs import Scratch, scratch
-from connector.spark.limits import MachineShare
+from connector.host.cgroup import Cgroup
+from connector.host.tempdirs import TemporaryDirectories, make_directories
+from connector.spark.limits import Limits
 from connector.spark.spark_session import Spark
 
 
@@ -15,15 +15,15 @@ class Engine:
     """Spark with a session's directories, and how large a spool may grow there."""
 
     spark: Spark
-    directories: Scratch
+    directories: TemporaryDirectories
     spool_limit: int  # bytes
 
 
 @contextmanager
-def starting(settings: Mapping[str, str]) -> Iterator[Engine]:
+def start_engine(settings: Mapping[str, str]) -> Iterator[Engine]:
     """Spark, while it is being started; it is killed when the block ends."""
-    with scratch() as directories:
-        share = MachineShare.of(ControlGroup(), directories.files)
+    with make_directories() as directories:
+        share = Limits.of(Cgroup(), directories.files)
         spark = Spark({"spark.master": f"local[{share.tasks}]", **settings}, directories)
         try:
             yield Engine(spark, directories, share.spool)

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from connector.host.cgroup import ControlGroup
+from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError
-from connector.host.tempdirs import making
+from connector.host.tempdirs import translate_disk_errors
 from connector.spark import jvm_command
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class Jvm:
         class_sharing: str | None = None,
     ) -> None:
         """`environment` yields to our own; see `jvm_command.command` for `heap`, `class_sharing` and errors."""
-        with making(f"directory in {local_directory}"):
+        with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
-        self._control_group = ControlGroup()
+        self._control_group = Cgroup()
         self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
             jvm_command.command(heap, class_sharing),

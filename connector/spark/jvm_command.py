@@ -95,7 +95,7 @@ def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str
     package_root = str(Path(connector.__file__).parent.parent)
     return {
         **USER,
-        **inherited(),
+        **select_inherited(),
         "SPARK_HOME": str(spark_home()),
         "CLASSPATH": os.pathsep.join(map(str, jars)),
         "SPARK_CONNECT_MODE": "0",
@@ -106,7 +106,7 @@ def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str
     }
 
 
-def inherited() -> dict[str, str]:
+def select_inherited() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.block_transfer import Handover
+from connector.spark.block_transfer import BlockTransfer
 from connector.spark.blocks import Block
 from connector.spark.claims import Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
 from connector.spark.layout import Layout, TableLayout
@@ -43,16 +43,16 @@ class _Task:
     treated: list[TreatedValues] = field(default_factory=list)
 
 
-class TransactionClaims:
+class Ledger:
     """One transaction's claims: which blocks its tasks have, and which files they have written."""
 
-    def __init__(self, spool: Spool, layouts: Sequence[Layout], handover: Handover) -> None:
+    def __init__(self, spool: Spool, layouts: Sequence[Layout], transfer: BlockTransfer) -> None:
         self.threads: list[threading.Thread] = []
         self.counted = Counted()
         self._counting = threading.Lock()
         self._spool = spool
         self._layouts = layouts
-        self._handover = handover
+        self._transfer = transfer
         self._sorted: set[Block] = set()  # blocks whose strays have been spooled under their own bindings
 
     def serve(self, connection: "Connection[Any, Any]") -> None:
@@ -109,11 +109,11 @@ class TransactionClaims:
         unwritten = task.encoded if task.block is None else [*task.encoded, task.block]
         if unwritten:
             self._sorted.update(task.encoded)
-            self._handover.lost(self._spool, unwritten)
+            self._transfer.lost(self._spool, unwritten)
 
     def _claim_of(self, block: Block) -> Claim:
         layout = self._layout_of(block)
-        return Claim(block, self._handover.source(block, layout), layout)
+        return Claim(block, self._transfer.source(block, layout), layout)
 
     def _layout_of(self, block: Block) -> TableLayout:
         if not 0 <= block.binding < len(self._layouts):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from connector.host.cgroup import ControlGroup
+from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
 
 _MB: Final = 1 << 20
@@ -18,24 +18,24 @@ _LEAST_SPOOL: Final = 96 * _MB  # room for blocks to be written while others are
 
 
 @dataclass(frozen=True)
-class MachineShare:
+class Limits:
     """How many tasks a session runs at the same time, and how large its spool may grow."""
 
     tasks: int  # at the same time
     spool: int  # bytes
 
     @classmethod
-    def of(cls, group: ControlGroup, spool_directory: Path) -> "MachineShare":
+    def of(cls, group: Cgroup, spool_directory: Path) -> "Limits":
         """UserError where the memory is too small for any session."""
         cores = len(os.sched_getaffinity(0))
         if group.cores:
             cores = min(cores, math.ceil(group.cores))
         if (memory := group.memory) is None:
             return cls(cores, SPOOL_LIMIT)
-        return _divided(memory, cores, spools_in_memory=_is_in_memory(spool_directory))
+        return _divide(memory, cores, spools_in_memory=_is_in_memory(spool_directory))
 
 
-def _divided(memory: int, cores: int, *, spools_in_memory: bool) -> MachineShare:
+def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
     available = memory - _FIXED - (_LEAST_SPOOL if spools_in_memory else 0)
     if available < _TASK:
         least = (memory - available + _TASK) // _MB
@@ -45,7 +45,7 @@ def _divided(memory: int, cores: int, *, spools_in_memory: bool) -> MachineShare
         )
     tasks = min(cores, available // _TASK)
     spool = memory - _FIXED - tasks * _TASK if spools_in_memory else SPOOL_LIMIT
-    return MachineShare(tasks, min(spool, SPOOL_LIMIT))
+    return Limits(tasks, min(spool, SPOOL_LIMIT))
 
 
 def _is_in_memory(directory: Path) -> bool:

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, UnconvertibleError
 from connector.host.errors import ConnectorError
-from connector.host.refresh import Renewed
-from connector.host.tempdirs import scratch
+from connector.host.refresh import Refreshed
+from connector.host.tempdirs import make_directories
 from connector.model.state import DataFile
 from connector.spark.spark_session import Spark
 from connector.storage.file_io_cache import file_io
@@ -46,20 +46,18 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
 
         @cache
         def spark() -> Spark:
-            started = Spark(settings, resources.enter_context(scratch()))
+            started = Spark(settings, resources.enter_context(make_directories()))
             resources.callback(started.kill)
             return started
 
         def rewrite(
-            rewriting: Rewriting, sources: Sequence[SourceFile], access: Renewed[Settings]
+            rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Settings]
         ) -> list[tuple[DataFile, ...] | None]:
             with turn:
                 return [
                     files
                     for job in _jobs(sources)
-                    for files in _checked(
-                        spark().map(partial(_rewrite, rewriting, access.current().value), job).result()
-                    )
+                    for files in _check(spark().map(partial(_rewrite, rewriting, access.current().value), job).result())
                 ]
 
         yield rewrite
@@ -86,7 +84,7 @@ def _rewrite(rewriting: Rewriting, file_properties: Settings, source: SourceFile
         return error
 
 
-def _checked(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
+def _check(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
     errors = [outcome for outcome in outcomes if isinstance(outcome, ConnectorError)]
     if errors:
         raise errors[0]

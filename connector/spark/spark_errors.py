@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from connector.host.errors import RetryableError
-from connector.host.redaction import redacted
+from connector.host.redaction import redact
 from connector.spark.jvm import Jvm
 
 QUOTED_CHARACTERS: Final = 500
@@ -32,7 +32,7 @@ _END_IN_TRACE: Final = re.compile(
 
 
 @contextmanager
-def explained(jvm: Jvm, failed: str) -> Iterator[None]:
+def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
     """Turn what Py4J and PySpark raise into a RetryableError, at once: the error's text is in the JVM, and goes with
     it."""
     from py4j.protocol import Py4JError
@@ -79,4 +79,4 @@ def _cause(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
-    return redacted((told or thrown or lines or [text])[0])[:QUOTED_CHARACTERS]
+    return redact((told or thrown or lines or [text])[0])[:QUOTED_CHARACTERS]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.config.patterns import SECRET_SETTING
 from connector.host.errors import RetryableError
-from connector.host.tempdirs import Scratch
+from connector.host.tempdirs import TemporaryDirectories
 from connector.spark.class_path import class_path
 from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, cluster_settings, is_local, where_tasks_run
 from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import spark_home
-from connector.spark.spark_errors import end_of_task, explained
+from connector.spark.spark_errors import end_of_task, translate_errors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -53,7 +53,9 @@ LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time befor
 class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
 
-    def __init__(self, settings: Mapping[str, str], directories: Scratch, class_sharing: str | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], directories: TemporaryDirectories, class_sharing: str | None = None
+    ) -> None:
         self.is_local = is_local(settings)
         environment = LOCAL_ENVIRONMENT if self.is_local else {}
         jars = class_path(spark_home() / "jars", is_local=self.is_local)
@@ -87,18 +89,18 @@ class Spark:
 
     def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         context = self._context.result()
-        with explained(self._jvm, "A Spark job failed"):
+        with translate_errors(self._jvm, "A Spark job failed"):
             tasks = context.defaultParallelism
             return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
 
     def _map(self, call: Callable[[S], T], things: Sequence[S]) -> list[T]:
         context = self._context.result()
-        with explained(self._jvm, "A Spark job failed"):
+        with translate_errors(self._jvm, "A Spark job failed"):
             tasks = min(len(things), TASKS_PER_CORE * context.defaultParallelism)
             return context.parallelize(things, tasks).map(call).collect()
 
 
-def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
+def _conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dict[str, str]:
     sockets = {"spark.python.unix.domain.socket.dir": str(directories.sockets)}  # other machines do not have it
     return {
         **DEFAULT_SETTINGS,
@@ -108,9 +110,9 @@ def _conf(settings: Mapping[str, str], directories: Scratch) -> dict[str, str]:
     }
 
 
-def _connect(jvm: Jvm, settings: Mapping[str, str], directories: Scratch) -> "SparkContext":
+def _connect(jvm: Jvm, settings: Mapping[str, str], directories: TemporaryDirectories) -> "SparkContext":
     where_tasks_run(settings)  # to fail at once where they cannot
-    with explained(jvm, "Spark did not start"):
+    with translate_errors(jvm, "Spark did not start"):
         gateway = jvm.connect()
         from pyspark import SparkConf, SparkContext
 

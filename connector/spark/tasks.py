@@ -33,7 +33,7 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         pass
     gc.collect()  # the daemon has turned the automatic collection off
     # A failure is reported before the files are cleaned up: a store that has failed may not answer a deletion either.
-    with address.connected() as claims, ExitStack() as unfinished:
+    with address.connect() as claims, ExitStack() as unfinished:
         try:
             _write_claims(claims, unfinished)
         except (ConnectorError, ProtocolError) as error:
@@ -79,7 +79,7 @@ def _receive(claims: "Connection[Any, Any]") -> Claim | None:
 def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, io: FileIO) -> None:
     tally = Tally()
     row = 0
-    with claim.source.opened(io) as stream:
+    with claim.source.open(io) as stream:
         for content in _batches(stream):
             lines = Lines(content, _numbers_from(claim.block, row))
             row += lines.count

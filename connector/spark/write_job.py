@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
-from connector.spark.block_transfer import Handover
+from connector.spark.block_transfer import BlockTransfer
 from connector.spark.claim_server import ClaimServer
 from connector.spark.layout import Layout
 from connector.spark.ledger import Counted
@@ -32,7 +32,7 @@ class Written:
     treated: Mapping[int, Tally]  # values that did not land as they were sent, by binding
 
 
-class Writing:
+class WriteJob:
     """A job of long-lived tasks that claim spooled blocks while more of them come.
 
     Tables are counted as the bindings' tables first, then the tables of rejected rows.
@@ -43,15 +43,15 @@ class Writing:
         run: RunTasks,
         claims: ClaimServer,
         spool: Spool,
-        handover: Handover,
+        transfer: BlockTransfer,
         layouts: Sequence[Layout],
         rejected: Sequence[Layout] = (),
     ) -> None:
         self._spool = spool
         self._claims = claims
-        self._handover = handover
+        self._transfer = transfer
         self._layouts = (*layouts, *rejected)
-        claims.begin(spool, layouts, handover)
+        claims.begin(spool, layouts, transfer)
         self._job = run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
 
@@ -66,16 +66,16 @@ class Writing:
     def finish(self) -> Written:
         """Everything that the rows have become, durable."""
         try:
-            counted = self._counted()
+            counted = self._wait_for_files()
         except (ConnectorError, ProtocolError):
             self._clear_away()
             raise
         self._spool.remove()
-        self._handover.remove()
+        self._transfer.remove()
         named = {table: self._layouts[table]().for_state(files) for table, files in counted.files.items()}
         return Written(named, counted.treated)
 
-    def _counted(self) -> Counted:
+    def _wait_for_files(self) -> Counted:
         self._spool.complete()
         self._spool.wait_for(self._job)
         try:
@@ -90,7 +90,7 @@ class Writing:
         """After a failure, which ends the process: the spool's directory goes with it, but objects in a store would
         stay."""
         # Waits only for a while: the failure may be the store's own.
-        removal = threading.Thread(target=self._handover.remove, name="removal", daemon=True)
+        removal = threading.Thread(target=self._transfer.remove, name="removal", daemon=True)
         removal.start()
         removal.join(LONGEST_REMOVAL)
 

@@ -13,40 +13,42 @@ from pyiceberg.io import S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKE
 from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
 from connector.config.secret import Secret
 from connector.host.errors import RetryableError, UserError
-from connector.host.refresh import Lease, Renewed
+from connector.host.refresh import Lease, Refreshed
 from connector.storage.aws_errors import is_refusal
 from connector.storage.file_access import S3_EXPIRES_AT_MS
 
-AwsKeys: TypeAlias = Renewed[AwsCredentials]
+FreshAwsCredentials: TypeAlias = Refreshed[AwsCredentials]
 
 # botocore may retry: a repeated UpdateTable may find its own first try and look like a conflict, but the fence tells.
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
 )
-MACHINE_KEYS_HOLD: Final = 600.0  # seconds: botocore renews the machine's keys before less than this is left
+MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore renews the machine's keys before less than this is left
 
 
-def aws_keys(credentials: AwsCredentials | AwsRole | MachineCredentials, region: str) -> AwsKeys:
+def open_aws_credentials(
+    credentials: AwsCredentials | AwsRole | MachineCredentials, region: str
+) -> FreshAwsCredentials:
     """`region` is where a role is assumed."""
     match credentials:
         case AwsCredentials():
-            return Renewed("the AWS keys", lambda: Lease.until(credentials, None))
+            return Refreshed("the AWS keys", lambda: Lease.until(credentials, None))
         case AwsRole():
-            return Renewed("the keys of the AWS role", lambda: _assume(credentials, region))
+            return Refreshed("the keys of the AWS role", lambda: _assume(credentials, region))
         case MachineCredentials():
-            return Renewed("the machine's AWS keys", _machine_keys)
+            return Refreshed("the machine's AWS keys", _find_machine_credentials)
 
 
-def session(keys: AwsKeys, region: str) -> boto3.Session:
+def session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
     """A session whose clients sign with keys that are valid at that moment."""
     core = get_session()
-    core.register_component("credential_provider", CredentialResolver([_Provider(keys)]))
+    core.register_component("credential_provider", CredentialResolver([_Provider(credentials)]))
     return boto3.Session(botocore_session=core, region_name=region)
 
 
-def file_keys(keys: AwsKeys) -> dict[str, str]:
+def file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
     """The keys as FileIO properties."""
-    lease = keys.current()
+    lease = credentials.current()
     found = {
         S3_ACCESS_KEY_ID: lease.value.access_key_id,
         S3_SECRET_ACCESS_KEY: lease.value.secret_access_key.reveal(),
@@ -58,9 +60,9 @@ def file_keys(keys: AwsKeys) -> dict[str, str]:
     return found
 
 
-def frozen(keys: AwsKeys) -> ReadOnlyCredentials:
+def to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
     """The keys in botocore's form."""
-    now = keys.current().value
+    now = credentials.current().value
     token = now.session_token.reveal() if now.session_token else None
     return ReadOnlyCredentials(now.access_key_id, now.secret_access_key.reveal(), token)
 
@@ -68,27 +70,27 @@ def frozen(keys: AwsKeys) -> ReadOnlyCredentials:
 class _Renewed(Credentials):  # type: ignore[misc]  # botocore has no types
     """botocore asks for these with every request."""
 
-    def __init__(self, keys: AwsKeys) -> None:
+    def __init__(self, credentials: FreshAwsCredentials) -> None:
         super().__init__("", "")
-        self._keys = keys
+        self._credentials = credentials
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        return frozen(self._keys)
+        return to_botocore(self._credentials)
 
 
 class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
     METHOD = "materialize-iceberg"
 
-    def __init__(self, keys: AwsKeys) -> None:
+    def __init__(self, credentials: FreshAwsCredentials) -> None:
         super().__init__()
-        self._keys = keys
+        self._credentials = credentials
 
     def load(self) -> Credentials:
-        return _Renewed(self._keys)
+        return _Renewed(self._credentials)
 
 
 def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
-    client = session(aws_keys(role.own, region), region).client("sts", config=CLIENT_CONFIG)
+    client = session(open_aws_credentials(role.own, region), region).client("sts", config=CLIENT_CONFIG)
     external_id = {"ExternalId": role.external_id} if role.external_id else {}
     try:
         answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)
@@ -106,27 +108,27 @@ def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
             f"AWS STS in {region} cannot be reached: {error}. Check /region, and that the network allows it."
         ) from error
     issued = answer["Credentials"]
-    keys = _credentials(issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])
-    return Lease.until(keys, issued["Expiration"].timestamp())
+    credentials = _credentials(issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])
+    return Lease.until(credentials, issued["Expiration"].timestamp())
 
 
 def _credentials(access_key_id: str, secret_access_key: str, session_token: str | None) -> AwsCredentials:
     return AwsCredentials(access_key_id, Secret(secret_access_key), Secret(session_token) if session_token else None)
 
 
-def _machine_keys() -> Lease[AwsCredentials]:
+def _find_machine_credentials() -> Lease[AwsCredentials]:
     try:
         found = get_session().get_credentials()
-        keys = found and found.get_frozen_credentials()
+        credentials = found and found.get_frozen_credentials()
     except BotoCoreError as error:
         raise UserError(
             f"the machine's AWS credentials cannot be used: {str(error).rstrip('.')}. Correct them, or set "
             "/credentials."
         ) from error
-    if not keys:
+    if not credentials:
         raise UserError(
             "the config has no AWS credentials, and this machine has none in its environment, profile, container or "
             "instance role. Set /credentials."
         )
-    expires_at = time.time() + MACHINE_KEYS_HOLD if keys.token else None
-    return Lease.until(_credentials(keys.access_key, keys.secret_key, keys.token), expires_at)
+    expires_at = time.time() + MACHINE_CREDENTIALS_HOLD if credentials.token else None
+    return Lease.until(_credentials(credentials.access_key, credentials.secret_key, credentials.token), expires_at)

@@ -110,7 +110,7 @@ SHORTEST_LIFE: Final = 900  # seconds
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
 
 FileAccess: TypeAlias = Lease[Settings]
-FileKeys: TypeAlias = Callable[[], Mapping[str, str]]  # the config's keys, valid now, as FileIO properties
+FileCredentials: TypeAlias = Callable[[], Mapping[str, str]]  # the config's keys, valid now, as FileIO properties
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:

@@ -38,16 +38,16 @@ FILE_IOS: Final = 32  # more than one, for catalogs that hand out keys for each 
 
 def file_io(properties: Mapping[str, str]) -> FileIO:
     """The same FileIO for the same properties, which say where files are and which keys open them."""
-    return _opened(tuple(sorted(properties.items())))
+    return _open(tuple(sorted(properties.items())))
 
 
 @lru_cache(FILE_IOS)
-def _opened(properties: tuple[tuple[str, str], ...]) -> FileIO:
-    hide_keys(dict(properties))  # Spark's workers too, which hear of no secret in any other way
+def _open(properties: tuple[tuple[str, str], ...]) -> FileIO:
+    hide_credentials(dict(properties))  # Spark's workers too, which hear of no secret in any other way
     return load_file_io(dict(properties))
 
 
-def hide_keys(properties: Mapping[str, str]) -> None:
+def hide_credentials(properties: Mapping[str, str]) -> None:
     """Those of a store that are among them."""
     for name in SECRET_PROPERTIES & properties.keys():
         hide_obtained(properties[name])

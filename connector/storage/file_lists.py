@@ -23,7 +23,7 @@ def is_too_long(files: tuple[DataFile, ...]) -> bool:
 
 def write(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:
     """Return when the list is durable."""
-    with storage_errors.using(location), io.new_output(location).create() as stream:
+    with storage_errors.translate_errors(location), io.new_output(location).create() as stream:
         stream.write(msgspec.json.encode(files))
     return FileList(location, len(files), sum(file.rows for file in files), sum(file.size for file in files))
 
@@ -32,7 +32,7 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
     """The files themselves, read from their list where there is one. UserError if the list was changed."""
     if not isinstance(files, FileList):
         return files
-    with storage_errors.using(files.location), io.new_input(files.location).open() as stream:
+    with storage_errors.translate_errors(files.location), io.new_input(files.location).open() as stream:
         content = stream.read()
     try:
         return msgspec.json.decode(content, type=tuple[DataFile, ...])

@@ -10,7 +10,7 @@ from pyiceberg.io import load_file_io
 from connector.host.errors import ConnectorError, UserError, all_of
 from connector.storage.file_io import StoreFileIO
 from connector.storage.probe_object import CONTENT, is_abandoned, new_name
-from connector.storage.storage_errors import using
+from connector.storage.storage_errors import translate_errors
 
 
 def probe_location(location: str, properties: Mapping[str, str]) -> None:
@@ -24,8 +24,8 @@ def probe_location(location: str, properties: Mapping[str, str]) -> None:
     if errors:
         raise all_of(errors)
     with suppress(OSError, ConnectorError):  # keys that may not list may still write
-        for abandoned in probe.abandoned():
-            probe.delete(abandoned)
+        for find_abandoned in probe.find_abandoned():
+            probe.delete(find_abandoned)
 
 
 def _error_of(use: Callable[[str], None], file: str) -> ConnectorError | None:
@@ -42,20 +42,20 @@ class _Probe:
     location: str
 
     def write(self, file: str) -> None:
-        with using(self.location), self.io.new_output(file).create(overwrite=True) as stream:
+        with translate_errors(self.location), self.io.new_output(file).create(overwrite=True) as stream:
             stream.write(CONTENT)
 
     def read_back(self, file: str) -> None:
-        with using(self.location), self.io.new_input(file).open() as stream:
+        with translate_errors(self.location), self.io.new_input(file).open() as stream:
             content = stream.read()
         if content != CONTENT:
             raise UserError(f"{file}: what was written is not what is read. Check /storage.")
 
     def delete(self, file: str) -> None:
-        with using(self.location):
+        with translate_errors(self.location):
             self.io.delete(file)
 
-    def abandoned(self) -> Iterator[str]:
+    def find_abandoned(self) -> Iterator[str]:
         """What killed probes have left there."""
         scheme, netloc, root = self.io.parse_location(self.location, self.io.properties)
         for found in self.io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(root)):

@@ -37,10 +37,10 @@ from connector.config.storage import (
     SasToken,
     Storage,
 )
-from connector.storage.file_access import DEFAULT_REGION, FileKeys, file_properties
+from connector.storage.file_access import DEFAULT_REGION, FileCredentials, file_properties
 
 if TYPE_CHECKING:
-    from connector.storage.aws_credentials import AwsKeys
+    from connector.storage.aws_credentials import FreshAwsCredentials
 
 S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
 
@@ -56,7 +56,7 @@ def root(config: EndpointConfig) -> str | None:
 
 def data_file_properties(config: EndpointConfig) -> dict[str, str]:
     """The FileIO properties that the config has, with keys that are valid now."""
-    return file_properties(file_addresses(config), file_keys(config, aws_keys(config))())
+    return file_properties(file_addresses(config), file_credentials(config, aws_credentials_of(config))())
 
 
 def file_addresses(config: EndpointConfig) -> dict[str, str]:
@@ -96,22 +96,22 @@ def _addresses(storage: Storage) -> dict[str, str]:
             return {}
 
 
-def file_keys(config: EndpointConfig, aws: "AwsKeys | None") -> FileKeys:
+def file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") -> FileCredentials:
     """The store's keys; `aws` are those that sign in to the catalog, and to S3 if the files are there."""
     # Each store's client is imported when it is needed.
     match config.storage:
         case GoogleStorage() as storage:
-            return _google_keys(storage)
+            return _google_credentials(storage)
         case AzureStorage() as storage:
-            return partial(_azure_keys, storage.sign_in)
+            return partial(_azure_credentials, storage.sign_in)
     if aws is None:
         return dict
-    from connector.storage.aws_credentials import file_keys
+    from connector.storage.aws_credentials import file_credentials
 
-    return partial(file_keys, aws)
+    return partial(file_credentials, aws)
 
 
-def _azure_keys(sign_in: AzureSignIn | None) -> dict[str, str]:
+def _azure_credentials(sign_in: AzureSignIn | None) -> dict[str, str]:
     match sign_in:
         case AccountKey(key):
             return {ADLS_ACCOUNT_KEY: key.reveal()}
@@ -123,18 +123,18 @@ def _azure_keys(sign_in: AzureSignIn | None) -> dict[str, str]:
             return {}
 
 
-def _google_keys(storage: GoogleStorage) -> FileKeys:
+def _google_credentials(storage: GoogleStorage) -> FileCredentials:
     if not storage.service_account and not storage.uses_machine_credentials:
         return dict
-    from connector.storage.google_credentials import file_keys, google_tokens
+    from connector.storage.google_credentials import file_credentials, google_tokens
 
-    return partial(file_keys, google_tokens(storage.service_account))
+    return partial(file_credentials, google_tokens(storage.service_account))
 
 
-def aws_keys(config: EndpointConfig) -> "AwsKeys | None":
+def aws_credentials_of(config: EndpointConfig) -> "FreshAwsCredentials | None":
     if config.credentials is None or isinstance(config.catalog, LocalCatalog):
         return None
-    from connector.storage.aws_credentials import aws_keys
+    from connector.storage.aws_credentials import open_aws_credentials
 
     region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
-    return aws_keys(config.credentials, region or DEFAULT_REGION)
+    return open_aws_credentials(config.credentials, region or DEFAULT_REGION)

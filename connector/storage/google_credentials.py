@@ -14,9 +14,9 @@ from pyiceberg.io import GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 from connector.config.secret import Secret
 from connector.config.values import service_account
 from connector.host.errors import RetryableError, UserError
-from connector.host.refresh import Lease, Renewed
+from connector.host.refresh import Lease, Refreshed
 
-GoogleTokens: TypeAlias = Renewed[Secret]
+GoogleTokens: TypeAlias = Refreshed[Secret]
 
 SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
 CLOCK_ERROR: Final = "in a reasonable timeframe"
@@ -25,10 +25,10 @@ REFUSAL: Final = "Check /storage/service_account_json: the key may have been del
 
 def google_tokens(key: Secret | None) -> GoogleTokens:
     """Without a key, those of this machine's own credentials."""
-    return Renewed("the token of Google Cloud Storage", lambda: _fetch(key))
+    return Refreshed("the token of Google Cloud Storage", lambda: _fetch(key))
 
 
-def file_keys(tokens: GoogleTokens) -> dict[str, str]:
+def file_credentials(tokens: GoogleTokens) -> dict[str, str]:
     """The token as FileIO properties."""
     lease = tokens.current()
     assert lease.expires_at is not None, "Google's tokens end"
@@ -36,7 +36,7 @@ def file_keys(tokens: GoogleTokens) -> dict[str, str]:
 
 
 def _fetch(key: Secret | None) -> Lease[Secret]:
-    with _explained("the service account" if key else "this machine's Google credentials"):
+    with _translate_errors("the service account" if key else "this machine's Google credentials"):
         credentials: Any = _of_service_account(key) if key else google.auth.default(scopes=SCOPES)[0]
         credentials.refresh(Request())
     return Lease.until(Secret(credentials.token), credentials.expiry.replace(tzinfo=UTC).timestamp())
@@ -52,7 +52,7 @@ def _of_service_account(key: Secret) -> Any:
 
 
 @contextmanager
-def _explained(whose: str) -> Iterator[None]:
+def _translate_errors(whose: str) -> Iterator[None]:
     try:
         yield
     except DefaultCredentialsError as error:

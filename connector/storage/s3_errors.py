@@ -16,7 +16,7 @@ from botocore.exceptions import (
 )
 
 from connector.host.errors import ConnectorError, RetryableError, UserError
-from connector.host.redaction import quoted
+from connector.host.redaction import redact_and_cut
 from connector.storage.aws_errors import is_refusal
 
 OTHER_REGION: Final = frozenset(
@@ -44,7 +44,7 @@ class Bucket:
 
 
 @contextmanager
-def explained(bucket: Bucket, permission: str) -> Iterator[None]:
+def translate_errors(bucket: Bucket, permission: str) -> Iterator[None]:
     """For calls that need this permission, such as s3:GetObject: turns boto3's errors into ours."""
     try:
         yield
@@ -87,7 +87,7 @@ def _answer(error: ClientError) -> str:
         answer["Code"] or f"HTTP status {error.response['ResponseMetadata']['HTTPStatusCode']}",
         answer.get("Message", ""),
     )
-    return quoted(": ".join(filter(None, words)), QUOTED_CHARACTERS)
+    return redact_and_cut(": ".join(filter(None, words)), QUOTED_CHARACTERS)
 
 
 _OTHER_REGION: Final = "the bucket is in {region} ({answer}). Correct /region, and /s3_endpoint if it names a region."

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from connector.host.errors import ConnectorError, RetryableError, UserError
-from connector.host.redaction import quoted
+from connector.host.redaction import redact_and_cut
 
 QUOTED_CHARACTERS: Final = 400
 
 
 @contextmanager
-def using(location: str) -> Iterator[None]:
+def translate_errors(location: str) -> Iterator[None]:
     """For reading and writing files there: what the client raises becomes an error that says what to do."""
     try:
         yield
@@ -44,7 +44,7 @@ ANSWERS: Final = (
 
 def _answer(text: str) -> str:
     answer = next((found[1] for pattern in ANSWERS if (found := pattern.search(text))), text)
-    return quoted(" ".join(answer.split()), QUOTED_CHARACTERS)
+    return redact_and_cut(" ".join(answer.split()), QUOTED_CHARACTERS)
 
 
 # The clients' errors have no types, only codes in their texts. The first entry with a code that a text has explains it.

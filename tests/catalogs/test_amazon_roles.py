@@ -16,10 +16,10 @@ from connector.config.settings import parse
 from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.host.errors import InvalidConfigError, UserError
-from connector.iceberg.catalogs.opening import explained, open_catalog
+from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
@@ -131,8 +131,8 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
             target = Target(path, Owner("acmeCo/task", f"replaced.v{backfill}"), columns, {}, replaces=backfill > 0)
             evolve(catalog, path, None, partial(changes, target=target), alterer().alter)
             uuids.append(catalog.load_table(path).metadata.table_uuid)
-        lineage = Lineage("acmeCo/task", "replaced.v1", WHOLE_RANGE.key_range)
-        commit.finish(catalog, [stage(catalog, path, lineage, 1, 2)])
+        writer = WriterId("acmeCo/task", "replaced.v1", WHOLE_RANGE.key_range)
+        commit.finish(catalog, [stage(catalog, path, writer, 1, 2)])
         assert ids_of(catalog, path) == [1, 2]
     assert uuids[0] != uuids[1]
     assert {f"s3tables:{action}" for action in tables.actions} == set(documented_statement_of_s3_tables()["Action"])
@@ -148,7 +148,7 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
 )
 def test_a_role_that_cannot_be_assumed_is_named(role: Sts, name: str, changed: Json) -> None:
     endpoint = parse(config(role, **changed), [])[0]
-    with pytest.raises(UserError) as raised, explained(endpoint):
+    with pytest.raises(UserError) as raised, translate_errors(endpoint):
         open_catalog(endpoint)
     assert "planted" not in str(raised.value)
     check_text(SNAPSHOTS, f"AWS STS: {name}", str(raised.value), {})

@@ -14,7 +14,7 @@ from connector.iceberg.catalogs import local
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy
@@ -33,7 +33,7 @@ Config: TypeAlias = Mapping[str, Json]
 Down: TypeAlias = AbstractContextManager[None]
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 NO_ANSWER: Final = Fault(0, Answer.NONE)
 # How long it took, and the servers' addresses.
 VARYING: Final = {r"for \d+ s": "for N s", r"port \d+": "port N", r"127\.0\.0\.1:\d+": "ADDRESS"}
@@ -105,7 +105,7 @@ def test_a_catalog_that_goes_down_is_named_and_takes_what_was_staged_when_it_is_
         with open_catalog(endpoint) as catalog:
             catalog.create_namespace(path[0])
             catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
-            staged = stage(catalog, path, LINEAGE, 1, 2)
+            staged = stage(catalog, path, WRITER, 1, 2)
             with down:
                 commit.attempt(catalog, [staged], once=[staged.chain_id])  # on connections that are still open
                 [outcome] = commit.attempt(catalog, [staged], once=[staged.chain_id])

@@ -16,10 +16,10 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit
-from connector.iceberg.maintenance.expire_snapshots import expire
+from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.stored_files import files_under
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, fault_proxy, is_commit
@@ -29,7 +29,7 @@ from support.tables import foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 
 
@@ -40,7 +40,7 @@ def path() -> tuple[str, str]:
 
 def land(catalog: Catalog, path: tuple[str, str], *ids: int) -> int:
     """A transaction; its snapshot's id."""
-    commit.finish(catalog, [stage(catalog, path, LINEAGE, *ids)])
+    commit.finish(catalog, [stage(catalog, path, WRITER, *ids)])
     snapshot = catalog.load_table(path).current_snapshot()
     assert snapshot
     return snapshot.snapshot_id
@@ -62,7 +62,7 @@ def test_a_bucket_has_only_what_is_referred_to(rest_on_s3: RestCatalogOnS3, path
         for number in range(5):
             land(catalog, path, number)
         catalog.load_table(path).delete("id = 1")
-        assert expire(catalog, path) > 0
+        assert expire_snapshots(catalog, path) > 0
         table = catalog.load_table(path)
         assert len(table.snapshots()) == 1
         found = {location for location in files_under(table.io, table.location()) if not location.endswith(".json")}
@@ -97,6 +97,6 @@ def test_a_branch_that_is_set_back_in_that_moment_is_not_lost(
     point(catalog, path, branch, newest)
     with fault_proxy(rest_catalog.uri) as proxy, open_rest(RestCatalog(proxy.uri, "warehouse"), {}) as slow:
         proxy.inject(is_commit, GENUINE, before=partial(point, catalog, path, branch, first))
-        assert expire(slow, path) == 0
+        assert expire_snapshots(slow, path) == 0
     assert catalog.load_table(path).refs()[branch].snapshot_id == first
     assert sorted(catalog.load_table(path).scan(snapshot_id=first).to_arrow()["id"].to_pylist()) == [0]

@@ -17,7 +17,7 @@ from connector.host.errors import ConnectorError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
@@ -37,7 +37,7 @@ VARYING: Final = {
     r"ConnectionError: .*?\)\)\)": "ConnectionError: …)",
     r"curlCode: .*?\)\. Check": "curlCode: …). Check",
 }
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def session(rest_on_s3: RestCatalogOnS3) -> Iterator[Session]:
         config = on_s3(s3, rest_on_s3.bucket, path[0], rest(to_catalog.uri))
         with open_catalog(parse({**config, "s3_endpoint": to_store.uri, "credentials": keys}, [])[0]) as catalog:
             foreign_table(catalog, path)
-            staged = stage(catalog, path, LINEAGE, 1, 2)
+            staged = stage(catalog, path, WRITER, 1, 2)
             yield Session(catalog, staged, to_catalog, to_store, user, rest_on_s3)
 
 

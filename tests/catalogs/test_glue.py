@@ -31,10 +31,10 @@ from connector.evolution.table_change import (
     Target,
 )
 from connector.host.errors import FencedError, UserError
-from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
+from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import evolve, find, load_table
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
@@ -48,8 +48,8 @@ pytestmark = pytest.mark.catalog
 
 KEY_RANGE: Final = WHOLE_RANGE.key_range
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", KEY_RANGE)
-OWNER: Final = Owner(LINEAGE.materialization, LINEAGE.state_key)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", KEY_RANGE)
+OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 ID: Final = NewColumn("id", "id", LongType(), required=True, doc="k" * MAX_DOC, is_indispensable=True)
 
 
@@ -127,8 +127,8 @@ def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: tuple[
 
 
 def stage_chain(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:
-    first = stage(catalog, path, LINEAGE, 1, 2)
-    return [first, stage(catalog, path, LINEAGE, 3, prev=first.next)]
+    first = stage(catalog, path, WRITER, 1, 2)
+    return [first, stage(catalog, path, WRITER, 3, prev=first.next)]
 
 
 def finish(catalog: Catalog, *staged: StagedCommit) -> None:
@@ -176,7 +176,7 @@ def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
     landed = catalog.load_table(path)
     assert len(landed.snapshots()) == 1
     found = parameters(client, path)
-    assert found[fence.property_name(LINEAGE)] == fence.recorded(landed.properties, LINEAGE) == chain[-1].next
+    assert found[fence.property_name(WRITER)] == fence.read_value(landed.properties, WRITER) == chain[-1].next
     assert found["metadata_location"] == landed.metadata_location
     assert found["previous_metadata_location"] == table.metadata_location
 
@@ -194,7 +194,7 @@ def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
 @pytest.mark.usefixtures("table")
 def test_a_stale_process_is_refused(catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]) -> None:
     """Its successor commits between its look at the table and its commit."""
-    stale, successor = stage(catalog, path, LINEAGE, 1), stage(catalog, path, LINEAGE, 2)
+    stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
     proxy.inject(is_update, GENUINE, before=partial(finish, catalog, successor))
     with pytest.raises(FencedError):
         finish(catalog, stale)
@@ -236,7 +236,7 @@ def test_the_fence_survives_what_another_engine_does_to_the_table(
     ).commit()
     finish(catalog, *(replace(staged, is_recovered=True) for staged in chain))
     assert ids_of(catalog, path) == [100]
-    assert parameters(client, path)[fence.property_name(LINEAGE)] == chain[-1].next
+    assert parameters(client, path)[fence.property_name(WRITER)] == chain[-1].next
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_commit_that_glue_forbids_is_not_tried_again(
 def test_a_table_that_is_dropped_between_the_look_and_the_update_is_missed_by_name(
     catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
 ) -> None:
-    staged = stage(catalog, path, LINEAGE, 1)
+    staged = stage(catalog, path, WRITER, 1)
     proxy.inject(is_update, GENUINE, before=lambda: catalog.drop_table(path))
     with pytest.raises(UserError, match="orders is gone"):
         finish(catalog, staged)
@@ -288,15 +288,15 @@ def test_a_table_that_is_dropped_between_the_look_and_the_update_is_missed_by_na
 def test_keys_that_the_object_store_does_not_accept_are_named(
     catalog: Catalog, s3_server: S3Server, bucket: str, path: tuple[str, str]
 ) -> None:
-    staged = stage(catalog, path, LINEAGE, 1)
+    staged = stage(catalog, path, WRITER, 1)
     config = on_s3(s3_server, bucket, path[0], glue()) | {"credentials": aws_keys(s3_server, "wrong")}
     wrong = parse(config, [])[0]
     refusal = r"the metadata of table .*orders: the object store (forbids this|does not accept the keys).*/credentials"
     with open_catalog(wrong) as locked_out:
         for use in (partial(load_table, locked_out, path), partial(finish, locked_out, staged)):
-            with pytest.raises(UserError, match=refusal), explained(wrong):
+            with pytest.raises(UserError, match=refusal), translate_errors(wrong):
                 use()
-        with pytest.raises(UserError, match=refusal), explained(wrong):
+        with pytest.raises(UserError, match=refusal), translate_errors(wrong):
             fit(locked_out, wrong, (path[0], "new_orders"), ID)
 
 

@@ -16,7 +16,7 @@ from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.glue_rest import ACCOUNT, GlueRest, glue_rest
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.catalog
 
 Json: TypeAlias = Any
 
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 ID: Final = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
 
 
@@ -56,7 +56,7 @@ def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> N
     path = (endpoint.namespace, "orders")
     with open_catalog(endpoint) as catalog:
         fit(catalog, endpoint, backfill=0)
-        commit.finish(catalog, [stage(catalog, path, LINEAGE, 1, 2)])
+        commit.finish(catalog, [stage(catalog, path, WRITER, 1, 2)])
         assert catalog.load_table(path).location().startswith(f"s3://{endpoint.bucket}/{endpoint.prefix}/")
         assert ids_of(catalog, path) == [1, 2]
         fit(catalog, endpoint, backfill=1)

@@ -21,10 +21,10 @@ from connector.host.errors import CommitUnknownError, FencedError, RetryableErro
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
 from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits
-from connector.iceberg.catalogs.metastore_errors import explained
+from connector.iceberg.catalogs.metastore_errors import translate_errors
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import find
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault
 from support.hive import IN_ONE_WORKER, Metastore
@@ -37,7 +37,7 @@ from support.tables import foreign_table, ids_of
 pytestmark = [pytest.mark.catalog, IN_ONE_WORKER]
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 FAULTS: Final = {
     "failed": Fault(0, HTTPStatus.INTERNAL_SERVER_ERROR),
     "dropped": Fault(0, Answer.NONE),
@@ -84,8 +84,8 @@ def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: TimeLi
 def test_a_chain_lands_once_and_stays_readable(
     catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], fault: Fault
 ) -> None:
-    first = stage(catalog, path, LINEAGE, 1, 2)
-    chain = [first, stage(catalog, path, LINEAGE, 3, prev=first.next)]
+    first = stage(catalog, path, WRITER, 1, 2)
+    chain = [first, stage(catalog, path, WRITER, 3, prev=first.next)]
     proxy.inject(is_commit, fault)
     proxy.inject(is_load, fault)
     finish(proxy, chain, limits_for(fault))
@@ -94,14 +94,14 @@ def test_a_chain_lands_once_and_stays_readable(
     table = catalog.load_table(path)
     assert ids_of(catalog, path) == [1, 2, 3]
     assert len(table.snapshots()) == 1
-    assert fence.recorded(table.properties, LINEAGE) == chain[-1].next
+    assert fence.read_value(table.properties, WRITER) == chain[-1].next
 
 
 @pytest.mark.parametrize("fault", [GENUINE, FAULTS["answer dropped"], FAULTS["conflict with itself"]], ids=str)
 def test_a_process_whose_lock_was_lost_before_its_commit_overwrites_nothing(
     catalog: Catalog, proxy: MetastoreProxy, metastore: Metastore, path: tuple[str, str], fault: Fault
 ) -> None:
-    stale, successor = stage(catalog, path, LINEAGE, 1), stage(catalog, path, LINEAGE, 2)
+    stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
 
     def lose_the_lock_to_a_successor() -> None:
         with Connections([metastore.uri], "") as client:
@@ -121,11 +121,11 @@ def test_two_writers_of_one_table_each_land_every_commit(
     monkeypatch.setattr(commit, "RETRY_FOR", 300.0)  # on a loaded machine too
     commits = 3
 
-    def write(writer: int) -> None:
-        lineage = Lineage(f"acme/warehouse-{writer}", "orders.v1", WHOLE_RANGE.key_range)
+    def write(task: int) -> None:
+        writer = WriterId(f"acme/warehouse-{task}", "orders.v1", WHOLE_RANGE.key_range)
         with open_hive(HiveCatalog(metastore.uri), {}, dict) as own:
             for number in range(commits):
-                commit.finish(own, [stage(own, path, lineage, 10 * writer + number)])
+                commit.finish(own, [stage(own, path, writer, 10 * task + number)])
 
     with ThreadPoolExecutor(2) as writers:
         list(writers.map(write, (1, 2)))
@@ -139,7 +139,7 @@ def test_a_lock_that_a_dead_process_has_left_is_released(
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     with Connections([metastore.uri], "") as client:
         client.lock(hive_lock.request(path))
-    commit.finish(catalog, [stage(catalog, path, LINEAGE, 1)])
+    commit.finish(catalog, [stage(catalog, path, WRITER, 1)])
     assert ids_of(catalog, path) == [1]
     assert locks_of(metastore, path) == []
 
@@ -149,7 +149,7 @@ def test_a_lock_of_another_engine_is_respected_and_named(
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     monkeypatch.setattr(commit, "RETRY_FOR", 0.2)
-    staged = stage(catalog, path, LINEAGE, 1)
+    staged = stage(catalog, path, WRITER, 1)
     request = hive_lock.request(path)
     request.agentInfo, request.user, request.hostname = "Iceberg", "etl", "spark-3"
     with Connections([metastore.uri], "") as client:
@@ -168,7 +168,7 @@ def test_a_lock_whose_answer_is_lost_holds_up_one_commit_and_loses_none(
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     proxy.inject(lambda call: call.method == "lock", FAULTS["answer dropped"])
-    finish(proxy, [stage(catalog, path, LINEAGE, 1)])
+    finish(proxy, [stage(catalog, path, WRITER, 1)])
     assert ids_of(catalog, path) == [1]
 
 
@@ -178,7 +178,7 @@ def test_a_metastore_that_does_not_compare_is_refused_before_anything_is_lost(
     proxy.altered = lambda call: (
         replace(call, arguments=(*call.arguments[:-1], None)) if call.method == CHANGE else call
     )
-    staged = stage(catalog, path, LINEAGE, 1)
+    staged = stage(catalog, path, WRITER, 1)
     with pytest.raises(UserError) as error:
         finish(proxy, [staged])
     check_text(SNAPSHOTS, "Hive: changes without comparing", str(error.value), {})
@@ -192,7 +192,7 @@ def test_a_metastore_that_never_answers_a_commit_is_an_error_that_keeps_the_file
     catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
-    staged = stage(catalog, path, LINEAGE, 1)
+    staged = stage(catalog, path, WRITER, 1)
     proxy.choose = lambda call: FAULTS["dropped"] if is_commit(call) else GENUINE
     with pytest.raises(CommitUnknownError, match=r"orders.*stay staged"):
         finish(proxy, [staged])
@@ -225,7 +225,7 @@ def test_a_metastore_that_is_down_or_silent_is_named(proxy: MetastoreProxy) -> N
         with (
             open_hive(HiveCatalog(uri), {}, dict, IMPATIENT) as catalog,
             pytest.raises(RetryableError, match=f"the Hive metastore at {uri} cannot be reached: .*/catalog/uri"),
-            explained(uri),
+            translate_errors(uri),
         ):
             catalog.namespace_exists("shop")
 
@@ -234,7 +234,7 @@ def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> Non
     path = f"shop_{uuid.uuid4().hex}", "events"
     columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "at", TimestamptzType()))
     foreign_table(catalog, path, columns)
-    commit.finish(catalog, [stage(catalog, path, LINEAGE, 1)])
+    commit.finish(catalog, [stage(catalog, path, WRITER, 1)])
     assert catalog.load_table(path).schema().find_type("at") == TimestamptzType()
     assert ids_of(catalog, path) == [1]
 
@@ -260,7 +260,7 @@ def test_a_metastore_lets_decimals_have_more_digits(catalog: Catalog) -> None:
 
 
 def test_a_name_that_a_metastore_refuses_is_told(catalog: Catalog) -> None:
-    with pytest.raises(UserError) as error, explained("thrift://metastore"):
+    with pytest.raises(UserError) as error, translate_errors("thrift://metastore"):
         catalog.create_namespace("no name")
     check_text(SNAPSHOTS, "Hive: no name", str(error.value), {})
 

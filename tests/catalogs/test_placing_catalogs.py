@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import pytest
 
-from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.stored_files import files_under
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.catalog_gateway import Sent, serving
@@ -76,11 +76,11 @@ def test_a_session_goes_by_where_its_table_is_and_cleans_up_there(
         assert table.location().startswith(f"s3://{rest_on_s3.bucket}/")
         assert [row["id"] for row in duckdb_rows(duckdb_on_s3, table.metadata_location, "id")] == [1]
         assert list(files_under(table.io, f"s3://{asked_for}/")) == []
-        orphan = leave_behind(table, lineage())
-        assert collect(reader, path, lineage(), []) == 1
+        orphan = leave_behind(table, writer())
+        assert remove_orphan_files(reader, path, writer(), []) == 1
         assert orphan not in files_under(table.io, table.location())
 
 
-def lineage() -> Lineage:
+def writer() -> WriterId:
     state_key = COLLECTION.open_binding()["stateKey"]
-    return Lineage("acmeCo/task", state_key, WHOLE_RANGE.key_range)
+    return WriterId("acmeCo/task", state_key, WHOLE_RANGE.key_range)

@@ -12,7 +12,7 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.background import Maintenance
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import FaultProxy, Request, fault_proxy
@@ -23,7 +23,7 @@ from support.tables import foreign_table
 pytestmark = pytest.mark.catalog
 
 PATH: Final = ("requests_of_commits", "orders")
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def catalog(rest_on_s3: RestCatalogOnS3, store: FaultProxy, server: FaultProxy) 
     endpoint, _ = parse(on_s3(s3, rest_on_s3.bucket, PATH[0], rest(server.uri)), [])
     with open_catalog(endpoint) as opened:
         foreign_table(opened, PATH)
-        commit.finish(opened, [stage(opened, PATH, LINEAGE, 0)])
+        commit.finish(opened, [stage(opened, PATH, WRITER, 0)])
         yield opened
         opened.drop_table(PATH)
 
@@ -60,7 +60,7 @@ def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     session = Maintenance(catalog)
     read = [("HEAD", "manifest list"), ("GET", "manifest list")]
     for number, expected in enumerate((read, [], []), start=1):
-        staged = stage(catalog, PATH, LINEAGE, number)
+        staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
         server.seen.clear()
         session.attempt([staged])
@@ -71,9 +71,9 @@ def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
 def test_connections_stay_open_from_one_commit_to_the_next(
     catalog: Catalog, store: FaultProxy, server: FaultProxy
 ) -> None:
-    staged = stage(catalog, PATH, LINEAGE, 1)
+    staged = stage(catalog, PATH, WRITER, 1)
     before = len(store.clients), len(server.clients)
     for number in range(2, 6):
         commit.finish(catalog, [staged])
-        staged = stage(catalog, PATH, LINEAGE, number)
+        staged = stage(catalog, PATH, WRITER, number)
     assert (len(store.clients), len(server.clients)) == before

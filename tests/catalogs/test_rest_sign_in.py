@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.config.settings import parse
 from connector.host.errors import UserError
-from connector.iceberg.catalogs.opening import explained, open_catalog
+from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from fixtures.collection import NAMESPACE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
 from support.endpoint_configs import rest
@@ -52,7 +52,7 @@ def config(gateway: CatalogGateway, namespace: str, **catalog: Json) -> Mapping[
 
 def use(endpoint_config: Mapping[str, Json], path: tuple[str, str]) -> None:
     endpoint = parse(endpoint_config, [])[0]
-    with explained(endpoint), open_catalog(endpoint) as catalog:
+    with translate_errors(endpoint), open_catalog(endpoint) as catalog:
         catalog.create_namespace_if_not_exists(path[0])
         catalog.create_table(path, SCHEMA)
         assert catalog.load_table(path).name() == path

@@ -21,10 +21,10 @@ from connector.config.settings import EndpointConfig, parse
 from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.host.errors import FencedError, RetryableError, UserError
-from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
+from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, on_s3
@@ -66,14 +66,14 @@ def catalog(endpoint: EndpointConfig) -> Iterator[Catalog]:
 
 def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, endpoint: EndpointConfig) -> None:
     path = (NAMESPACE, f"fenced_{uuid.uuid4().hex}")
-    lineage = Lineage("acme/lake", "orders.v1", WHOLE_RANGE.key_range)
+    writer = WriterId("acme/lake", "orders.v1", WHOLE_RANGE.key_range)
     columns = (
         NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True),
         NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False),
     )
-    target = Target(path, Owner(lineage.materialization, lineage.state_key), columns, {}, replaces=False)
+    target = Target(path, Owner(writer.materialization, writer.state_key), columns, {}, replaces=False)
     evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
-    stale, successor = stage(catalog, path, lineage, 1), stage(catalog, path, lineage, 2)
+    stale, successor = stage(catalog, path, writer, 1), stage(catalog, path, writer, 2)
     for staged in (successor, replace(successor, is_recovered=True)):
         commit.finish(catalog, [staged])
     with pytest.raises(FencedError):
@@ -125,7 +125,7 @@ def test_a_database_that_cannot_be_used_says_why(config: Json, postgres: Postgre
     places = {"address": postgres.address, "nobody": free_address()}
     given = {name: value and value.format(**places) for name, value in changed.items()}
     endpoint = parse({**config, "catalog": {**config["catalog"], **given}}, [])[0]
-    with pytest.raises(kind) as raised, explained(endpoint):
+    with pytest.raises(kind) as raised, translate_errors(endpoint):
         open_catalog(endpoint)
     assert "planted" not in str(raised.value)
     ports = {place.rpartition(":")[2]: "PORT" for place in places.values()}

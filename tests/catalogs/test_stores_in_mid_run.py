@@ -13,7 +13,7 @@ from connector.config.settings import EndpointConfig, parse
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from connector.storage import file_io
 from protocol.flow import WHOLE_RANGE
 from support.azure import ACCOUNT, AzureStore
@@ -30,7 +30,7 @@ Json: TypeAlias = Any
 Storage: TypeAlias = Mapping[str, Json]
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def fail_and_land(postgres: Postgres, name: str, storage: Storage, failing: Stor
     with open_catalog(endpoint) as catalog:
         catalog.create_namespace(path[0])
         catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
-        staged = stage(catalog, path, LINEAGE, 1, 2)
+        staged = stage(catalog, path, WRITER, 1, 2)
         with open_catalog(config(postgres, failing)) as without_store:
             (outcome,) = commit.attempt(without_store, [staged], once=[staged.chain_id])
         assert isinstance(outcome, Failed)

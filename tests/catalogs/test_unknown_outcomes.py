@@ -14,7 +14,7 @@ from connector.host.errors import CommitUnknownError, FencedError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits
 from connector.iceberg.commits import commit, fence
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
 from support.rest_catalog import RestCatalogServer
@@ -24,7 +24,7 @@ from support.tables import foreign_table, ids_of
 pytestmark = pytest.mark.catalog
 
 KEY_RANGE: Final = WHOLE_RANGE.key_range
-LINEAGE: Final = Lineage("acme/warehouse", "orders.v1", KEY_RANGE)
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", KEY_RANGE)
 STATUSES: Final = (
     HTTPStatus.INTERNAL_SERVER_ERROR,
     HTTPStatus.BAD_GATEWAY,
@@ -82,8 +82,8 @@ def limits_for(fault: Fault) -> TimeLimits:
 
 
 def chain_of_two(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:
-    first = stage(catalog, path, LINEAGE, 1, 2)
-    return [first, stage(catalog, path, LINEAGE, 3, prev=first.next)]
+    first = stage(catalog, path, WRITER, 1, 2)
+    return [first, stage(catalog, path, WRITER, 3, prev=first.next)]
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
@@ -99,14 +99,14 @@ def test_a_chain_lands_once_and_stays_readable(
     table = catalog.load_table(path)
     assert ids_of(catalog, path) == [1, 2, 3]
     assert len(table.snapshots()) == 1
-    assert fence.recorded(table.properties, LINEAGE) == chain[-1].next
+    assert fence.read_value(table.properties, WRITER) == chain[-1].next
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_process_that_is_replaced_between_its_look_and_its_commit_is_refused(
     catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
 ) -> None:
-    stale, successor = stage(catalog, path, LINEAGE, 1), stage(catalog, path, LINEAGE, 2)
+    stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
     proxy.inject(is_commit, fault, before=lambda: commit.finish(catalog, [successor]))
     proxy.inject(is_load, fault)
     with pytest.raises(FencedError):
@@ -118,7 +118,7 @@ def test_a_process_that_is_replaced_between_its_look_and_its_commit_is_refused(
 def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
     catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
 ) -> None:
-    foreign = stage(catalog, path, Lineage("acme/other", "orders.v1", KEY_RANGE), 100)
+    foreign = stage(catalog, path, WriterId("acme/other", "orders.v1", KEY_RANGE), 100)
     proxy.inject(is_commit, GENUINE, before=lambda: commit.finish(catalog, [foreign]))
     for name in ("503", "dropped", "answer dropped"):
         proxy.inject(is_commit, FAULTS[name])
@@ -130,7 +130,7 @@ def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
 def test_a_table_that_is_dropped_between_the_look_and_the_commit_is_missed_by_name(
     catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
 ) -> None:
-    staged = stage(catalog, path, LINEAGE, 1)
+    staged = stage(catalog, path, WRITER, 1)
     proxy.inject(is_commit, GENUINE, before=lambda: catalog.drop_table(path))
     with pytest.raises(UserError, match="orders is gone"):
         finish(proxy, [staged])

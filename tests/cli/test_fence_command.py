@@ -18,16 +18,16 @@ from connector.cli.fence_command import Place, reset, show
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform, plan
-from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.model import state
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 PATH = ("shop", "orders")
-WHOLE = Lineage("acme/task", "orders.v1", "00000000-ffffffff")
+WHOLE = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def place(directory: Path, staged: Sequence[StagedCommit]) -> Place:
     config, restored = directory / "config.json", directory / "state.json"
     warehouse = {"catalog_type": "Local", "warehouse": str(directory)}
     config.write_text(json.dumps({"namespace": "shop", "catalog": warehouse}))
-    restored.write_text(json.dumps(state.added(staged)))
+    restored.write_text(json.dumps(state.encode_added(staged)))
     return Place(str(config), "shop.orders", WHOLE.materialization, str(restored))
 
 
@@ -78,7 +78,7 @@ def recover(catalog: Catalog, staged: StagedCommit) -> None:
 
 
 def recorded(catalog: Catalog) -> str:
-    return fence.recorded(catalog.load_table(PATH).properties, WHOLE)
+    return fence.read_value(catalog.load_table(PATH).properties, WHOLE)
 
 
 def confirmed(place: Place, decision: Decision, *, yes: bool = True) -> str:
@@ -185,7 +185,7 @@ def test_a_property_with_a_name_that_was_changed_by_hand_is_shown(fenced: Fenced
     for name in ("flow.fence.zz", "flow.fence.0.1.2"):
         with fenced.catalog.load_table(PATH).transaction() as transaction:
             transaction.set_properties({name: "zz"})
-        assert name in {lineage["property"] for lineage in shown(fenced.place())["lineages"]}
+        assert name in {writer["property"] for writer in shown(fenced.place())["lineages"]}
 
 
 # What it costs is said before
@@ -214,7 +214,7 @@ def test_rows_that_are_in_the_table_are_known_after_another_engine_has_rewritten
 
 
 def test_files_that_were_deleted_meanwhile_cannot_be_added(fenced: Fenced) -> None:
-    assert collect(fenced.catalog, PATH, WHOLE, []) == 1
+    assert remove_orphan_files(fenced.catalog, PATH, WHOLE, []) == 1
     with pytest.raises(UserError) as error:
         confirmed(fenced.place(fenced.lost), Decision.ADD)
     [deleted] = fenced.lost.locations
@@ -267,8 +267,8 @@ def test_the_reason_is_recorded_in_the_table(fenced: Fenced) -> None:
     assert snapshot.summary
     assert snapshot.summary["flow.fence-reset"] == "restored a backup"
     assert snapshot.summary["total-records"] == "3"
-    [lineage] = shown(fenced.place())["lineages"]
-    noted = {name: value for name, value in lineage["lastReset"].items() if name != "at"}
+    [writer] = shown(fenced.place())["lineages"]
+    noted = {name: value for name, value in writer["lastReset"].items() if name != "at"}
     assert noted == {"from": before, "to": recorded(fenced.catalog), "reason": "restored a backup"}
 
 
@@ -280,13 +280,13 @@ def test_a_reset_moves_main(fenced: Fenced) -> None:
     assert after.metadata.current_snapshot_id != before.metadata.current_snapshot_id
 
 
-def test_every_lineage_is_shown_with_whose_it_is_and_when_it_last_committed(fenced: Fenced) -> None:
+def test_every_writer_is_shown_with_whose_it_is_and_when_it_last_committed(fenced: Fenced) -> None:
     last = fenced.catalog.load_table(PATH).current_snapshot()
     assert last
-    other = fence.property_name(Lineage("acme/gone", "orders.v1", "00000000-7fffffff"))
+    other = fence.property_name(WriterId("acme/gone", "orders.v1", "00000000-7fffffff"))
     with fenced.catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({other: "closed:v1"})
-    by_name = {lineage.pop("property"): lineage for lineage in shown(fenced.place())["lineages"]}
+    by_name = {writer.pop("property"): writer for writer in shown(fenced.place())["lineages"]}
     own = by_name[fence.property_name(WHOLE)]
     assert (own["materialization"], own["stateKey"], own["keyRange"]) == ("acme/task", "orders.v1", WHOLE.key_range)
     assert (own["value"], own["isClosed"]) == (recorded(fenced.catalog), False)
@@ -314,7 +314,7 @@ def test_every_staged_commit_is_shown_with_what_would_become_of_it(fenced: Fence
 
     assert verdicts(last, pending, elsewhere) == [(1, "landed"), (2, "would land")]
     assert verdicts(fenced.lost) == [(1, "fenced")]
-    assert verdicts(replaced) == [(1, "staged for a table that this one has replaced")]
+    assert verdicts(replaced) == [(1, "other_table")]
 
 
 @pytest.mark.parametrize("table", ["shop.nothing", "orders"])

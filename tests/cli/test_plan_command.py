@@ -12,7 +12,7 @@ import pytest
 
 from connector.cli.plan_command import plan
 from connector.host.errors import UserError
-from connector.model.state import added
+from connector.model.state import encode_added
 from connector.rpc.apply import apply
 from fixtures.evil_names import TABLE_NAMES
 from protocol import request
@@ -30,7 +30,7 @@ RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projec
 
 def staged(warehouse: Path, *ids: int) -> Json:
     table = local_catalog(warehouse).load_table(PATH)
-    return added([staged_ids(table, PATH, MATERIALIZATION, "shop%2Forders.v0", [*ids])])
+    return encode_added([staged_ids(table, PATH, MATERIALIZATION, "shop%2Forders.v0", [*ids])])
 
 
 def everything_at_once(warehouse: Path) -> request.Apply:

@@ -9,7 +9,7 @@ import pytest
 from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
 from connector.config.settings import parse_each
 from connector.host.errors import InvalidConfigError
-from connector.host.redaction import HIDDEN, redacted
+from connector.host.redaction import HIDDEN, redact
 from protocol.flow import Json
 
 # Of the names that schemas have patterns for.
@@ -61,14 +61,14 @@ def test_a_secret_is_hidden_whatever_else_the_config_lacks(path: str, shape: str
     secret = f"planted-as-{shape[0]}-{path.replace('/', '-')}"
     with pytest.raises(InvalidConfigError):
         parse_each(nested(path, secret if shape == "{}" else [secret]), [])
-    assert redacted(f"refused: {secret}") == f"refused: {HIDDEN}"
+    assert redact(f"refused: {secret}") == f"refused: {HIDDEN}"
 
 
 @pytest.mark.parametrize("path", ["/s3_endpoint", "/storage/endpoint", "/catalog/uri", "/catalog/oauth2_server_uri"])
 def test_the_password_in_an_address_is_hidden_and_the_address_is_not(path: str) -> None:
     with pytest.raises(InvalidConfigError):
         parse_each(nested(path, "http://user:planted-in-an-address@lake.example"), [])
-    assert redacted("lake.example: planted-in-an-address") == f"lake.example: {HIDDEN}"
+    assert redact("lake.example: planted-in-an-address") == f"lake.example: {HIDDEN}"
 
 
 def test_what_sounds_like_a_secret_is_marked_as_one() -> None:
@@ -81,4 +81,4 @@ def test_what_sounds_like_a_secret_is_marked_as_one() -> None:
 def test_settings_of_spark_that_are_no_secret_can_be_read_in_errors() -> None:
     shown = {"spark.master": "spark://of-the-lake:7077", "spark.hadoop.a.credentials.provider": "org.example.Provider"}
     parse_each({"namespace": "ns", "catalog": {"catalog_type": "Local"}, "advanced": {"spark": shown}}, [])
-    assert redacted(" ".join(shown.values())) == " ".join(shown.values())
+    assert redact(" ".join(shown.values())) == " ".join(shown.values())

@@ -12,13 +12,13 @@ from connector.cli import plan_command
 from connector.cli.fence_command import Place
 from connector.cli.json_file import read_json
 from connector.host import logs
-from connector.host.cgroup import ControlGroup
+from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
-from connector.host.tempdirs import scratch
+from connector.host.tempdirs import make_directories
 from connector.spark.claim_server import claim_server
 from connector.spark.cluster import claims_address, where_tasks_run
 from connector.spark.java import java
-from connector.spark.limits import MachineShare
+from connector.spark.limits import Limits
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
@@ -47,11 +47,11 @@ def java_that(script: str, *, release: str = "") -> Callable[[Path], Path]:
 def in_little_memory(directory: Path) -> object:
     (directory / "membership").write_text("0::/\n")
     (directory / "memory.max").write_text(str(100 << 20))
-    return MachineShare.of(ControlGroup(directory / "membership", directory), directory)
+    return Limits.of(Cgroup(directory / "membership", directory), directory)
 
 
 def with_scratch(_: Path) -> object:
-    with scratch() as directories:
+    with make_directories() as directories:
         return directories
 
 
@@ -90,9 +90,13 @@ ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callab
     "an old Java that does not say so": (
         "JAVA_HOME",
         java_that("""echo 'version "11.0.2"' >&2"""),
-        spark_installation.look,
+        spark_installation.find_installation,
     ),
-    "a Java that cannot be run": ("JAVA_HOME", java_that("echo no libjvm.so >&2; exit 6"), spark_installation.look),
+    "a Java that cannot be run": (
+        "JAVA_HOME",
+        java_that("echo no libjvm.so >&2; exit 6"),
+        spark_installation.find_installation,
+    ),
 }
 
 

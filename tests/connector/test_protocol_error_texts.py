@@ -76,7 +76,7 @@ def test_a_load_of_what_is_only_appended_to_is_named(tmp_path: Path, monkeypatch
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         yield Session((), (), committer, lambda _: pytest.fail("nothing is written")), timedelta()
 
-    monkeypatch.setattr("connector.rpc.open.opened", opened)
+    monkeypatch.setattr("connector.rpc.open.handle_open", opened)
     said = complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', b'{"load":{"key":[1]}}\n'], tmp_path)
     check_text(SNAPSHOTS, "a load", said, {})
 

@@ -17,11 +17,11 @@ from connector.host import logs
 from connector.host.errors import ConnectorError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from connector.storage.file_io_cache import file_io
-from connector.storage.storage_errors import using
+from connector.storage.storage_errors import translate_errors
 from protocol import request
 from protocol.flow import WHOLE_RANGE, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, materialization, materialization_binding
@@ -43,7 +43,7 @@ from support.tables import foreign_table
 Json: TypeAlias = Any
 
 PATH: Final = ("shop", "orders")
-LINEAGE: Final = Lineage(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range)
 CREDENTIAL: Final = "planted-secret/of+the=robot"
 HEADER: Final = "planted-in-a-header"
 SESSION_TOKEN: Final = "planted-session-token/" + "0123456789abcdef" * 30
@@ -131,7 +131,7 @@ def test_what_a_rest_catalog_repeats_is_not_told_when_it_refuses_a_commit(
     monkeypatch.setattr(commit, "RETRY_FOR", 0.0)
     local = SqlCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     table = foreign_table(local, PATH)
-    staged = stage(local, PATH, LINEAGE, 1)
+    staged = stage(local, PATH, WRITER, 1)
     answer = {"metadata-location": table.metadata_location, "metadata": json.loads(table.metadata.model_dump_json())}
 
     def refuses(sent: Sent) -> bool:
@@ -152,7 +152,7 @@ def test_keys_in_an_answer_that_does_not_fit_are_not_told(
     monkeypatch.setattr(commit, "RETRY_FOR", 0.0)
     local = SqlCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     foreign_table(local, PATH)
-    staged = stage(local, PATH, LINEAGE, 1)
+    staged = stage(local, PATH, WRITER, 1)
     unfitting = {"config": {"s3.secret-access-key": "a key that was planted"}}
     with echoing_catalog(lambda _: False, HTTPStatus.OK, unfitting) as server:
         (failed,) = commit.attempt(open_catalog(parse(on_rest(server), [])[0]), [staged])
@@ -173,7 +173,10 @@ def test_what_glue_repeats_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write(properties: Properties) -> None:
     """As a task does, which knows no secret but the keys of files."""
-    with using("s3://lake/file"), file_io(properties).new_output("s3://lake/file").create(overwrite=True) as stream:
+    with (
+        translate_errors("s3://lake/file"),
+        file_io(properties).new_output("s3://lake/file").create(overwrite=True) as stream,
+    ):
         stream.write(b"content")
 
 

@@ -16,7 +16,7 @@ from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import WrittenLists
-from connector.model.state import DataFile, Lineage, StagedCommit, StagedTransaction
+from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.session import recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
@@ -34,7 +34,7 @@ def plant() -> None:
 
 def advances_without_files() -> None:
     def advance(catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any) -> Any:
-        return commit.land(catalog, table, snapshots.mark(table, staged[0].lineage, {}), properties)
+        return commit.land(catalog, table, snapshots.mark(table, staged[0].writer, {}), properties)
 
     swap(commit, "_commit", advance)
 
@@ -87,13 +87,13 @@ def finishes_one_table_of_a_binding() -> None:
     staged_for = recovery.overlapping
 
     def one_each(*about: Any) -> list[StagedCommit]:
-        return list({commit.lineage: commit for commit in staged_for(*about)}.values())
+        return list({commit.writer: commit for commit in staged_for(*about)}.values())
 
     swap(recovery, "overlapping", one_each)
 
 
 def ignores_the_fence() -> None:
-    swap(fence, "unlanded", lambda chain, *_, **__: chain)
+    swap(fence, "remaining_commits", lambda chain, *_, **__: chain)
 
 
 def cleans_up_when_in_doubt() -> None:
@@ -116,7 +116,7 @@ def reads_the_fence_late() -> None:
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
         maintenance, bound = self._committer._attempt.__self__, self._tables[index]
         properties = maintenance._catalog.load_table(bound.binding.path).properties
-        self._tenures[index] = Tenure.begin(properties, bound.lineage, [])
+        self._tenures[index] = Tenure.begin(properties, bound.writer, [])
         return stage_table(self, index, *rest)
 
     swap(transactions.Session, "_stage_table", stage_on_the_present_value)
@@ -170,7 +170,7 @@ def _fence_of(of: Snapshot) -> tuple[str, str]:
     assert of.summary is not None
     names = ("flow.materialization", "flow.state-key", "flow.key-range", "flow.fence")
     materialization, state_key, key_range, value = (str(of.summary[name]) for name in names)
-    return fence.property_name(Lineage(materialization, state_key, key_range)), value
+    return fence.property_name(WriterId(materialization, state_key, key_range)), value
 
 
 def drops_what_others_appended() -> None:
@@ -199,18 +199,18 @@ def commits_without_looking() -> None:
 
 
 def looks_at_its_own_range_only() -> None:
-    def overlapping(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
-        return {name: value for name, value in properties.items() if name == fence.property_name(lineage)}
+    def overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
+        return {name: value for name, value in properties.items() if name == fence.property_name(writer)}
 
-    swap(fence, "overlapping", overlapping)
+    swap(fence, "find_overlapping", overlapping)
 
 
 def finishes_its_own_range_only() -> None:
-    swap(Lineage, "overlaps", lambda self, key_range: self.key_range == key_range)
+    swap(WriterId, "overlaps", lambda self, key_range: self.key_range == key_range)
 
 
 def finishes_the_first_child_only() -> None:
-    swap(Lineage, "overlaps", lambda self, key_range: self.key_range.split("-")[0] == key_range.split("-")[0])
+    swap(WriterId, "overlaps", lambda self, key_range: self.key_range.split("-")[0] == key_range.split("-")[0])
 
 
 def forgets_what_waits() -> None:

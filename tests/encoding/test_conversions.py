@@ -31,7 +31,7 @@ from pyiceberg.types import (
 )
 
 from connector.encoding.arrow_schema import arrow_type_of
-from connector.encoding.conversions import CONVERSIONS, NoEquivalentError, converted
+from connector.encoding.conversions import CONVERSIONS, NoEquivalentError, convert
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange
 from encoding.store_lines import binding, column, decode, json_line, packed
 
@@ -130,17 +130,17 @@ def array(values: list[Any], of: IcebergType) -> pa.Array:
 def test_a_value_becomes_its_equivalent_and_null_stays_null(
     old: PrimitiveType, new: PrimitiveType, value: Any, expected: Any
 ) -> None:
-    result = converted(array([None, value, None, value], old), old, new)
+    result = convert(array([None, value, None, value], old), old, new)
     assert result.type == arrow_type_of(new)
     assert str(result) == str(array([None, expected, None, expected], new))
-    assert converted(array([], old), old, new) == pa.array([], arrow_type_of(new))
-    assert converted(array([None], old), old, new).null_count == 1
+    assert convert(array([], old), old, new) == pa.array([], arrow_type_of(new))
+    assert convert(array([None], old), old, new).null_count == 1
 
 
 @pytest.mark.parametrize(("old", "new", "value"), WITHOUT_EQUIVALENT, ids=str)
 def test_a_value_without_an_equivalent_is_never_converted(old: PrimitiveType, new: PrimitiveType, value: Any) -> None:
     with pytest.raises(NoEquivalentError):
-        converted(array([None, value], old), old, new)
+        convert(array([None, value], old), old, new)
 
 
 def test_every_conversion_that_is_planned_can_be_done_and_is_tried_here() -> None:
@@ -174,7 +174,7 @@ def test_a_value_as_text_is_what_a_string_column_would_have_got_in_either_form(
     values = data.draw(st.lists(SCALARS[type_], min_size=1, max_size=5))
     plain = [json_line(orjson.dumps(value, default=_base64).decode()) for value in values]
     typed = decode(binding(type_), plain).batch.column("value0")
-    texts = converted(typed, type_, StringType()).to_pylist()
+    texts = convert(typed, type_, StringType()).to_pylist()
     assert texts == column(decode(binding(StringType()), plain))
     if type_ != BinaryType():
         assert texts == column(decode(binding(StringType()), [packed(1, value) for value in values]))
@@ -183,15 +183,15 @@ def test_a_value_as_text_is_what_a_string_column_would_have_got_in_either_form(
 @settings(deadline=None, database=None)
 @given(st.lists(st.none() | st.floats(), max_size=9))
 def test_a_double_comes_back_from_its_text_as_it_was(values: list[float | None]) -> None:
-    texts = converted(array(values, DoubleType()), DoubleType(), StringType())
-    assert repr(converted(texts, StringType(), DoubleType()).to_pylist()) == repr(values)
+    texts = convert(array(values, DoubleType()), DoubleType(), StringType())
+    assert repr(convert(texts, StringType(), DoubleType()).to_pylist()) == repr(values)
 
 
 @settings(deadline=None, database=None)
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**53), 2**53), max_size=9))
 def test_an_integer_that_becomes_a_double_keeps_every_digit(values: list[int | None]) -> None:
     try:
-        doubles = converted(array(values, LongType()), LongType(), DoubleType())
+        doubles = convert(array(values, LongType()), LongType(), DoubleType())
     except NoEquivalentError:
         assert any(value is not None and abs(value) > 2**53 for value in values)
         return
@@ -200,4 +200,4 @@ def test_an_integer_that_becomes_a_double_keeps_every_digit(values: list[int | N
 
 def _base64(value: object) -> str:
     assert isinstance(value, bytes)
-    return converted(pa.array([value]), BinaryType(), StringType())[0].as_py()  # type: ignore[no-any-return]  # Arrow's
+    return convert(pa.array([value]), BinaryType(), StringType())[0].as_py()  # type: ignore[no-any-return]  # Arrow's

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType
 
-from connector.encoding.column_input import Fitted, fitted
+from connector.encoding.column_input import FittedColumn, fit
 from connector.encoding.plain import PlainCells
 from support.expected_rows import canonical
 from support.fitting import fits
@@ -48,9 +48,9 @@ def test_every_digit_lands_or_the_number_is_unfit(column: tuple[DecimalType, lis
     assert _texts(together) == expected == [text for found in alone for text in _texts(found)]
 
 
-def _column(type_: DecimalType, texts: list[str]) -> Fitted:
-    return fitted(PlainCells(msgspec.Raw, type_, [msgspec.Raw(text.encode()) for text in texts]), is_required=False)
+def _column(type_: DecimalType, texts: list[str]) -> FittedColumn:
+    return fit(PlainCells(msgspec.Raw, type_, [msgspec.Raw(text.encode()) for text in texts]), is_required=False)
 
 
-def _texts(found: Fitted) -> list[str | None]:
+def _texts(found: FittedColumn) -> list[str | None]:
     return [None if value is None else f"{value:f}" for value in found.array.to_pylist()]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from connector.host.errors import UserError
-from connector.model.state import added
+from connector.model.state import encode_added
 from connector.model.state_reader import read_state
 from evolution.crashes import Crash, Moments
 from evolution.local_task import TASK, LocalTask
@@ -151,7 +151,7 @@ class EvolvingTask:
             staged = self._task.staged(self._binding, [_store(document) for document in texts])
             rows = [self._row(document, selected) for document in texts]
             if is_last and self._random.random() < 0.5:
-                self._state, self._waiting = added([staged]), rows
+                self._state, self._waiting = encode_added([staged]), rows
             else:
                 self._task.landed(staged)
                 self._model.land(rows)

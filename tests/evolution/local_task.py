@@ -70,24 +70,24 @@ class LocalTask:
         opened = _decoded(request.Open, "open", {"materialization": self._materialization(binding)})
         [bound] = bind_all(self.catalog, opened.materialization, WHOLE_RANGE.key_range, [Policy()])
         table = self.catalog.load_table(bound.binding.path)
-        tenure = Tenure.begin(table.properties, bound.lineage, [])
-        prefix = file_prefix(bound.lineage, bound.table_uuid, tenure.in_file_names)
+        tenure = Tenure.begin(table.properties, bound.writer, [])
+        prefix = file_prefix(bound.writer, bound.table_uuid, tenure.in_file_names)
 
         def location() -> str:
             return f"{table.location()}/data/{prefix}-{uuid.uuid4()}.parquet"
 
         decoder, options = RowDecoder(bound.binding), FileOptions.of_table(table.properties)
-        writer = DataFileWriter(table.io, location, bound.binding.columns, decoder.schema, options)
-        writer.write(decoder.decode(Lines(b"".join(stores), lambda place: place + 1)).batch)
+        file = DataFileWriter(table.io, location, bound.binding.columns, decoder.schema, options)
+        file.write(decoder.decode(Lines(b"".join(stores), lambda place: place + 1)).batch)
         return StagedCommit(
-            lineage=bound.lineage,
+            writer=bound.writer,
             prev=tenure.prev,
             next=fence.new_value(tenure.prev),
             path=bound.binding.path,
             table_uuid=bound.table_uuid,
             spec_id=bound.spec_id,
             schema_id=bound.schema_id,
-            files=tuple(writer.finish()),
+            files=tuple(file.finish()),
             known=tenure.known,
         )
 

@@ -23,7 +23,7 @@ from pyiceberg.types import (
 )
 
 from connector.config.schema_evolution import SchemaEvolution
-from connector.evolution.altered_schema import altered, converted_columns
+from connector.evolution.altered_schema import alter_schema, find_converted_columns
 from connector.evolution.changes import changes
 from connector.evolution.table_change import (
     AddColumn,
@@ -169,7 +169,7 @@ def test_a_column_whose_values_have_no_equivalents_is_set_aside_for_the_rows_tha
     columns = (column(1, "qty", DateType(), required=True), column(2, "other"))
     [change] = planned(columns, wanted("qty"), wanted("other"))
     assert change == SetAsideColumn(PATH, "qty", DateType(), "qty_before_long", wanted("qty"))
-    schema = altered(Schema(*columns), [change], 7)
+    schema = alter_schema(Schema(*columns), [change], 7)
     assert [(each.field_id, each.name, each.field_type, each.required) for each in schema.fields] == [
         (1, "qty_before_long", DateType(), False),
         (2, "other", LONG, False),
@@ -229,10 +229,10 @@ def test_a_column_that_is_converted_is_another_one_in_its_place() -> None:
     changes = planned(columns, wanted("amount", StringType(), field="qty", former="qty"), wanted("other"))
     alterations = [change for change in changes if isinstance(change, Alteration)]
     assert [type(change) for change in alterations] == [RenameColumn, ConvertColumn]
-    [amount, other] = altered(Schema(*columns), alterations, 7).fields
+    [amount, other] = alter_schema(Schema(*columns), alterations, 7).fields
     assert (amount.field_id, amount.name, amount.field_type, amount.required) == (8, "amount", StringType(), False)
     assert other == columns[1]
-    [converted] = converted_columns(Schema(*columns), alterations, 7)
+    [converted] = find_converted_columns(Schema(*columns), alterations, 7)
     assert (converted.old.field_id, converted.new) == (1, amount)
 
 
@@ -271,7 +271,10 @@ def test_a_name_that_becomes_free_can_be_anothers() -> None:
     columns = (column(1, "a"), column(2, "b"))
     moves = [RenameColumn(PATH, "a", "b"), RenameColumn(PATH, "b", "c")]
     assert renamed(("a", "b"), a="b", b="c") == moves
-    assert [(each.field_id, each.name) for each in altered(Schema(*columns), moves, 2).fields] == [(1, "b"), (2, "c")]
+    assert [(each.field_id, each.name) for each in alter_schema(Schema(*columns), moves, 2).fields] == [
+        (1, "b"),
+        (2, "c"),
+    ]
     new = wanted("a", field="z", former="")
     moved = wanted("c", field="a", former="a")
     assert planned((column(1, "a"),), new, moved) == [RenameColumn(PATH, "a", "c"), AddColumn(PATH, new)]
@@ -291,5 +294,5 @@ def test_a_column_can_be_renamed_widened_and_made_optional_at_once() -> None:
     columns = (column(1, "qty", IntegerType(), required=True),)
     done = planned(columns, wanted("amount", field="qty", former="qty"))
     assert [type(change) for change in done] == [RenameColumn, WidenColumn, MakeOptional]
-    [amount] = altered(Schema(*columns), [change for change in done if isinstance(change, Alteration)], 1).fields
+    [amount] = alter_schema(Schema(*columns), [change for change in done if isinstance(change, Alteration)], 1).fields
     assert (amount.field_id, amount.name, amount.field_type, amount.required) == (1, "amount", LONG, False)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from connector.host.cgroup import ControlGroup
+from connector.host.cgroup import Cgroup
 
 MB = 1 << 20
 
 
-def control_group(directory: Path, membership: str, **files: str) -> ControlGroup:
+def control_group(directory: Path, membership: str, **files: str) -> Cgroup:
     """Files by their path, whose slashes are written as two underscores, and dots as one before the last."""
     (directory / "membership").write_text(membership)
     for name, text in files.items():
@@ -17,7 +17,7 @@ def control_group(directory: Path, membership: str, **files: str) -> ControlGrou
         path = directory / "root" / place.replace("__", "/") / file.replace("_", ".", 1)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
-    return ControlGroup(directory / "membership", directory / "root")
+    return Cgroup(directory / "membership", directory / "root")
 
 
 VERSION_2 = {"memory_max": str(512 * MB), "cpu_max": "150000 100000", "memory_events": "oom 3\noom_kill 2"}
@@ -69,5 +69,5 @@ def test_no_limit_is_none(tmp_path: Path, membership: str, files: dict[str, str]
 
 
 def test_a_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
-    group = ControlGroup(tmp_path / "membership", tmp_path)
+    group = Cgroup(tmp_path / "membership", tmp_path)
     assert (group.memory, group.cores, group.killed_for_memory) == (None, None, 0)

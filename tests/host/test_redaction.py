@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from connector.host.redaction import HIDDEN, SHORTEST, Redaction, hide_obtained, quoted
+from connector.host.redaction import HIDDEN, SHORTEST, Redaction, hide_obtained, redact_and_cut
 
 SECRET = 'p/lan+ted "se=cret" Ü\\'
 LINES = ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "u7q2yK1x0hVqXc8o5bGmZtR3wEpLsNdf")
@@ -18,7 +18,7 @@ def redacted(text: str, *secrets: str) -> str:
     redaction = Redaction()
     for secret in secrets:
         redaction.hide(secret)
-    return redaction.redacted(text)
+    return redaction.redact(text)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_what_was_obtained_is_forgotten_after_many_others_and_what_the_config_ha
     redaction.hide("planted-in-config")
     for number in range(5):
         redaction.hide_obtained(f"planted-token-{number}")
-    assert redaction.redacted("planted-in-config planted-token-0") == f"{HIDDEN} planted-token-0"
-    assert redaction.redacted("planted-token-3 planted-token-4") == f"{HIDDEN} {HIDDEN}"
+    assert redaction.redact("planted-in-config planted-token-0") == f"{HIDDEN} planted-token-0"
+    assert redaction.redact("planted-token-3 planted-token-4") == f"{HIDDEN} {HIDDEN}"
 
 
 def test_what_is_too_short_to_be_looked_for_displaces_nothing() -> None:
@@ -89,17 +89,17 @@ def test_what_is_too_short_to_be_looked_for_displaces_nothing() -> None:
     redaction.hide_obtained("planted-token")
     for _ in range(3):
         redaction.hide_obtained("short")
-    assert redaction.redacted("planted-token") == HIDDEN
+    assert redaction.redact("planted-token") == HIDDEN
 
 
 def test_what_is_obtained_again_counts_as_new() -> None:
     redaction = Redaction(most_obtained=2)
     for number in (1, 2, 3, 1, 4, 5):
         redaction.hide_obtained(f"planted-token-{number}")
-    assert redaction.redacted("planted-token-1") == HIDDEN
+    assert redaction.redact("planted-token-1") == HIDDEN
 
 
 def test_a_secret_is_hidden_before_a_text_is_cut_in_the_middle_of_it() -> None:
     hide_obtained("planted-where-texts-are-cut")
-    assert quoted("refused: planted-where-texts-are-cut, sorry", 20) == f"refused: {HIDDEN}, sorry"
-    assert quoted("refused.", 300) == "refused"
+    assert redact_and_cut("refused: planted-where-texts-are-cut, sorry", 20) == f"refused: {HIDDEN}, sorry"
+    assert redact_and_cut("refused.", 300) == "refused"

@@ -8,7 +8,7 @@ import pytest
 
 from connector.host import refresh
 from connector.host.errors import RetryableError
-from connector.host.refresh import Lease, Renewed
+from connector.host.refresh import Lease, Refreshed
 
 HOUR = 3600.0
 
@@ -54,7 +54,7 @@ def server(clock: Clock) -> Server:
 def test_a_value_is_renewed_when_half_of_its_life_is_over(
     clock: Clock, server: Server, later: float, value: int
 ) -> None:
-    renewed = Renewed("a number", server.grant)
+    renewed = Refreshed("a number", server.grant)
     assert renewed.current().value == 1
     clock.now += later
     assert renewed.current().value == renewed.current().value == value
@@ -62,14 +62,14 @@ def test_a_value_is_renewed_when_half_of_its_life_is_over(
 
 def test_a_value_without_an_end_is_fetched_once(clock: Clock) -> None:
     values = iter([1])
-    renewed = Renewed("a number", lambda: Lease.until(next(values), None))
+    renewed = Refreshed("a number", lambda: Lease.until(next(values), None))
     assert renewed.current().value == 1
     clock.now += 1e9
     assert renewed.current().value == 1
 
 
 def test_a_value_that_is_there_already_is_used_first(clock: Clock, server: Server) -> None:
-    renewed = Renewed("a number", server.grant, first=Lease.until(0, clock.now + HOUR))
+    renewed = Refreshed("a number", server.grant, first=Lease.until(0, clock.now + HOUR))
     assert renewed.current().value == 0
     clock.now += HOUR
     assert renewed.current().value == 1
@@ -78,7 +78,7 @@ def test_a_value_that_is_there_already_is_used_first(clock: Clock, server: Serve
 def test_what_cannot_be_renewed_is_used_to_its_end_and_tried_again_meanwhile(
     clock: Clock, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    renewed = Renewed("a number", server.grant)
+    renewed = Refreshed("a number", server.grant)
     renewed.current()
     server.is_down = True
     clock.now += HOUR / 2
@@ -95,7 +95,7 @@ def test_what_cannot_be_renewed_is_used_to_its_end_and_tried_again_meanwhile(
 
 
 def test_what_was_refused_is_not_used_again(server: Server) -> None:
-    renewed = Renewed("a number", server.grant)
+    renewed = Refreshed("a number", server.grant)
     renewed.current()
     renewed.discard()
     assert renewed.current().value == 2
@@ -105,12 +105,12 @@ def test_a_clock_that_is_ahead_of_the_server_s_costs_requests_and_no_failure(clo
     def grant() -> Lease[int]:
         return Lease.until(server.grant().value, clock.now - HOUR)
 
-    renewed = Renewed("a number", grant)
+    renewed = Refreshed("a number", grant)
     assert [renewed.current().value for _ in range(3)] == [1, 2, 3]
 
 
 def test_many_threads_fetch_once(server: Server) -> None:
-    renewed = Renewed("a number", server.grant)
+    renewed = Refreshed("a number", server.grant)
     barrier = threading.Barrier(8)
     values: list[int] = []
 

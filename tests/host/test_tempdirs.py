@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from connector.host.errors import UserError
-from connector.host.tempdirs import OWNER, scratch
+from connector.host.tempdirs import OWNER, make_directories
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def old_directory(parent: Path) -> Path:
 
 
 def test_they_are_removed_in_the_end() -> None:
-    with scratch() as directories:
+    with make_directories() as directories:
         (directories.files / "spool").write_text("rows")
         assert directories.sockets.is_dir()
     assert not directories.files.exists()
@@ -34,19 +34,19 @@ def test_they_are_removed_in_the_end() -> None:
 
 
 def test_nobody_else_can_look_into_them() -> None:
-    with scratch() as directories:
+    with make_directories() as directories:
         assert {directory.stat().st_mode & 0o777 for directory in (directories.files, directories.sockets)} == {0o700}
 
 
 def test_sockets_have_room_for_their_names_however_long_the_temporary_directory_is(temporary: Path) -> None:
-    with scratch() as directories:
+    with make_directories() as directories:
         assert directories.files.parent == temporary
         assert len(str(directories.sockets)) < 50
 
 
 def test_what_a_killed_session_left_is_removed_by_the_next(temporary: Path) -> None:
     abandoned = old_directory(temporary)
-    with scratch():
+    with make_directories():
         assert not abandoned.exists()
 
 
@@ -54,14 +54,14 @@ def test_what_a_living_session_holds_is_left_alone(temporary: Path) -> None:
     held = old_directory(temporary)
     with (held / OWNER).open("w") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
-        with scratch():
+        with make_directories():
             assert (held / "spool").exists()
 
 
 def test_what_has_only_just_been_made_is_left_alone(temporary: Path) -> None:
     young = old_directory(temporary)
     os.utime(young)
-    with scratch():
+    with make_directories():
         assert young.exists()
 
 
@@ -74,11 +74,11 @@ def test_a_directory_that_cannot_be_made_is_an_error_that_names_tmpdir(
     monkeypatch.setenv("TMPDIR", str(temporary / where))
     with (
         pytest.raises(UserError, match=rf"no temporary directory in {temporary / where} can be made: .* set TMPDIR"),
-        scratch(),
+        make_directories(),
     ):
         pass
 
 
 def test_what_goes_wrong_with_a_disk_later_is_not_said_of_its_temporary_directory() -> None:
-    with pytest.raises(OSError, match="disk full"), scratch():
+    with pytest.raises(OSError, match="disk full"), make_directories():
         raise OSError("disk full")

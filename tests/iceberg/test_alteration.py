@@ -37,8 +37,8 @@ from pyiceberg.types import (
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import finish
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.iceberg.maintenance.remove_orphan_files import collect
-from connector.model.state import Lineage
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import (
     ID,
@@ -60,7 +60,7 @@ from support.staged_files import stage
 from support.tables import local_catalog
 
 PRICED = {"id": 1, "qty": 10, "price": Decimal("7.10"), "cost": Decimal("7.10")}
-LINEAGE = Lineage(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
+WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def test_a_key_whose_values_have_no_equivalents_is_refused(catalog: Catalog) -> 
 
 def committed(catalog: Catalog, *ids: int) -> None:
     """A transaction of ours."""
-    finish(catalog, [stage(catalog, PATH, LINEAGE, *ids)])
+    finish(catalog, [stage(catalog, PATH, WRITER, *ids)])
 
 
 def files_of_ours(catalog: Catalog) -> set[str]:
@@ -295,11 +295,11 @@ def test_what_a_crash_leaves_behind_is_collected_once_it_is_certain_and_nothing_
     with pytest.raises(KeyboardInterrupt):
         fit(catalog, *QTY_AS_TEXT, rewrite=Counting(crash))
     left_behind = files_of_ours(catalog)
-    assert collect(catalog, PATH, LINEAGE, []) == 0
+    assert remove_orphan_files(catalog, PATH, WRITER, []) == 0
     fit(catalog, *QTY_AS_TEXT)
-    assert collect(catalog, PATH, LINEAGE, []) == 0
+    assert remove_orphan_files(catalog, PATH, WRITER, []) == 0
     committed(catalog, 3)
-    collect(catalog, PATH, LINEAGE, [])
+    remove_orphan_files(catalog, PATH, WRITER, [])
     assert [row["qty"] for row in rows(catalog)] == ["10", None, None]
     assert len(left_behind & files_of_ours(catalog)) == 1  # the transaction's, which had nothing to be converted
 
@@ -310,7 +310,7 @@ def test_files_that_a_session_may_take_for_left_behind_are_written_anew(catalog:
 
     def commit_and_collect() -> None:
         committed(catalog, 3)
-        assert collect(catalog, PATH, LINEAGE, []) == 1
+        assert remove_orphan_files(catalog, PATH, WRITER, []) == 1
 
     counting = Counting(commit_and_collect)
     fit(catalog, *QTY_AS_TEXT, rewrite=counting)

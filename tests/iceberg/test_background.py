@@ -18,20 +18,20 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.changes import DEFAULT_PROPERTIES
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.commits import due_maintenance as upkeep_module
+from connector.iceberg.commits import due_maintenance as due_maintenance_module
 from connector.iceberg.commits import snapshot
 from connector.iceberg.commits.commit import Landed
 from connector.iceberg.maintenance import background, expire_snapshots
-from connector.iceberg.maintenance.background import Maintenance, maintaining
+from connector.iceberg.maintenance.background import Maintenance, run_maintenance
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.invalid_values import Policy
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.staged_files import leave_behind, stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 PATH: Final = ("shop", "orders")
-LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 FOLDED_AT: Final = 10
 PREVIOUS_VERSIONS: Final = 5
 MINUTE: Final = 60_000  # milliseconds
@@ -58,7 +58,7 @@ def metadata_files(catalog: Catalog) -> list[Path]:
 
 
 def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Landed:
-    [outcome] = maintenance.attempt([stage(catalog, PATH, LINEAGE, *ids)])
+    [outcome] = maintenance.attempt([stage(catalog, PATH, WRITER, *ids)])
     assert isinstance(outcome, Landed)
     return outcome
 
@@ -70,16 +70,16 @@ def do_all(maintenance: Maintenance) -> None:
 
 def bound(catalog: Catalog) -> list[BoundTable]:
     binding = MaterializationBinding(
-        resource_path=PATH, state_key=LINEAGE.state_key, field_selection=FieldSelection(keys=("id",))
+        resource_path=PATH, state_key=WRITER.state_key, field_selection=FieldSelection(keys=("id",))
     )
-    task = Materialization(name=LINEAGE.materialization, bindings=(binding,))
-    return bind_all(catalog, task, LINEAGE.key_range, [Policy()])
+    task = Materialization(name=WRITER.materialization, bindings=(binding,))
+    return bind_all(catalog, task, WRITER.key_range, [Policy()])
 
 
 @pytest.fixture
 def in_background(catalog: Catalog) -> Iterator[Maintenance]:
     """A session's, which is let do all that it has begun with."""
-    with maintaining(catalog) as running:
+    with run_maintenance(catalog) as running:
         yield running
 
 
@@ -114,13 +114,13 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
     """One a minute, each kept for twenty."""
     with table_of(catalog).transaction() as change:
         change.set_properties({MAX_AGE: str(20 * MINUTE)})
-    upkeep, sizes, now = Maintenance(catalog), [], time.time_ns()
-    for module in (expire_snapshots, snapshot, upkeep_module):
+    due_maintenance, sizes, now = Maintenance(catalog), [], time.time_ns()
+    for module in (expire_snapshots, snapshot, due_maintenance_module):
         monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: now))
     for number in range(120):
         now += MINUTE * 10**6
-        land(upkeep, catalog, number)
-        do_all(upkeep)
+        land(due_maintenance, catalog, number)
+        do_all(due_maintenance)
         if number >= 40:
             sizes.append(Size.of(catalog))
     early, late = sizes[:40], sizes[40:]
@@ -132,10 +132,10 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
 
 
 def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) -> None:
-    upkeep = Maintenance(catalog)
+    due_maintenance = Maintenance(catalog)
     for number in range(3 * FOLDED_AT):
-        land(upkeep, catalog, number)
-        do_all(upkeep)
+        land(due_maintenance, catalog, number)
+        do_all(due_maintenance)
     size = Size.of(catalog)
     assert size.snapshots == len(table_of(catalog).metadata.snapshot_log) == 1
     # The newest metadata file and those that it names, a manifest list, and the manifests.
@@ -145,10 +145,10 @@ def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) ->
 def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires_nothing(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({GC_ENABLED: "false"})
-    upkeep = Maintenance(catalog)
+    due_maintenance = Maintenance(catalog)
     for number in range(12):
-        land(upkeep, catalog, number)
-    do_all(upkeep)
+        land(due_maintenance, catalog, number)
+    do_all(due_maintenance)
     table = table_of(catalog)
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     assert len(named) == 1 + PREVIOUS_VERSIONS
@@ -158,44 +158,47 @@ def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires
 def test_metadata_files_stay_where_the_table_says_so(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
-    upkeep, before = Maintenance(catalog), len([f for f in metadata_files(catalog) if f.name.endswith(".json")])
+    due_maintenance, before = (
+        Maintenance(catalog),
+        len([f for f in metadata_files(catalog) if f.name.endswith(".json")]),
+    )
     for number in range(8):
-        land(upkeep, catalog, number)
-    do_all(upkeep)
+        land(due_maintenance, catalog, number)
+    do_all(due_maintenance)
     expiry = 1
     assert len([f for f in metadata_files(catalog) if f.name.endswith(".json")]) == before + 8 + expiry
 
 
 def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(catalog: Catalog) -> None:
-    upkeep = Maintenance(catalog)
+    due_maintenance = Maintenance(catalog)
     stale = table_of(catalog)
-    land(upkeep, catalog, 0)
+    land(due_maintenance, catalog, 0)
     before = set(metadata_files(catalog))
     with pytest.raises(CommitFailedException):
         catalog.commit_table(stale, (), (SetPropertiesUpdate(updates={"a": "b"}),))
     [lost] = set(metadata_files(catalog)) - before
-    do_all(upkeep)
+    do_all(due_maintenance)
     assert lost.exists()
     for number in range(1, 2 * PREVIOUS_VERSIONS):
-        land(upkeep, catalog, number)
-        do_all(upkeep)
+        land(due_maintenance, catalog, number)
+        do_all(due_maintenance)
     assert not lost.exists()
 
 
 def test_metadata_of_a_renamed_table_stay_though_its_name_and_its_directory_are_taken(catalog: Catalog) -> None:
-    upkeep = Maintenance(catalog)
-    land(upkeep, catalog, 0)
+    due_maintenance = Maintenance(catalog)
+    land(due_maintenance, catalog, 0)
     catalog.rename_table(PATH, ("shop", "renamed"))
     foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
     for number in range(1, 2 * PREVIOUS_VERSIONS):
-        land(upkeep, catalog, number)
-        do_all(upkeep)
+        land(due_maintenance, catalog, number)
+        do_all(due_maintenance)
     assert table_of(catalog).location() == catalog.load_table(("shop", "renamed")).location()
     assert ids_of(catalog, ("shop", "renamed")) == [0]
 
 
 def test_a_session_does_what_earlier_ones_have_left_undone(catalog: Catalog, in_background: Maintenance) -> None:
-    left = leave_behind(table_of(catalog), LINEAGE)
+    left = leave_behind(table_of(catalog), WRITER)
     for number in range(3):
         land(Maintenance(catalog), catalog, number)
     in_background.look_after(bound(catalog), [])
@@ -210,7 +213,7 @@ def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
     def refuse(*_: object) -> int:
         raise ServiceUnavailableError("503")
 
-    monkeypatch.setattr(background, "collect", refuse)
+    monkeypatch.setattr(background, "remove_orphan_files", refuse)
     for number in range(3):
         land(Maintenance(catalog), catalog, number)
     in_background.look_after(bound(catalog), [])
@@ -225,9 +228,9 @@ def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(
 ) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({MAX_AGE: "a while"})
-    upkeep = Maintenance(catalog)
-    assert land(upkeep, catalog, 1).attempts == 1
-    do_all(upkeep)
+    due_maintenance = Maintenance(catalog)
+    assert land(due_maintenance, catalog, 1).attempts == 1
+    do_all(due_maintenance)
     assert ids_of(catalog, PATH) == [1]
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "nothing is tidied up" in warning
@@ -241,8 +244,8 @@ def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: py
         hung.set()
         released.wait(60)
 
-    monkeypatch.setattr(background, "collect", hang)
-    with maintaining(catalog) as running:
+    monkeypatch.setattr(background, "remove_orphan_files", hang)
+    with run_maintenance(catalog) as running:
         running.look_after(bound(catalog), [])
         hung.wait()
     assert "maintenance" in {thread.name for thread in threading.enumerate()}

@@ -13,7 +13,7 @@ from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
 from connector.model.invalid_values import Policy
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog
@@ -58,18 +58,18 @@ def test_columns_come_in_the_order_of_store_with_the_tables_own_ids(catalog: Cat
 
 def test_the_fence_value_is_read_when_the_session_opens(catalog: Catalog) -> None:
     table = foreign_table(catalog, PATH, SCHEMA)
-    lineage = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+    writer = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
     value = f"closed:{fence.new_value()}"
     with table.transaction() as transaction:
-        transaction.set_properties({fence.property_name(lineage): value})
-    assert fence.recorded(dict(bind(catalog, FieldSelection(keys=("id",))).properties), lineage) == value
+        transaction.set_properties({fence.property_name(writer): value})
+    assert fence.read_value(dict(bind(catalog, FieldSelection(keys=("id",))).properties), writer) == value
 
 
 @pytest.mark.parametrize("value", ["zz", ""])
 def test_a_fence_that_was_changed_by_hand_is_no_fence_to_begin_with(catalog: Catalog, value: str) -> None:
     table = foreign_table(catalog, PATH, SCHEMA)
     with table.transaction() as transaction:
-        transaction.set_properties({fence.property_name(Lineage("acme/task", "orders.v0", LEFT)): value})
+        transaction.set_properties({fence.property_name(WriterId("acme/task", "orders.v0", LEFT)): value})
     with pytest.raises(FencedError, match=r"table shop\.orders: .* which is no fence value of this connector"):
         bind(catalog, FieldSelection(keys=("id",)))
 

@@ -26,7 +26,7 @@ from connector.config.secret import Secret
 from connector.config.settings import EndpointConfig
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
-from connector.iceberg.catalogs.opening import explained, open_catalog, table_location
+from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.storage.file_access import STORE_FILE_IO
@@ -91,7 +91,7 @@ def test_a_full_disk_is_named_with_the_catalog_that_it_holds(tmp_path: Path) -> 
             open_catalog(endpoint) as catalog,
             disk.filled(),
             pytest.raises(RetryableError) as error,
-            explained(endpoint),
+            translate_errors(endpoint),
         ):
             catalog.create_namespace("ns")
     check_text(SNAPSHOTS, "Local: a full disk", str(error.value), {str(disk.directory): "DIRECTORY"})
@@ -160,7 +160,7 @@ def test_tables_of_a_warehouse_that_was_moved_are_found_once_its_old_path_leads_
     old.rename(new)
     file = made.metadata_location.removeprefix("file://")
     with open_catalog(local(new)) as catalog:
-        with pytest.raises(UserError) as raised, explained(local(new)):
+        with pytest.raises(UserError) as raised, translate_errors(local(new)):
             catalog.load_table(path)
         old.symlink_to(new)
         assert catalog.load_table(path).metadata == made.metadata
@@ -213,7 +213,7 @@ def test_a_rest_catalog_presents_its_token() -> None:
 @pytest.mark.parametrize("credential", [None, Secret("client:planted")])
 def test_a_rest_catalog_that_never_answers_is_not_waited_for(silent_uri: str, credential: Secret | None) -> None:
     catalog = rest(silent_uri, credential=credential)
-    with pytest.raises(RetryableError) as error, explained(on_s3(catalog)):
+    with pytest.raises(RetryableError) as error, translate_errors(on_s3(catalog)):
         open_rest(catalog, {}, IMPATIENT)
     check_text(SNAPSHOTS, "REST: silence", str(error.value), {silent_uri: "URI"})
 
@@ -222,7 +222,7 @@ def test_an_open_rest_catalog_that_falls_silent_is_not_waited_for(silent_uri: st
     with answering(200, json.dumps({"defaults": {}, "overrides": {"uri": silent_uri}})) as server:
         catalog = rest(server.uri)
         opened = open_rest(catalog, {}, IMPATIENT)
-    with pytest.raises(RetryableError, match="did not answer in time"), opened, explained(on_s3(catalog)):
+    with pytest.raises(RetryableError, match="did not answer in time"), opened, translate_errors(on_s3(catalog)):
         opened.list_namespaces()
 
 
@@ -231,7 +231,7 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(what: Dripping) -> 
     with dripping(what) as (uri, has_ended):
         catalog = rest(uri)
         late = f"the REST catalog at {uri} did not answer in time"
-        with pytest.raises(RetryableError, match=late), explained(on_s3(catalog)):
+        with pytest.raises(RetryableError, match=late), translate_errors(on_s3(catalog)):
             open_rest(catalog, {}, TimeLimits(connect=10, read=10, whole=0.3))
         assert not has_ended.is_set()
 
@@ -245,7 +245,7 @@ def test_an_encrypted_answer_that_comes_byte_by_byte_is_not_waited_for_either(
     with dripping(what, certificate) as (uri, has_ended):
         catalog = rest(uri)
         late = f"the REST catalog at {uri} did not answer in time"
-        with pytest.raises(RetryableError, match=late), explained(on_s3(catalog)):
+        with pytest.raises(RetryableError, match=late), translate_errors(on_s3(catalog)):
             open_rest(catalog, {}, TimeLimits(connect=10, read=10, whole=0.5))
         assert not has_ended.is_set()
 
@@ -291,7 +291,7 @@ def test_a_refused_credential_is_not_repeated_by_the_error() -> None:
 
 @pytest.mark.parametrize("error", [CommitStateUnknownException("?"), NoSuchTableError("t")])
 def test_what_only_the_caller_can_judge_passes_unchanged(error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, explained(on_s3(rest("http://host"))):
+    with pytest.raises(type(error)) as raised, translate_errors(on_s3(rest("http://host"))):
         raise error
     assert raised.value is error
 
@@ -383,7 +383,7 @@ def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
         glue_answering(monkeypatch, 400, answer),
         open_catalog(endpoint) as catalog,
         pytest.raises(UserError) as raised,
-        explained(endpoint),
+        translate_errors(endpoint),
     ):
         catalog.list_namespaces()
     assert str(raised.value) == (
@@ -405,7 +405,7 @@ def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_botocore_gives_up_on_is_explained(error: Exception, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match="AWS Glue in us-east-1 "), explained(on_s3(GlueCatalog())):
+    with pytest.raises(kind, match="AWS Glue in us-east-1 "), translate_errors(on_s3(GlueCatalog())):
         raise error
 
 

@@ -24,7 +24,7 @@ from connector.host.errors import CommitUnknownError, ConnectorError, FencedErro
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
-from connector.model.state import ColumnStatistics, DataFile, Lineage, StagedCommit
+from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from support.snapshots import check_text
 from support.tables import record_property, upgrade_to_version_3
 
@@ -76,14 +76,14 @@ def stage(
     """Write a data file as a task would, and name it as startCommit does; without a `prev` as the first of a session
     that opens now."""
     table = catalog.load_table(PATH)
-    lineage = Lineage("acme/orders", state_key, key_range)
-    tenure = Tenure.begin(table.properties, lineage, waiting)
+    writer = WriterId("acme/orders", state_key, key_range)
+    tenure = Tenure.begin(table.properties, writer, waiting)
     path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"id": list(ids)}, schema=ARROW_SCHEMA), path)
     statistics = ColumnStatistics(1, 40, len(ids), 0, min(ids).to_bytes(8, "little"), max(ids).to_bytes(8, "little"))
     return StagedCommit(
-        lineage=lineage,
+        writer=writer,
         prev=tenure.prev if prev is None else prev,
         next=fence.new_value(),
         path=PATH,
@@ -120,7 +120,7 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
     finish(catalog, staged)
     table = catalog.load_table(PATH)
     assert ids(catalog) == [1, 2]
-    assert fence.recorded(table.properties, staged.lineage) == staged.next
+    assert fence.read_value(table.properties, staged.writer) == staged.next
     snapshot = table.current_snapshot()
     assert snapshot
     assert snapshot.summary
@@ -416,7 +416,7 @@ def test_an_old_state_key_goes_inert_with_the_first_commit_of_the_new_one(catalo
     finish(catalog, stage(catalog, [2], state_key="orders.v2"))
     with pytest.raises(FencedError):
         finish(catalog, stale)
-    assert fence.recorded(catalog.load_table(PATH).properties, old.lineage) == f"closed:{old.next}"
+    assert fence.read_value(catalog.load_table(PATH).properties, old.writer) == f"closed:{old.next}"
     finish(catalog, old, is_recovery=True)
     assert ids(catalog) == [1, 2]
 
@@ -433,10 +433,10 @@ def test_a_range_that_was_split_and_joined_goes_on_from_the_closed_value(catalog
     first = stage(catalog, [1])
     finish(catalog, first)
     finish(catalog, stage(catalog, [2], key_range=LEFT))
-    recorded = fence.recorded(catalog.load_table(PATH).properties, first.lineage)
+    recorded = fence.read_value(catalog.load_table(PATH).properties, first.writer)
     assert recorded == f"closed:{first.next}"
     finish(catalog, stage(catalog, [3], prev=recorded))
-    left = fence.recorded(catalog.load_table(PATH).properties, replace(first.lineage, key_range=LEFT))
+    left = fence.read_value(catalog.load_table(PATH).properties, replace(first.writer, key_range=LEFT))
     assert left.startswith("closed:")
     assert ids(catalog) == [1, 2, 3]
 

@@ -16,11 +16,11 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemoveSna
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance.expire_snapshots import expire
-from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.staged_files import leave_behind, stage
 from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog
@@ -28,7 +28,7 @@ from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog
 Send: TypeAlias = Callable[[], Any]
 
 PATH: Final = ("shop", "orders")
-LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 
 
@@ -61,7 +61,7 @@ def table_of(catalog: Catalog) -> Table:
 
 
 def land(catalog: Catalog, *ids: int) -> StagedCommit:
-    staged = stage(catalog, PATH, LINEAGE, *ids)
+    staged = stage(catalog, PATH, WRITER, *ids)
     commit.finish(catalog, [staged])
     return staged
 
@@ -103,15 +103,15 @@ def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog, caplog:
     caplog.set_level(logging.INFO)
     for number in range(5):
         newest = land(catalog, number)
-    deleted = expire(catalog, PATH)
+    deleted = expire_snapshots(catalog, PATH)
     assert deleted > 0
     told = {"event": "expired", "table": "shop.orders", "snapshots": 4, "files": deleted}
     assert getattr(caplog.records[-1], FIELDS) == told
     assert [snapshot.snapshot_id for snapshot in table_of(catalog).snapshots()] == [head(catalog)]
     assert left(catalog) == referred_to(catalog)
     assert ids_of(catalog, PATH) == list(range(5))
-    assert fence.recorded(table_of(catalog).properties, LINEAGE) == newest.next
-    assert expire(catalog, PATH) == 0
+    assert fence.read_value(table_of(catalog).properties, WRITER) == newest.next
+    assert expire_snapshots(catalog, PATH) == 0
 
 
 def test_a_table_that_forbids_it_keeps_everything(catalog: Catalog) -> None:
@@ -119,7 +119,7 @@ def test_a_table_that_forbids_it_keeps_everything(catalog: Catalog) -> None:
         change.set_properties({GC_ENABLED: "false"})
     for number in range(5):
         land(catalog, number)
-    assert expire(catalog, PATH) == 0
+    assert expire_snapshots(catalog, PATH) == 0
     assert len(table_of(catalog).snapshots()) == 5
 
 
@@ -133,7 +133,7 @@ def test_what_a_tag_or_a_branch_can_reach_is_kept(catalog: Catalog, kind: str) -
     table_of(catalog).overwrite(rows(100, 101))
     for number in range(2, 6):
         land(catalog, number)
-    assert expire(catalog, PATH) > 0
+    assert expire_snapshots(catalog, PATH) > 0
     assert {snapshot.snapshot_id for snapshot in table_of(catalog).snapshots()} == {kept, head(catalog)}
     assert ids_at(catalog, kept) == [0, 1]
     assert ids_of(catalog, PATH) == [2, 3, 4, 5, 100, 101]
@@ -143,14 +143,14 @@ def test_what_a_tag_or_a_branch_can_reach_is_kept(catalog: Catalog, kind: str) -
 def test_work_that_is_staged_to_be_audited_is_kept(catalog: Catalog) -> None:
     land(catalog, 1)
     table, writer = table_of(catalog), SnapshotWriter()
-    staged = writer.append(table, [stage(catalog, PATH, Lineage("another", "v1", LINEAGE.key_range), 2)])
+    staged = writer.append(table, [stage(catalog, PATH, WriterId("another", "v1", WRITER.key_range), 2)])
     assert staged.summary
     staged.summary["wap.id"] = "monday"
     catalog.commit_table(
         table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (AddSnapshotUpdate(snapshot=staged),)
     )
     land(catalog, 3)
-    assert expire(catalog, PATH) > 0
+    assert expire_snapshots(catalog, PATH) > 0
     assert ids_at(catalog, staged.snapshot_id) == [1, 2]
 
 
@@ -159,7 +159,7 @@ def test_files_that_other_engines_have_dropped_go_with_the_last_snapshot_that_ha
     land(catalog, 3)
     table_of(catalog).delete("id = 1")
     assert len(files(catalog, "data")) == 3
-    assert expire(catalog, PATH) > 0
+    assert expire_snapshots(catalog, PATH) > 0
     assert len(files(catalog, "data")) == 2
     assert ids_of(catalog, PATH) == [2, 3]
     assert left(catalog) == referred_to(catalog)
@@ -171,9 +171,9 @@ def test_files_of_a_tag_go_once_it_is_dropped(catalog: Catalog) -> None:
     table_of(catalog).manage_snapshots().create_tag(head(catalog), "kept").commit()
     table_of(catalog).overwrite(rows(2))
     land(catalog, 3)
-    expire(catalog, PATH)
+    expire_snapshots(catalog, PATH)
     table_of(catalog).manage_snapshots().remove_tag("kept").commit()
-    assert expire(catalog, PATH) > 0
+    assert expire_snapshots(catalog, PATH) > 0
     assert left(catalog) == referred_to(catalog)
     assert ids_of(catalog, PATH) == [2, 3]
 
@@ -185,7 +185,7 @@ def test_files_from_elsewhere_stay(catalog: Catalog) -> None:
     [task] = other.scan().plan_files()
     table_of(catalog).add_files([task.file.file_path])
     table_of(catalog).overwrite(rows(2))
-    assert expire(catalog, PATH) > 0
+    assert expire_snapshots(catalog, PATH) > 0
     assert ids_of(catalog, PATH) == [2]
     assert ids_of(catalog, ("shop", "other")) == [1]
 
@@ -199,7 +199,7 @@ def test_a_commit_of_ours_leaves_the_main_branch_its_own_retention(catalog: Cata
         land(catalog, number)
     main = table_of(catalog).refs()["main"]
     assert (main.max_snapshot_age_ms, main.min_snapshots_to_keep) == (1_000_000, 4)
-    assert expire(catalog, PATH) == 0
+    assert expire_snapshots(catalog, PATH) == 0
 
 
 @pytest.mark.parametrize("kind", ["tag", "branch"])
@@ -216,7 +216,7 @@ def test_a_reference_that_is_made_in_that_moment_is_not_lost(
         return send()
 
     around_the_expiry(monkeypatch, catalog, reached)
-    assert expire(catalog, PATH) == 0
+    assert expire_snapshots(catalog, PATH) == 0
     assert table_of(catalog).refs()["late"].snapshot_id == old
     assert ids_at(catalog, old) == [1]
 
@@ -229,11 +229,11 @@ def test_of_two_that_expire_at_once_the_slower_one_finds_it_done(
     faster = []
 
     def overtaken(send: Send) -> Any:
-        faster.append(expire(catalog, PATH))
+        faster.append(expire_snapshots(catalog, PATH))
         return send()
 
     around_the_expiry(monkeypatch, catalog, overtaken)
-    assert expire(catalog, PATH) == 0
+    assert expire_snapshots(catalog, PATH) == 0
     assert faster[0] > 0
     assert left(catalog) == referred_to(catalog)
     assert ids_of(catalog, PATH) == list(range(5))
@@ -248,7 +248,7 @@ def test_a_commit_that_an_expiry_overtakes_lands_all_the_same(
 
     def overtaken(writer: SnapshotWriter, *arguments: Any) -> Any:
         snapshot = append(writer, *arguments)
-        expire(catalog, PATH)
+        expire_snapshots(catalog, PATH)
         return snapshot
 
     monkeypatch.setattr(SnapshotWriter, "append", overtaken)
@@ -270,7 +270,7 @@ def test_a_lost_answer_is_looked_for_in_the_table(
         raise CommitStateUnknownException("500")
 
     around_the_expiry(monkeypatch, catalog, lost)
-    assert (expire(catalog, PATH) > 0) is landed
+    assert (expire_snapshots(catalog, PATH) > 0) is landed
     assert (left(catalog) < before) is landed
     assert left(catalog) == referred_to(catalog)
 
@@ -279,11 +279,11 @@ def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_sess
     for number in range(5):
         land(catalog, number)
     with pytest.raises(SessionEndedError):
-        expire(catalog, PATH, lambda: True)
+        expire_snapshots(catalog, PATH, lambda: True)
     assert len(table_of(catalog).snapshots()) == 1
     land(catalog, 5)
     assert left(catalog) > referred_to(catalog)
-    assert collect(catalog, PATH, LINEAGE, []) > 0
+    assert remove_orphan_files(catalog, PATH, WRITER, []) > 0
     assert left(catalog) == referred_to(catalog)
 
 
@@ -301,11 +301,11 @@ def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_
         table = load_table(path)
         if loads == 2:  # what the collector judges by
             monkeypatch.setattr(catalog, "load_table", load_table)
-            expire(catalog, PATH)
+            expire_snapshots(catalog, PATH)
         return table
 
     monkeypatch.setattr(catalog, "load_table", loaded_before_an_expiry)
-    collect(catalog, PATH, LINEAGE, [])
+    remove_orphan_files(catalog, PATH, WRITER, [])
     assert loads == 2
     assert left(catalog) == referred_to(catalog)
 
@@ -313,7 +313,7 @@ def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_
 def test_files_of_a_table_that_was_renamed_meanwhile_are_not_judged_by_the_one_that_took_its_name(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leave_behind(table_of(catalog), LINEAGE)  # to find it unreferenced, every snapshot has to be read
+    leave_behind(table_of(catalog), WRITER)  # to find it unreferenced, every snapshot has to be read
     for number in range(3):
         land(catalog, number)
     manifest_list, load_table, loads = table_of(catalog).snapshots()[0].manifest_list, catalog.load_table, 0
@@ -331,7 +331,7 @@ def test_files_of_a_table_that_was_renamed_meanwhile_are_not_judged_by_the_one_t
 
     monkeypatch.setattr(catalog, "load_table", loaded_before_a_renaming)
     with pytest.raises(FileNotFoundError):
-        collect(catalog, PATH, LINEAGE, [])
+        remove_orphan_files(catalog, PATH, WRITER, [])
     assert ids_of(catalog, ("shop", "renamed")) == [0, 1, 2]
 
 
@@ -340,7 +340,7 @@ def test_a_file_that_is_gone_without_an_expiry_is_an_error(catalog: Catalog) -> 
         land(catalog, number)
     Path(table_of(catalog).snapshots()[-1].manifest_list.removeprefix("file://")).unlink()
     with pytest.raises(FileNotFoundError):
-        collect(catalog, PATH, LINEAGE, [])
+        remove_orphan_files(catalog, PATH, WRITER, [])
 
 
 def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, mon
     monkeypatch.setattr(
         "connector.iceberg.maintenance.expire_snapshots.due", lambda metadata, _: [metadata.snapshots[0].snapshot_id]
     )
-    assert expire(catalog, PATH) == 0
+    assert expire_snapshots(catalog, PATH) == 0
     assert len(table_of(catalog).snapshots()) == 2
 
 
@@ -369,5 +369,5 @@ def test_a_table_that_was_replaced_meanwhile_keeps_its_files(catalog: Catalog, m
 
     before = left(catalog)
     around_the_expiry(monkeypatch, catalog, replaced)
-    assert expire(catalog, PATH) == 0
+    assert expire_snapshots(catalog, PATH) == 0
     assert left(catalog) == before

@@ -9,7 +9,7 @@ import pytest
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
-from connector.model.state import Known, Lineage, StagedCommit
+from connector.model.state import Known, StagedCommit, WriterId
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
@@ -19,8 +19,8 @@ LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
 OLD_KEY, KEY = "orders.v0", "orders.v1"
 
 
-def lineage(key_range: str = WHOLE, state_key: str = KEY, materialization: str = "acme/orders") -> Lineage:
-    return Lineage(materialization, state_key, key_range)
+def writer(key_range: str = WHOLE, state_key: str = KEY, materialization: str = "acme/orders") -> WriterId:
+    return WriterId(materialization, state_key, key_range)
 
 
 def value_of(name: str) -> str:
@@ -30,11 +30,11 @@ def value_of(name: str) -> str:
 
 
 def staged(
-    prev: str, next: str, of: Lineage | None = None, *, known: Known | None = None, is_recovered: bool = False
+    prev: str, next: str, of: WriterId | None = None, *, known: Known | None = None, is_recovered: bool = False
 ) -> StagedCommit:
     path = ("shop", "orders")
     return StagedCommit(
-        of or lineage(),
+        of or writer(),
         value_of(prev),
         value_of(next),
         path,
@@ -51,13 +51,13 @@ def recovered(chain: Sequence[StagedCommit]) -> list[StagedCommit]:
     return [replace(commit, is_recovered=True) for commit in chain]
 
 
-def recorded(values: dict[Lineage, str]) -> dict[str, str]:
+def recorded(values: dict[WriterId, str]) -> dict[str, str]:
     """The properties of a table that holds these values."""
     return {fence.property_name(of): value_of(value) for of, value in values.items()}
 
 
 def whole(value: str) -> dict[str, str]:
-    return recorded({lineage(): value})
+    return recorded({writer(): value})
 
 
 FIRST, SECOND, THIRD = staged("a0", "a1"), staged("a1", "a2"), staged("a2", "a3")
@@ -75,23 +75,23 @@ CHAIN = [FIRST, SECOND, THIRD]
 def test_the_recorded_value_says_what_of_a_chain_has_landed(
     chain: list[StagedCommit], value: str, rest: list[StagedCommit]
 ) -> None:
-    assert list(fence.unlanded(chain, whole(value))) == rest
+    assert list(fence.remaining_commits(chain, whole(value))) == rest
 
 
 @pytest.mark.parametrize("properties", [whole("a9"), {}, whole("closed:a9")])
 @pytest.mark.parametrize("chain", [CHAIN, recovered(CHAIN)], ids=["own", "recovered"])
 def test_any_other_value_is_fenced(chain: list[StagedCommit], properties: dict[str, str]) -> None:
     with pytest.raises(FencedError, match="another process has taken over acme/orders"):
-        fence.unlanded(chain, properties)
+        fence.remaining_commits(chain, properties)
 
 
-def test_the_first_transaction_of_a_lineage_finds_no_value() -> None:
-    assert list(fence.unlanded([staged("", "a1")], {})) == [staged("", "a1")]
+def test_the_first_transaction_of_a_writer_finds_no_value() -> None:
+    assert list(fence.remaining_commits([staged("", "a1")], {})) == [staged("", "a1")]
 
 
 @pytest.mark.parametrize(("value", "rest"), [("closed:a0", CHAIN), ("closed:a1", [SECOND, THIRD]), ("closed:a3", [])])
 def test_a_closed_value_tells_a_recovery_what_has_landed(value: str, rest: list[StagedCommit]) -> None:
-    assert list(fence.unlanded(recovered(CHAIN), whole(value))) == rest
+    assert list(fence.remaining_commits(recovered(CHAIN), whole(value))) == rest
 
 
 # Who has been replaced
@@ -100,57 +100,57 @@ def test_a_closed_value_tells_a_recovery_what_has_landed(value: str, rest: list[
 @pytest.mark.parametrize("value", ["closed:a0", "closed:a1", "closed:a2"])
 def test_a_stale_process_cannot_build_on_a_value_that_its_successor_closed(value: str) -> None:
     with pytest.raises(FencedError):
-        fence.unlanded(CHAIN, whole(value))
+        fence.remaining_commits(CHAIN, whole(value))
 
 
 def test_a_stale_process_whose_work_landed_before_the_range_was_closed_has_nothing_left_to_do() -> None:
-    assert list(fence.unlanded(CHAIN, whole("closed:a3"))) == []
+    assert list(fence.remaining_commits(CHAIN, whole("closed:a3"))) == []
 
 
 def test_a_range_that_opens_again_builds_on_the_closed_value_that_it_read() -> None:
     reopened = [staged("closed:a3", "a4")]
-    assert list(fence.unlanded(reopened, whole("closed:a3"))) == reopened
+    assert list(fence.remaining_commits(reopened, whole("closed:a3"))) == reopened
     for other in ("closed:a5", "closed:0a1b2c3d:a3"):
         with pytest.raises(FencedError):
-            fence.unlanded(reopened, whole(other))
+            fence.remaining_commits(reopened, whole(other))
 
 
-def opened(of: Lineage, properties: dict[str, str], *waiting: StagedCommit) -> list[StagedCommit]:
+def opened(of: WriterId, properties: dict[str, str], *waiting: StagedCommit) -> list[StagedCommit]:
     """The first transaction of a session that finds these properties."""
     tenure = Tenure.begin(properties, of, recovered(waiting))
     return [staged(tenure.prev, "own-1", of, known=tenure.known)]
 
 
-@pytest.mark.parametrize("successor", [lineage(LEFT), lineage(RIGHT), lineage(LEFT, OLD_KEY), lineage(WHOLE, OLD_KEY)])
+@pytest.mark.parametrize("successor", [writer(LEFT), writer(RIGHT), writer(LEFT, OLD_KEY), writer(WHOLE, OLD_KEY)])
 @pytest.mark.parametrize("own", ["a3", "closed:a3", None], ids=["committed", "reopened", "never-committed"])
 def test_whoever_commits_for_a_part_of_the_key_range_stops_a_session_that_was_open(
-    successor: Lineage, own: str | None
+    successor: WriterId, own: str | None
 ) -> None:
     """Under which state key does not matter: a backfill may have kept the table's rows."""
     before = whole(own) if own else {}
-    session = opened(lineage(), before)
-    assert list(fence.unlanded(session, before)) == session
+    session = opened(writer(), before)
+    assert list(fence.remaining_commits(session, before)) == session
     with pytest.raises(FencedError, match=r"nothing newer than it has read"):
-        fence.unlanded(session, before | recorded({successor: "s1"}))
+        fence.remaining_commits(session, before | recorded({successor: "s1"}))
 
 
-def test_a_successor_of_a_lineage_that_had_committed_before_stops_a_session_too() -> None:
-    before = recorded({lineage(): "closed:a3", lineage(LEFT): "l1", lineage(RIGHT): "r1"})
-    session = opened(lineage(), before)
+def test_a_successor_of_a_writer_that_had_committed_before_stops_a_session_too() -> None:
+    before = recorded({writer(): "closed:a3", writer(LEFT): "l1", writer(RIGHT): "r1"})
+    session = opened(writer(), before)
     with pytest.raises(FencedError):
-        fence.unlanded(session, before | recorded({lineage(LEFT): "l2"}))
+        fence.remaining_commits(session, before | recorded({writer(LEFT): "l2"}))
 
 
-@pytest.mark.parametrize("other", [lineage(RIGHT), lineage(RIGHT, OLD_KEY), lineage(materialization="acme/other")])
-def test_others_beside_a_session_do_not_stop_it(other: Lineage) -> None:
-    session = opened(lineage(LEFT), {})
-    assert list(fence.unlanded(session, recorded({other: "s1"}))) == session
+@pytest.mark.parametrize("other", [writer(RIGHT), writer(RIGHT, OLD_KEY), writer(materialization="acme/other")])
+def test_others_beside_a_session_do_not_stop_it(other: WriterId) -> None:
+    session = opened(writer(LEFT), {})
+    assert list(fence.remaining_commits(session, recorded({other: "s1"}))) == session
 
 
 def test_a_sibling_may_close_what_both_follow() -> None:
     """The first child to commit closes the parent's value."""
-    child = opened(lineage(LEFT), whole("a3"))
-    assert list(fence.unlanded(child, whole("closed:a3"))) == child
+    child = opened(writer(LEFT), whole("a3"))
+    assert list(fence.remaining_commits(child, whole("closed:a3"))) == child
 
 
 WAITING = staged("a3", "a4")
@@ -159,51 +159,49 @@ WAITING = staged("a3", "a4")
 @pytest.mark.parametrize("value", ["a3", "closed:a3", "a4", "closed:a4"])
 def test_what_waited_when_a_session_opened_may_land_later_and_stops_nobody(value: str) -> None:
     """A table refused the parent's commits; its children open all the same, and the parent's rows land in between."""
-    child = opened(lineage(LEFT), whole("a3"), WAITING)
-    assert list(fence.unlanded(child, whole(value))) == child
+    child = opened(writer(LEFT), whole("a3"), WAITING)
+    assert list(fence.remaining_commits(child, whole(value))) == child
 
 
-@pytest.mark.parametrize("successor", [lineage(), lineage(RIGHT), lineage(WHOLE, OLD_KEY)])
+@pytest.mark.parametrize("successor", [writer(), writer(RIGHT), writer(WHOLE, OLD_KEY)])
 def test_a_session_that_opened_while_something_waited_is_stopped_by_a_successor_all_the_same(
-    successor: Lineage,
+    successor: WriterId,
 ) -> None:
-    session = opened(lineage(RIGHT), whole("a3"), WAITING)
+    session = opened(writer(RIGHT), whole("a3"), WAITING)
     with pytest.raises(FencedError):
-        fence.unlanded(session, whole("closed:a4") | recorded({successor: "s1"}))
+        fence.remaining_commits(session, whole("closed:a4") | recorded({successor: "s1"}))
 
 
 @pytest.mark.parametrize(("value", "lands"), [("a3", 2), ("closed:a3", 2), ("a4", 1), ("closed:a4", 1)])
 def test_a_session_goes_on_from_what_waits_for_its_own_range(value: str, lands: int) -> None:
     """An older process may land what the log has committed, under its own eyes or ours, and close our value with it."""
-    [own] = opened(lineage(), whole("a3"), WAITING)
+    [own] = opened(writer(), whole("a3"), WAITING)
     assert own.prev == value_of("a4")
-    assert len(fence.unlanded([replace(WAITING, is_recovered=True), own], whole(value))) == lands
+    assert len(fence.remaining_commits([replace(WAITING, is_recovered=True), own], whole(value))) == lands
 
 
 def test_a_value_that_was_reset_is_nobodys_even_if_something_waited() -> None:
     """Files that were staged on it may have been deleted since."""
-    session = opened(lineage(), whole("a3"), staged("l1", "l2", lineage(LEFT)))
+    session = opened(writer(), whole("a3"), staged("l1", "l2", writer(LEFT)))
     with pytest.raises(FencedError):
-        fence.unlanded(session, whole(fence.reset_value("a3")))
+        fence.remaining_commits(session, whole(fence.reset_value("a3")))
 
 
 # What file names say
 
 
 def test_files_bear_the_value_that_they_are_staged_on() -> None:
-    tenure = Tenure.begin(whole("a3"), lineage(), [])
+    tenure = Tenure.begin(whole("a3"), writer(), [])
     assert (tenure.prev, tenure.in_file_names) == (value_of("a3"), value_of("a3"))
     following = tenure.after(staged("a3", "a4"))
     assert (following.prev, following.in_file_names) == (value_of("a4"), value_of("a4"))
 
 
-@pytest.mark.parametrize("waits_for", [lineage(), lineage(LEFT), lineage(LEFT, OLD_KEY)])
-def test_while_something_waits_files_bear_a_value_that_is_still_to_come(waits_for: Lineage) -> None:
+@pytest.mark.parametrize("waits_for", [writer(), writer(LEFT), writer(LEFT, OLD_KEY)])
+def test_while_something_waits_files_bear_a_value_that_is_still_to_come(waits_for: WriterId) -> None:
     """What waits may land under an older process, which then closes the value that they are staged on."""
     value = fence.new_value()
-    tenure = Tenure.begin(
-        whole(value), lineage(), [staged(value, fence.new_value(value), waits_for, is_recovered=True)]
-    )
+    tenure = Tenure.begin(whole(value), writer(), [staged(value, fence.new_value(value), waits_for, is_recovered=True)])
     assert fence.position(tenure.in_file_names) > fence.position(tenure.prev) >= fence.position(value)
 
 
@@ -237,25 +235,25 @@ NO_VALUES = [
 ]
 
 
-@pytest.mark.parametrize("of", [lineage(), lineage(LEFT), lineage(WHOLE, OLD_KEY)])
+@pytest.mark.parametrize("of", [writer(), writer(LEFT), writer(WHOLE, OLD_KEY)])
 @pytest.mark.parametrize("value", NO_VALUES)
-def test_a_property_that_was_changed_by_hand_is_taken_for_no_value(value: str, of: Lineage) -> None:
+def test_a_property_that_was_changed_by_hand_is_taken_for_no_value(value: str, of: WriterId) -> None:
     properties = whole("a0") | {fence.property_name(of): value}
     for chain in (CHAIN, recovered(CHAIN), [staged("", "a1")]):
         with pytest.raises(FencedError, match="which is no fence value of this connector"):
-            fence.unlanded(chain, properties)
+            fence.remaining_commits(chain, properties)
     assert not fence.is_passed(value_of("a0"), value)
 
 
 def test_a_property_whose_name_was_changed_by_hand_is_named() -> None:
-    name = f"{fence.property_name(lineage())}-1"
+    name = f"{fence.property_name(writer())}-1"
     with pytest.raises(FencedError, match=name):
-        fence.unlanded(CHAIN, whole("a0") | {name: value_of("a1")})
+        fence.remaining_commits(CHAIN, whole("a0") | {name: value_of("a1")})
 
 
 def test_what_others_keep_beside_our_properties_is_no_concern_of_ours() -> None:
-    others = {fence.property_name(lineage(materialization="acme/other")): "zz", "flow.fence-reset.x": "zz"}
-    assert list(fence.unlanded(CHAIN, whole("a0") | others)) == CHAIN
+    others = {fence.property_name(writer(materialization="acme/other")): "zz", "flow.fence-reset.x": "zz"}
+    assert list(fence.remaining_commits(CHAIN, whole("a0") | others)) == CHAIN
 
 
 def test_no_value_follows_the_last_position() -> None:
@@ -271,9 +269,9 @@ def test_fence_values_are_random() -> None:
     assert {len(value) for value in values} == {32}
 
 
-def test_a_property_is_named_by_lineage() -> None:
+def test_a_property_is_named_by_writer() -> None:
     names = {
-        fence.property_name(lineage(key_range, state_key, materialization))
+        fence.property_name(writer(key_range, state_key, materialization))
         for materialization in ("a", "b")
         for state_key in ("x.v1", "x.v2")
         for key_range in (WHOLE, LEFT)
@@ -286,20 +284,20 @@ def test_a_property_is_named_by_lineage() -> None:
 
 
 def test_a_sessions_commit_advances_its_own_range_and_closes_every_overlapping_one() -> None:
-    child = lineage(LEFT)
-    others = {lineage(RIGHT): "s1", lineage(materialization="acme/other"): "o1"}
-    closed = {lineage(): "p7", lineage(LEFT, OLD_KEY): "k3"}
+    child = writer(LEFT)
+    others = {writer(RIGHT): "s1", writer(materialization="acme/other"): "o1"}
+    closed = {writer(): "p7", writer(LEFT, OLD_KEY): "k3"}
     properties = recorded(others | closed) | {"owner": "me"}
-    assert fence.advanced(properties, staged("", "c1", child)) == recorded(
-        {child: "c1", lineage(): "closed:p7", lineage(LEFT, OLD_KEY): "closed:k3"}
+    assert fence.advance(properties, staged("", "c1", child)) == recorded(
+        {child: "c1", writer(): "closed:p7", writer(LEFT, OLD_KEY): "closed:k3"}
     )
 
 
 def test_a_range_is_closed_once() -> None:
-    child = staged("c1", "c2", lineage(LEFT))
-    assert fence.advanced(whole("closed:p7"), child) == recorded({lineage(LEFT): "c2"})
+    child = staged("c1", "c2", writer(LEFT))
+    assert fence.advance(whole("closed:p7"), child) == recorded({writer(LEFT): "c2"})
 
 
 def test_what_a_recovery_finishes_is_closed_at_once_and_closes_nothing_else() -> None:
-    properties = recorded({lineage(): "a2", lineage(LEFT): "c1"})
-    assert fence.advanced(properties, replace(THIRD, is_recovered=True)) == whole("closed:a3")
+    properties = recorded({writer(): "a2", writer(LEFT): "c1"})
+    assert fence.advance(properties, replace(THIRD, is_recovered=True)) == whole("closed:a3")

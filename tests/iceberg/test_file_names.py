@@ -6,9 +6,9 @@ import pytest
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 
-LINEAGE = Lineage("acme/orders", "orders.v1", "00000000-7fffffff")
+WRITER = WriterId("acme/orders", "orders.v1", "00000000-7fffffff")
 TABLE = str(uuid.uuid4())
 VALUE = fence.new_value()
 
@@ -20,13 +20,13 @@ VALUE = fence.new_value()
     ids=["none", "open", "closed", "reset", "reset-none"],
 )
 def test_a_name_says_which_transaction_a_file_is_from(form: str, value: str) -> None:
-    name = form.format(f"{file_prefix(LINEAGE, TABLE, value)}-{uuid.uuid4()}")
-    assert FileOrigin.of(name) == FileOrigin(fence.lineage_hash(LINEAGE), LINEAGE.key_range, TABLE, value)
+    name = form.format(f"{file_prefix(WRITER, TABLE, value)}-{uuid.uuid4()}")
+    assert FileOrigin.of(name) == FileOrigin(fence.writer_hash(WRITER), WRITER.key_range, TABLE, value)
 
 
 @pytest.mark.parametrize("value", ["zz", "../../elsewhere", "closed:"])
 def test_a_property_that_was_changed_by_hand_is_in_no_name(value: str) -> None:
-    assert file_prefix(LINEAGE, TABLE, value) == file_prefix(LINEAGE, TABLE, fence.NONE)
+    assert file_prefix(WRITER, TABLE, value) == file_prefix(WRITER, TABLE, fence.NONE)
 
 
 @pytest.mark.parametrize("prev", [VALUE, f"closed:{VALUE}", fence.reset_value(VALUE)], ids=["open", "closed", "reset"])

@@ -12,10 +12,10 @@ from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringT
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import finish
-from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
 from support.snapshots import check_text
-from support.staged_rows import LINEAGE, staged
+from support.staged_rows import WRITER, staged
 from support.tables import local_catalog
 
 QTY = NestedField(2, "qty", LongType())
@@ -79,7 +79,7 @@ def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:
     late = staged(catalog, row(2, 20))
     fit(catalog, *AS_TEXT)
     finish(catalog, [late])
-    assert collect(catalog, PATH, LINEAGE, []) == 1
+    assert remove_orphan_files(catalog, PATH, WRITER, []) == 1
     assert rows(catalog) == [row(2, "20")]
 
 

@@ -13,15 +13,15 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.merge_manifests import Thresholds, foldable
-from connector.model.state import Lineage, StagedCommit
+from connector.iceberg.commits.merge_manifests import Thresholds, find_mergeable
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal
 from support.staged_files import stage
 from support.tables import ID_ONLY, foreign_table, ids_of
 
 PATH = ("shop", "orders")
-LINEAGE = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+WRITER = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 COUNT = "commit.manifest.min-count-to-merge"
 SIZE = "commit.manifest.target-size-bytes"
 ENABLED = "commit.manifest-merge.enabled"
@@ -46,7 +46,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OvertakenCatalog
 
 
 def land(catalog: SqlCatalog, *ids: int) -> StagedCommit:
-    staged = stage(catalog, PATH, LINEAGE, *ids)
+    staged = stage(catalog, PATH, WRITER, *ids)
     commit.finish(catalog, [staged])
     return staged
 
@@ -225,7 +225,7 @@ def test_a_file_is_written_again_only_as_often_as_the_number_of_files_doubles() 
     held: list[ManifestFile] = []
     written = most = 0
     for number in range(5000):
-        if chosen := foldable(held, 1, thresholds):
+        if chosen := find_mergeable(held, 1, thresholds):
             written += total(chosen)
             held = [manifest for manifest in held if manifest not in chosen] + [manifest_of(total(chosen), -number)]
         held.append(manifest_of(1, number))
@@ -238,6 +238,6 @@ def test_a_file_is_written_again_only_as_often_as_the_number_of_files_doubles() 
 def test_what_is_folded_fits_a_manifest_of_the_target_size() -> None:
     small = [manifest_of(10, number, length=3000) for number in range(20)]
     large = [manifest_of(1, 100 + number, length=10_001) for number in range(20)]
-    chosen = foldable([*large, *small], 1, Thresholds(count=100, size=10_000))
+    chosen = find_mergeable([*large, *small], 1, Thresholds(count=100, size=10_000))
     assert [manifest.manifest_length for manifest in chosen] == [3000] * 3
-    assert foldable(large, 1, Thresholds(count=2, size=10_000)) == []
+    assert find_mergeable(large, 1, Thresholds(count=2, size=10_000)) == []

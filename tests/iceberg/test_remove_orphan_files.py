@@ -19,9 +19,9 @@ from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
 from connector.iceberg.commits.reset import Decision, perform, plan
-from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_lists import files_of
 from support.s3_server import S3Server
 from support.staged_files import leave_behind, stage, write_file
@@ -30,7 +30,7 @@ from support.tables import ID_ONLY, foreign_table, ids_of
 PATH = ("shop", "orders")
 SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 WHOLE, LEFT, RIGHT = (
-    Lineage("acme/task", "orders.v1", key_range)
+    WriterId("acme/task", "orders.v1", key_range)
     for key_range in ("00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff")
 )
 
@@ -71,22 +71,22 @@ def table_of(catalog: Catalog) -> Table:
     return catalog.load_table(PATH)
 
 
-def land(catalog: Catalog, lineage: Lineage, *ids: int, prev: str | None = None) -> StagedCommit:
+def land(catalog: Catalog, writer: WriterId, *ids: int, prev: str | None = None) -> StagedCommit:
     """A transaction from its files to its commit."""
-    staged = stage(catalog, PATH, lineage, *ids, prev=prev)
+    staged = stage(catalog, PATH, writer, *ids, prev=prev)
     commit.finish(catalog, [staged])
     return staged
 
 
-def collect_as(catalog: Catalog, lineage: Lineage, *staged: StagedCommit) -> int:
-    return collect(catalog, PATH, lineage, staged)
+def collect_as(catalog: Catalog, writer: WriterId, *staged: StagedCommit) -> int:
+    return remove_orphan_files(catalog, PATH, writer, staged)
 
 
 def exists(table: Table, location: str) -> bool:
     return table.io.new_input(location).exists()
 
 
-def test_what_a_killed_process_left_is_deleted_once_its_lineage_has_moved_on(
+def test_what_a_killed_process_left_is_deleted_once_its_writer_has_moved_on(
     catalog: EventfulCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -164,7 +164,7 @@ def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
     [
         "part-00000.parquet",
         f"{SOME_UUID}.parquet",
-        f"{fence.lineage_hash(WHOLE)}-notes.parquet",
+        f"{fence.writer_hash(WHOLE)}-notes.parquet",
         f"{file_prefix(WHOLE, SOME_UUID, '')}-{SOME_UUID}.parquet",
         f"{file_prefix(replace(WHOLE, materialization='acme/other'), 'TABLE', '')}-{SOME_UUID}.parquet",
         f"{file_prefix(replace(WHOLE, state_key='customers.v1'), 'TABLE', '')}-{SOME_UUID}.parquet",
@@ -181,7 +181,7 @@ def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name
 
 
 def test_what_another_materialization_left_in_a_shared_table_is_its_own(catalog: EventfulCatalog) -> None:
-    other = Lineage("acme/other", "orders.v1", WHOLE.key_range)
+    other = WriterId("acme/other", "orders.v1", WHOLE.key_range)
     left = leave_behind(table_of(catalog), other)
     land(catalog, other, 1)
     land(catalog, WHOLE, 2)
@@ -251,7 +251,7 @@ def test_the_first_transaction_of_a_range_is_still_to_come(catalog: EventfulCata
 def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: EventfulCatalog) -> None:
     parent = land(catalog, WHOLE, 1)
     land(catalog, LEFT, 2)
-    closed = fence.recorded(table_of(catalog).properties, WHOLE)
+    closed = fence.read_value(table_of(catalog).properties, WHOLE)
     reopened = stage(catalog, PATH, WHOLE, 3, prev=closed)
     left = leave_behind(table_of(catalog), WHOLE, parent.next)
     assert collect_as(catalog, WHOLE) == 1
@@ -271,11 +271,11 @@ def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catal
     def reset_and_stage() -> None:
         table = table_of(catalog)
         perform(table, plan(table, [first], Decision.SKIP), "a test")
-        value = fence.recorded(table_of(catalog).properties, WHOLE)
+        value = fence.read_value(table_of(catalog).properties, WHOLE)
         after_reset.append(stage(catalog, PATH, WHOLE, 4, prev=value))
 
     catalog.after_load = reset_and_stage
-    collect(catalog, PATH, WHOLE, [])
+    remove_orphan_files(catalog, PATH, WHOLE, [])
     commit.finish(catalog, after_reset)
     assert ids_of(catalog, PATH) == [1, 2, 3, 4]
 
@@ -298,7 +298,7 @@ def test_what_is_staged_while_something_waits_is_kept_whoever_lands_it(catalog: 
     waiting = stage(catalog, PATH, LEFT, 2)
     successor = stage(catalog, PATH, WHOLE, 3, waiting=[replace(waiting, is_recovered=True)])
     commit.finish(catalog, [waiting])
-    assert fence.recorded(table_of(catalog).properties, WHOLE).startswith(fence.CLOSED)
+    assert fence.read_value(table_of(catalog).properties, WHOLE).startswith(fence.CLOSED)
     assert collect_as(catalog, WHOLE) == 0
     commit.finish(catalog, [successor])
     assert ids_of(catalog, PATH) == [1, 2, 3]
@@ -378,7 +378,7 @@ def test_a_session_that_ends_stops_reading_and_deleting(catalog: EventfulCatalog
     land(catalog, WHOLE, 1)
     answers = iter([False] * manifests)
     with pytest.raises(SessionEndedError):
-        collect(catalog, PATH, WHOLE, [], lambda: next(answers, True))
+        remove_orphan_files(catalog, PATH, WHOLE, [], lambda: next(answers, True))
     assert exists(table_of(catalog), left)
 
 

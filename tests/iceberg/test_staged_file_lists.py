@@ -9,14 +9,14 @@ from pyiceberg.catalog import Catalog
 
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 PATH: Final = ("shop", "orders")
-LINEAGE: Final = Lineage("acme/task", "orders.v1", "00000000-ffffffff")
+WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 def stage_listed(catalog: Catalog, *ids: int) -> tuple[StagedCommit, Path]:
     """A transaction whose files are too many for the state, and where their list is."""
-    staged = listed(catalog.load_table(PATH), stage(catalog, PATH, LINEAGE, *ids))
+    staged = listed(catalog.load_table(PATH), stage(catalog, PATH, WRITER, *ids))
     [location] = staged.locations
     return staged, place_of(location)
 

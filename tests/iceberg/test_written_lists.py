@@ -10,13 +10,13 @@ from pyiceberg.catalog import Catalog
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.iceberg.maintenance.background import Maintenance
 from connector.iceberg.metadata import manifests
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 PATH: Final = ("shop", "orders")
-LINEAGE: Final = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def land(session: Maintenance, catalog: Catalog, *ids: int) -> Landed | Failed:
-    staged = stage(catalog, PATH, LINEAGE, *ids)
+    staged = stage(catalog, PATH, WRITER, *ids)
     [outcome] = session.attempt([staged], once=[staged.chain_id])
     return outcome
 

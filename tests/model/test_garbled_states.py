@@ -15,7 +15,7 @@ from connector.cli.fence_command import Place, reset, show
 from connector.cli.plan_command import plan
 from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
-from connector.model.state import added
+from connector.model.state import encode_added
 from connector.model.state_reader import read_state
 from connector.rpc.apply import apply
 from protocol import request
@@ -305,7 +305,7 @@ def test_any_change_is_refused_or_understood(data: st.DataObject) -> None:
     except UserError:
         return
     for key_range, entries in (((state.get("bindingStates") or {}).get(KEY) or {}) or {}).items():
-        assert {commit.next for commit in staged if commit.lineage.key_range == key_range} == set(entries or {})
+        assert {commit.next for commit in staged if commit.writer.key_range == key_range} == set(entries or {})
 
 
 # Who reads a state
@@ -350,7 +350,7 @@ def task(tmp_path: Path) -> Task:
     apply(request.Apply(materialization(local_config(warehouse), binding(collection(ID)))))
     table = local_catalog(warehouse).load_table(("shop", "orders"))
     staged = staged_ids(table, ("shop", "orders"), MATERIALIZATION, KEY, [1, 2])
-    return Task(warehouse, added([staged])["bindingStates"][KEY][RANGE][staged.next], staged.next)
+    return Task(warehouse, encode_added([staged])["bindingStates"][KEY][RANGE][staged.next], staged.next)
 
 
 SPOILS: Final[dict[str, Callable[[Task], Any]]] = {

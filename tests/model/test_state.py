@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from connector.model import state
-from connector.model.state import ColumnStatistics, DataFile, FileList, Lineage, StagedCommit
+from connector.model.state import ColumnStatistics, DataFile, FileList, StagedCommit, WriterId
 from connector.model.state_reader import read_state
 from support.runtime import merged
 
@@ -19,8 +19,8 @@ FILE = DataFile("file:///w/a.parquet", 3, 812, (4, 400), (ColumnStatistics(1, 40
 def staged(
     next: str, prev: str = "", key_range: str = "00000000-ffffffff", state_key: str = "orders.v1"
 ) -> StagedCommit:
-    lineage = Lineage("acme/orders", state_key, key_range)
-    return StagedCommit(lineage, value_of(prev), value_of(next), ("shop", "orders"), UUID, 0, 2, (FILE,), "c0ffee")
+    writer = WriterId("acme/orders", state_key, key_range)
+    return StagedCommit(writer, value_of(prev), value_of(next), ("shop", "orders"), UUID, 0, 2, (FILE,), "c0ffee")
 
 
 def value_of(digit: str) -> str:
@@ -40,33 +40,33 @@ def test_staged_commits_survive_the_runtimes_log() -> None:
     ]
     log: Any = {"somebody": "else's"}
     for commit in commits:
-        log = merged(log, on_the_wire(state.added([commit])))
+        log = merged(log, on_the_wire(state.encode_added([commit])))
     assert sorted(read_state("acme/orders", log), key=lambda commit: commit.next) == commits
 
 
 def test_a_list_of_files_outside_the_state_survives_too() -> None:
     listed = replace(staged("b"), files=FileList("file:///w/a-files.json", 200, 6000, 162_400))
-    patch = on_the_wire(state.added([listed]))
+    patch = on_the_wire(state.encode_added([listed]))
     assert read_state("acme/orders", patch) == [listed]
     assert (listed.file_count, listed.rows, listed.size) == (200, 6000, 162_400)
     assert "files" not in patch["bindingStates"]["orders.v1"]["00000000-ffffffff"][value_of("b")]
 
 
 def test_removing_what_landed_leaves_the_rest_alone() -> None:
-    log = merged(None, on_the_wire(state.added([staged("b"), staged("c", prev="b")])))
-    log = merged(log, on_the_wire(state.removed([staged("b")])))
+    log = merged(None, on_the_wire(state.encode_added([staged("b"), staged("c", prev="b")])))
+    log = merged(log, on_the_wire(state.encode_removed([staged("b")])))
     assert read_state("acme/orders", log) == [staged("c", prev="b")]
 
 
 def test_a_patch_names_only_its_own_entries() -> None:
-    assert state.removed([staged("b")]) == {
+    assert state.encode_removed([staged("b")]) == {
         "bindingStates": {"orders.v1": {"00000000-ffffffff": {value_of("b"): None}}}
     }
 
 
 def test_the_shape_of_the_state_is_stable() -> None:
     """Change the version with it: another image would read the entry as something else."""
-    assert on_the_wire(state.added([staged("b", prev="a")])) == {
+    assert on_the_wire(state.encode_added([staged("b", prev="a")])) == {
         "bindingStates": {
             "orders.v1": {
                 "00000000-ffffffff": {
@@ -111,11 +111,11 @@ VERSION_1 = """
 
 
 def test_entries_of_an_image_that_knew_no_versions_are_read() -> None:
-    lineage = Lineage("acme/orders", "shop%2Forders.v0", "00000000-ffffffff")
+    writer = WriterId("acme/orders", "shop%2Forders.v0", "00000000-ffffffff")
     columns = ColumnStatistics(1, 40, 3, 0, b"\x00", b"\xff"), ColumnStatistics(2, 31, 3, None, None, None)
     assert read_state("acme/orders", orjson.loads(VERSION_1)) == [
         StagedCommit(
-            lineage,
+            writer,
             prev="closed:00000006c3f51ab60e9c41b58ed0e7d3",
             next="00000007ad4a2a04f45cf4cb0c2c1f52",
             path=("shop", "orders"),
@@ -126,7 +126,7 @@ def test_entries_of_an_image_that_knew_no_versions_are_read() -> None:
             checkpoint="4f53cda18c2baa0c",
         ),
         StagedCommit(
-            lineage,
+            writer,
             prev="00000007ad4a2a04f45cf4cb0c2c1f52",
             next="00000008d91c1f5b7c0a4e55a3be0d11",
             path=("shop", "orders"),
@@ -154,7 +154,7 @@ class EntryAsItWas(msgspec.Struct, rename="camel"):
 
 def test_an_image_that_knows_no_versions_refuses_an_entry_that_has_one() -> None:
     """It would not see what a later version adds to an entry, apply the rest, and delete the entry."""
-    patch = on_the_wire(state.added([staged("b", prev="a")]))
+    patch = on_the_wire(state.encode_added([staged("b", prev="a")]))
     [entry] = patch["bindingStates"]["orders.v1"]["00000000-ffffffff"].values()
     with pytest.raises(msgspec.ValidationError, match="missing required field `path`"):
         msgspec.convert(entry, EntryAsItWas)
@@ -164,7 +164,7 @@ def test_a_table_that_was_made_anew_has_a_chain_of_its_own() -> None:
     """A session may have opened on the new one while the catalog did not say that the old one is gone."""
     of_new_table = [replace(staged(next, prev), table_uuid=OTHER_UUID) for next, prev in (("e", ""), ("f", "e"))]
     commits = [staged("b"), staged("c", prev="b"), *of_new_table]
-    assert read_state("acme/orders", on_the_wire(state.added(commits))) == commits
+    assert read_state("acme/orders", on_the_wire(state.encode_added(commits))) == commits
     assert len({commit.chain_id for commit in commits}) == 2
 
 

@@ -17,7 +17,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from connector.config.catalog import RestCatalog
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.catalogs.rest import open_rest
-from connector.model.state import added
+from connector.model.state import encode_added
 from evolution.local_task import TASK, LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, line, store
@@ -97,7 +97,7 @@ class Publication:
         )
         local = LocalTask(directory, catalog)
         local.landed(local.staged(binding, [_store(LANDED)]))
-        self._state = added([local.staged(binding, [_store(STAGED)])])
+        self._state = encode_added([local.staged(binding, [_store(STAGED)])])
 
     def request(self, uri: str) -> bytes:
         config = {"namespace": "shop", "catalog": rest(uri)}

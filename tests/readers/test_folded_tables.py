@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
@@ -16,12 +16,12 @@ from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
 
 PATH = ("shop", "orders")
-LINEAGE = Lineage("acme/task", "orders.v1", WHOLE_RANGE.key_range)
+WRITER = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 COUNT = "commit.manifest.min-count-to-merge"
 
 
 def land(catalog: Catalog, *ids: int) -> StagedCommit:
-    staged = stage(catalog, PATH, LINEAGE, *ids)
+    staged = stage(catalog, PATH, WRITER, *ids)
     commit.finish(catalog, [staged])
     return staged
 

@@ -20,7 +20,7 @@ from connector.host.errors import UserError
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import finish
 from connector.iceberg.tables import find_all
-from connector.model.state import StagedCommit, added
+from connector.model.state import StagedCommit, encode_added
 from connector.rpc.apply import apply, perform
 from connector.rpc.plan import plans
 from protocol import request, response
@@ -217,7 +217,7 @@ def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path
     applied(tmp_path, old)
     catalog = local_catalog(tmp_path)
     staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
-    answer = applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=added([staged]))
+    answer = applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=encode_added([staged]))
     assert answer.action_description.splitlines() == [
         "finish 1 staged transactions of table shop.orders (2 rows)",
         "alter table shop.orders: add column 'note' string",
@@ -226,7 +226,7 @@ def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path
     snapshots = catalog.load_table(PATH).snapshots()
     assert [snapshot.schema_id for snapshot in snapshots] == [0]
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
 
 
 def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path
     catalog = local_catalog(tmp_path)
     staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
     finish(catalog, [staged])
-    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=added([staged]))
+    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=encode_added([staged]))
     assert ids_of(catalog, PATH) == [1, 2]
 
 
@@ -244,7 +244,7 @@ def test_a_table_whose_staged_files_are_gone_is_not_altered_and_can_be_read(tmp_
     applied(tmp_path, old)
     catalog = local_catalog(tmp_path)
     staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
-    recorded = added([staged])
+    recorded = encode_added([staged])
     with removed(*staged.locations):
         with pytest.raises(UserError, match="1 staged file\\(s\\) are gone"):
             applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=recorded)
@@ -258,7 +258,7 @@ def test_staged_transactions_of_a_table_that_is_not_altered_wait_for_the_session
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
     staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
-    assert applied(tmp_path, bound, last=before(bound), state=added([staged])) == response.Applied()
+    assert applied(tmp_path, bound, last=before(bound), state=encode_added([staged])) == response.Applied()
     assert ids_of(catalog, PATH) == []
 
 
@@ -272,7 +272,7 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
     old = catalog.load_table(PATH)
     staged = staged_ids(old, PATH, MATERIALIZATION, V0, [1, 2])
     elsewhere = staged_ids(old, ("shop", "elsewhere"), MATERIALIZATION, "shop%2Felsewhere.v0", [3])
-    answer = backfilled(tmp_path, state=added([staged, elsewhere]))
+    answer = backfilled(tmp_path, state=encode_added([staged, elsewhere]))
     assert answer.action_description.splitlines() == [
         "drop 1 staged transactions of table shop.orders (2 rows)",
         f"drop table shop.orders with uuid {old.metadata.table_uuid} for a backfill; its files stay",
@@ -280,7 +280,7 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
     ]
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
 
 
 @pytest.mark.parametrize("has_list", [False, True])
@@ -291,10 +291,10 @@ def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has
     if has_list:
         staged = listed(catalog.load_table(PATH), staged)
     with removed(*staged.locations):
-        answer = backfilled(tmp_path, state=added([staged]))
+        answer = backfilled(tmp_path, state=encode_added([staged]))
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
 
 
 def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_had_landed(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_h
     landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
     finish(catalog, [landed])
     waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
-    state = added([landed, waiting])
+    state = encode_added([landed, waiting])
     backfilled(tmp_path, state=state)
     assert [exists(commit) for commit in (landed, waiting)] == [True, False]
 
@@ -318,7 +318,7 @@ def test_a_table_that_cannot_be_read_can_be_replaced(tmp_path: Path, caplog: pyt
     for manifest_list in Path(old.location().removeprefix("file://")).rglob("snap-*.avro"):
         manifest_list.unlink()
     waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
-    backfilled(tmp_path, state=added([waiting]))
+    backfilled(tmp_path, state=encode_added([waiting]))
     assert ids_of(catalog, PATH) == []
     assert exists(waiting)
     assert "files that were staged for the old table stay, for it cannot be read" in caplog.text
@@ -331,7 +331,7 @@ def exists(staged: StagedCommit) -> bool:
 def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cleans_the_state(tmp_path: Path) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
-    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
     first = backfilled(tmp_path, state=state)
     new = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V1, [3])
     finish(catalog, [new])
@@ -344,7 +344,7 @@ def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cl
 def test_a_backfill_that_crashed_between_drop_and_creation_is_finished(tmp_path: Path) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
-    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
     catalog.drop_table(PATH)
     answer = backfilled(tmp_path, state=state)
     assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V1)
@@ -355,7 +355,7 @@ def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path)
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
     staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
-    answer = backfilled(tmp_path, flags=RETAIN, state=added([staged]))
+    answer = backfilled(tmp_path, flags=RETAIN, state=encode_added([staged]))
     assert answer.action_description == "finish 1 staged transactions of table shop.orders (2 rows)"
     assert ids_of(catalog, PATH) == [1, 2]
     assert answer.state is not None
@@ -378,7 +378,7 @@ def test_no_new_table_gets_into_the_way_of_rows_that_are_staged_for_the_old_one(
     bound = binding(ORDERS)
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
-    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
     catalog.rename_table(PATH, AWAY)
     attempts: list[Callable[..., object]] = [applied, planned]
     for attempt in attempts:
@@ -397,7 +397,7 @@ def test_a_new_table_that_is_in_the_way_is_left_alone_and_named(tmp_path: Path) 
     bound = binding(ORDERS)
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
-    state = added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
     catalog.rename_table(PATH, AWAY)
     applied(tmp_path, bound, last=before(bound))  # the runtime tells no state
     new = catalog.load_table(PATH)
@@ -418,8 +418,8 @@ def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_wa
     catalog.rename_table(PATH, AWAY)
     if is_in_the_way:
         applied(tmp_path, bound)
-    answer = backfilled(tmp_path, flags=flags, state=added([staged]))
+    answer = backfilled(tmp_path, flags=flags, state=encode_added([staged]))
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.lineage.key_range: {staged.next: None}}}}
+    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
     assert ids_of(catalog, PATH) == []
     assert catalog.table_exists(AWAY)

@@ -12,7 +12,7 @@ from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence
 from connector.model.invalid_values import OnInvalid, Policy
-from connector.model.state import Lineage, StagedCommit, added
+from connector.model.state import StagedCommit, WriterId, encode_added
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from protocol import request, response
@@ -98,13 +98,13 @@ def test_it_comes_when_quarantine_is_turned_on_and_stays_when_it_is_turned_off(
 def test_a_backfill_replaces_it_too_and_drops_what_was_staged_for_it(tmp_path: Path, catalog: Catalog) -> None:
     applied(tmp_path, binding())
     staged = rejected_entry(catalog)
-    answer = applied(tmp_path, binding(backfill=1), last=binding(), state=added([staged]))
+    answer = applied(tmp_path, binding(backfill=1), last=binding(), state=encode_added([staged]))
 
     assert str(catalog.load_table(REJECTED).metadata.table_uuid) != staged.table_uuid
     assert "drop 1 staged transactions of table shop.orders__rejected (2 rows)" in answer.action_description
     assert answer.state
     assert answer.state.updated == {
-        "bindingStates": {"shop%2Forders.v0": {staged.lineage.key_range: {staged.next: None}}}
+        "bindingStates": {"shop%2Forders.v0": {staged.writer.key_range: {staged.next: None}}}
     }
     again = applied(tmp_path, binding(backfill=1), last=binding())
     assert again == response.Applied()
@@ -121,9 +121,9 @@ def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_bin
     bindings = (binding("orders"), binding("customers", on_invalid="stop"), binding("events"))
     task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=bindings)
     apply(request.Apply(task))
-    lineage = Lineage(MATERIALIZATION, "shop%2Fevents.v0", WHOLE_RANGE.key_range)
+    writer = WriterId(MATERIALIZATION, "shop%2Fevents.v0", WHOLE_RANGE.key_range)
     with catalog.load_table(("shop", "events__rejected")).transaction() as transaction:
-        transaction.set_properties({fence.property_name(lineage): VALUE})
+        transaction.set_properties({fence.property_name(writer): VALUE})
 
     policies = [Policy(OnInvalid.QUARANTINE), Policy(), Policy(OnInvalid.QUARANTINE, max_rejected_ratio=0.5)]
     tables = bind_all(catalog, task, WHOLE_RANGE.key_range, policies)
@@ -144,8 +144,8 @@ def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_bin
         OnInvalid.STOP,
         OnInvalid.STOP,
     ]
-    assert tables[4].lineage == lineage
-    assert dict(tables[4].properties)[fence.property_name(lineage)] == VALUE
+    assert tables[4].writer == writer
+    assert dict(tables[4].properties)[fence.property_name(writer)] == VALUE
     assert [column.field for column in tables[4].binding.columns] == [*RejectedRow._fields, "rejected_at"]
 
 

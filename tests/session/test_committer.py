@@ -18,11 +18,11 @@ from connector.host.errors import ConnectorError, FencedError, LostColumnError, 
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import Failed, Landed, attempt
-from connector.model.state import Chain, DataFile, Lineage, StagedCommit
+from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.committer import Committer
-from connector.session.retries import retrying
+from connector.session.retries import run_retries
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog, staged_ids
 
@@ -33,9 +33,9 @@ DEADLINE = 20.0  # seconds
 
 
 def staged(table: str, next: str, prev: str = "", size: int = 1000, key_range: str = WHOLE) -> StagedCommit:
-    lineage = Lineage("acme/task", f"{table}.v1", key_range)
+    writer = WriterId("acme/task", f"{table}.v1", key_range)
     files = (DataFile(f"file:///{next}.parquet", 10, size, (4,), ()),)
-    return StagedCommit(lineage, prev, next, ("shop", table), "a-uuid", 0, 0, files)
+    return StagedCommit(writer, prev, next, ("shop", table), "a-uuid", 0, 0, files)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Tables:
     errors: dict[str, ConnectorError] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
     tried: list[list[str]] = field(default_factory=list)
-    once: Collection[Chain] = ()
+    once: Collection[ChainId] = ()
     is_holding: threading.Event = field(default_factory=threading.Event)
     _held: str = ""
     _released: threading.Event = field(default_factory=threading.Event)
@@ -58,7 +58,7 @@ class Tables:
         self._held = ""
         self._released.set()
 
-    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[Chain]) -> list[Landed | Failed]:
+    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> list[Landed | Failed]:
         self.tried.append([commit.next for commit in staged])
         if any(commit.path[1] == self._held for commit in staged):
             self.is_holding.set()
@@ -185,7 +185,7 @@ def test_an_error_that_no_retry_can_mend_interrupts_the_session(tables: Tables) 
     committer.commit([staged("bad", "b1")])
     tables.errors["bad"] = FencedError("fenced")
     interruptions: SimpleQueue[Exception] = SimpleQueue()
-    with pytest.raises(RetryableError), retrying(committer, interruptions.put):
+    with pytest.raises(RetryableError), run_retries(committer, interruptions.put):
         assert isinstance(interruptions.get(timeout=DEADLINE), FencedError)
 
 
@@ -196,7 +196,7 @@ def test_a_session_that_is_stopped_says_what_is_in_no_table(
     committer = Committer(tables.attempt, GENEROUS)
     committer.commit([staged("bad", "b1")])
     caplog.clear()
-    with suppress(Stopped), retrying(committer, lambda _: None), caplog.at_level(logging.WARNING):
+    with suppress(Stopped), run_retries(committer, lambda _: None), caplog.at_level(logging.WARNING):
         raise Stopped(signal.SIGTERM)
     assert [getattr(record, FIELDS)["event"] for record in caplog.records] == ["waiting"]
 

@@ -7,14 +7,14 @@ import pytest
 
 from connector.host.logs import FIELDS
 from connector.model.invalid_values import Tally, Treated, Treatment
-from connector.model.state import DataFile, Lineage, StagedCommit
+from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.session import progress
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from protocol.request import Store
 
 ROWS = Store(0, 1, 3, (b"x" * 1_000_000,))
 STAGED = StagedCommit(
-    Lineage("acme/task", "a.v1", "00000000-ffffffff"),
+    WriterId("acme/task", "a.v1", "00000000-ffffffff"),
     prev="",
     next="f1",
     path=("shop", "a"),

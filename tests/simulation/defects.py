@@ -12,13 +12,13 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 from connector.evolution.rejected_table import SUFFIX
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit, fence, snapshot
-from connector.iceberg.commits.merge_manifests import Folder
+from connector.iceberg.commits.merge_manifests import ManifestMerger
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_orphan_files
 from connector.iceberg.metadata import unreachable
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
-from connector.model.state import LandedTransaction, Lineage, StagedCommit, StagedTransaction
+from connector.model.state import LandedTransaction, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
 from connector.session import recovery, transactions
 from connector.session.backlog import Backlog
@@ -33,28 +33,28 @@ commit_table = SimulatedCatalog.commit_table
 
 
 def the_fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "unlanded", lambda chain, _properties: chain)
+    patch.setattr(fence, "remaining_commits", lambda chain, _properties: chain)
 
 
 def nobody_is_replaced_but_by_its_own_range(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "_check_known", lambda _chain, _properties: None)
 
 
-def lineages_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
-    def overlapping(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
-        return {name: value for name, value in properties.items() if name == fence.property_name(lineage)}
+def writers_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
+    def overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
+        return {name: value for name, value in properties.items() if name == fence.property_name(writer)}
 
-    patch.setattr(fence, "overlapping", overlapping)
+    patch.setattr(fence, "find_overlapping", overlapping)
 
 
 def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
-    overlapping = fence.overlapping
+    overlapping = fence.find_overlapping
 
-    def of_one_key(properties: Mapping[str, str], lineage: Lineage) -> dict[str, str]:
-        prefix = fence.PREFIX + fence.lineage_hash(lineage)
-        return {name: value for name, value in overlapping(properties, lineage).items() if name.startswith(prefix)}
+    def of_one_key(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
+        prefix = fence.PREFIX + fence.writer_hash(writer)
+        return {name: value for name, value in overlapping(properties, writer).items() if name.startswith(prefix)}
 
-    patch.setattr(fence, "overlapping", of_one_key)
+    patch.setattr(fence, "find_overlapping", of_one_key)
 
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lineage, "overlaps", lambda lineage, key_range: lineage.key_range == key_range)
+    patch.setattr(WriterId, "overlaps", lambda writer, key_range: writer.key_range == key_range)
 
 
 def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -92,15 +92,15 @@ def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def prev_is_whatever_the_table_says_at_the_commit(patch: pytest.MonkeyPatch) -> None:
-    unlanded = fence.unlanded
+    unlanded = fence.remaining_commits
 
     def adopting(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
-        value = fence.recorded(properties, chain[0].lineage)
+        value = fence.read_value(properties, chain[0].writer)
         is_known = any(value in (it.prev, it.next) for it in chain)
         first = chain[0] if is_known else replace(chain[0], prev=value)
         return unlanded([first, *chain[1:]], properties)
 
-    patch.setattr(fence, "unlanded", adopting)
+    patch.setattr(fence, "remaining_commits", adopting)
 
 
 def entries_are_not_removed(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def the_uuid_is_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_fence_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
-    unlanded = fence.unlanded
+    unlanded = fence.remaining_commits
     known: dict[tuple[Actor | None, str], Sequence[StagedCommit]] = {}
 
     def first(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
@@ -152,7 +152,7 @@ def the_fence_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
             known[key] = unlanded(chain, properties)
         return known[key]
 
-    patch.setattr(fence, "unlanded", first)
+    patch.setattr(fence, "remaining_commits", first)
 
 
 def an_unknown_outcome_counts_as_landed(patch: pytest.MonkeyPatch) -> None:
@@ -183,15 +183,15 @@ def a_skewed_clock_is_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.MonkeyPatch) -> None:
-    write = Folder._write
-    written: dict[tuple[Folder, str], list[ManifestFile]] = {}
+    write = ManifestMerger._write
+    written: dict[tuple[ManifestMerger, str], list[ManifestFile]] = {}
 
-    def once(folder: Folder, table: Table, prefix: str, *chosen: Any) -> list[ManifestFile]:
+    def once(folder: ManifestMerger, table: Table, prefix: str, *chosen: Any) -> list[ManifestFile]:
         if (folder, prefix) not in written:
             written[folder, prefix] = write(folder, table, prefix, *chosen)
         return written[folder, prefix]
 
-    patch.setattr(Folder, "_write", once)
+    patch.setattr(ManifestMerger, "_write", once)
 
 
 def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) -> None:
@@ -207,11 +207,11 @@ def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "unreferenced", lambda _table, locations, *_: set(locations))
+    patch.setattr(remove_orphan_files, "find_unreferenced", lambda _table, locations, *_: set(locations))
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(unreachable, "unreferenced", lambda _table, names, *_, **__: set(names))
+    patch.setattr(unreachable, "find_unreferenced", lambda _table, names, *_, **__: set(names))
 
 
 def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
@@ -239,15 +239,15 @@ def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery, "overlapping", of_bindings)
 
 
-def rejected_rows_land_with_whatever_else_their_lineage_lands(patch: pytest.MonkeyPatch) -> None:
+def rejected_rows_land_with_whatever_else_their_writer_lands(patch: pytest.MonkeyPatch) -> None:
     commit_them = Committer.commit
 
-    def by_lineage(committer: Committer, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
+    def by_writer(committer: Committer, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         landed = commit_them(committer, staged)
-        lineages = {commit.lineage for commit in landed}
-        return list({*landed, *(it for it in staged if _is_rejected(it) and it.lineage in lineages)})
+        writers = {commit.writer for commit in landed}
+        return list({*landed, *(it for it in staged if _is_rejected(it) and it.writer in writers)})
 
-    patch.setattr(Committer, "commit", by_lineage)
+    patch.setattr(Committer, "commit", by_writer)
 
 
 def rejected_rows_are_staged_on_what_their_binding_s_table_says(patch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
     for plant in (
         the_fence_is_ignored,
         nobody_is_replaced_but_by_its_own_range,
-        lineages_are_strangers_to_each_other,
+        writers_are_strangers_to_each_other,
         an_old_state_key_is_a_stranger,
         a_session_does_not_wait_for_what_was_staged_before,
         what_waits_must_not_land_late,
@@ -299,7 +299,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         staged_files_are_not_looked_for,
         apply_does_not_finish_what_is_staged,
         rejected_rows_are_not_recovered,
-        rejected_rows_land_with_whatever_else_their_lineage_lands,
+        rejected_rows_land_with_whatever_else_their_writer_lands,
         rejected_rows_are_staged_on_what_their_binding_s_table_says,
     )
 }

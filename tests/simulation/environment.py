@@ -134,8 +134,8 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in (snapshot, manifests):
             patch.setattr(module, "uuid", _Random)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
-            if hasattr(module, "side_by_side"):
-                patch.setattr(module, "side_by_side", _one_by_one)
+            if hasattr(module, "map_in_threads"):
+                patch.setattr(module, "map_in_threads", _one_by_one)
         patch.setattr(remove_orphan_files, "files_under", _files_under)
         for module in (pyiceberg.table.update, reset):
             patch.setattr(module, "datetime", _Datetime)

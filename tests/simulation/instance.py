@@ -13,17 +13,17 @@ from connector.host.errors import ConnectorError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance.expire_snapshots import expire
-from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.model.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
-from connector.model.state import Chain, DataFile, StagedCommit, StagedTransaction
+from connector.model.state import ChainId, DataFile, StagedCommit, StagedTransaction
 from connector.model.state_reader import read_state
 from connector.session import recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
-from connector.spark.write_job import Writing, Written
+from connector.spark.write_job import WriteJob, Written
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
@@ -79,7 +79,7 @@ class Instance:
         return session
 
     def _attempt(
-        self, new_writer: Callable[[], SnapshotWriter], staged: Sequence[StagedCommit], *, once: Collection[Chain]
+        self, new_writer: Callable[[], SnapshotWriter], staged: Sequence[StagedCommit], *, once: Collection[ChainId]
     ) -> Sequence[commit.Landed | commit.Failed]:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
@@ -109,7 +109,7 @@ class Instance:
             self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables
 
-    def _writing(self, actor: Actor, tables: Sequence[BoundTable]) -> Callable[[Sequence[str]], Writing]:
+    def _writing(self, actor: Actor, tables: Sequence[BoundTable]) -> Callable[[Sequence[str]], WriteJob]:
         self._tables = tables
         return lambda prefixes: SimulatedWriting(actor, self.network.store_of(actor), tables, prefixes)
 
@@ -122,7 +122,7 @@ class Instance:
         try:
             for table in self._tables:
                 with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
-                    collect(catalog, table.binding.path, table.lineage, self._staged, lambda: owner.is_done)
+                    remove_orphan_files(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
         finally:
             self.network.deleting -= 1
 
@@ -133,7 +133,7 @@ class Instance:
             actor.sleep(actor.stage.random.choice((0.0, 10.0, 100.0)))
             for table in self._tables:
                 with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
-                    expire(catalog, table.binding.path, lambda: owner.is_done)
+                    expire_snapshots(catalog, table.binding.path, lambda: owner.is_done)
 
     def _transaction(self, actor: Actor, transaction: transactions.OpenTransaction, number: int) -> StagedTransaction:
         rows: list[Row] = []
@@ -154,7 +154,7 @@ class Instance:
         return staged
 
 
-class SimulatedWriting(Writing):
+class SimulatedWriting(WriteJob):
     """A data file holds its rows' names, nothing else."""
 
     def __init__(self, actor: Actor, store: StoreIO, tables: Sequence[BoundTable], prefixes: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pyiceberg.table import Table
 
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.commits.reset import Decision, Verdict, judged, perform, plan
+from connector.iceberg.commits.reset import Decision, Verdict, judge, perform, plan
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.rpc.apply import apply
@@ -50,7 +50,7 @@ def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None
             staged = [entry for entry in read_state(TASK, task.state) if entry.path == path]
             while fenced := _fenced(catalog, staged):
                 with suppress(RetryableError):  # the table was changed in that moment: look again
-                    author = Author(0, fenced[0].lineage.key_range)
+                    author = Author(0, fenced[0].writer.key_range)
                     table = SimulatedCatalog(actor, network, author).load_table(path)
                     _reset(table, network, fenced, skipped)
     finally:
@@ -59,9 +59,9 @@ def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None
 
 def _fenced(catalog: SimulatedCatalog, staged: list[StagedCommit]) -> list[StagedCommit]:
     """The first chain that is fenced."""
-    verdicts = judged(catalog.load_table(staged[0].path), staged) if staged else []
+    verdicts = judge(catalog.load_table(staged[0].path), staged) if staged else []
     fenced = [verdict.staged for verdict in verdicts if verdict.verdict is Verdict.FENCED]
-    return [commit for commit in fenced if commit.lineage == fenced[0].lineage]
+    return [commit for commit in fenced if commit.writer == fenced[0].writer]
 
 
 def _reset(table: Table, network: Network, chain: list[StagedCommit], skipped: set[Row]) -> None:

@@ -16,7 +16,7 @@ from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
 from connector.model.invalid_values import Tally, Treated, Treatment
-from connector.model.state import DataFile, Lineage
+from connector.model.state import DataFile, WriterId
 from connector.spark.block_transfer import ThroughTheStore
 from connector.spark.claim_server import ClaimServer
 from connector.spark.claims import Claim, Next, Strays, TreatedValues, Wrote
@@ -26,7 +26,7 @@ from encoding.store_lines import binding, plain
 from protocol.request import Store
 
 DEADLINE = 10.0  # seconds
-LINEAGE = Lineage("acme/task", "orders.v1", "00000000-ffffffff")
+WRITER = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 TABLE = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())
 A_STRAY = Strays(1, [plain(9, "9")], [9])
@@ -40,20 +40,20 @@ def spool(tmp_path: Path) -> Spool:
 @pytest.fixture
 def layouts(tmp_path: Path) -> list[TableLayout]:
     """Of two tables."""
-    prefix = file_prefix(LINEAGE, TABLE, fence.NONE)
+    prefix = file_prefix(WRITER, TABLE, fence.NONE)
     of_tables = [(binding(LongType(), index=index), f"file://{tmp_path}/table{index}") for index in (0, 1)]
     return [TableLayout(of, location, (), prefix, Lease.until((), None)) for of, location in of_tables]
 
 
 @pytest.fixture
-def handover(layouts: list[TableLayout]) -> ThroughTheStore:
+def transfer(layouts: list[TableLayout]) -> ThroughTheStore:
     return ThroughTheStore([partial(replace, layout) for layout in layouts])
 
 
 @pytest.fixture
-def claims(spool: Spool, layouts: list[TableLayout], handover: ThroughTheStore) -> Iterator[ClaimServer]:
+def claims(spool: Spool, layouts: list[TableLayout], transfer: ThroughTheStore) -> Iterator[ClaimServer]:
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as server:
-        server.begin(spool, [partial(replace, layout) for layout in layouts], handover)
+        server.begin(spool, [partial(replace, layout) for layout in layouts], transfer)
         yield server
 
 
@@ -72,7 +72,7 @@ def claim(task: "Connection[Any, Any]", preferred: int | None = 0) -> Claim | No
 
 def content(claimed: Claim | None) -> bytes:
     assert claimed is not None
-    with claimed.source.opened(claimed.layout.io) as stream:
+    with claimed.source.open(claimed.layout.io) as stream:
         return bytes(stream.read(1000))
 
 
@@ -81,25 +81,23 @@ def stored(directory: Path) -> list[Path]:
 
 
 def test_a_block_lies_among_its_tables_files_until_the_transaction_is_written(
-    claims: ClaimServer, spool: Spool, handover: ThroughTheStore, tmp_path: Path
+    claims: ClaimServer, spool: Spool, transfer: ThroughTheStore, tmp_path: Path
 ) -> None:
     add(spool, 1)
     spool.complete()
-    with claims.address.connected() as task:
+    with claims.address.connect() as task:
         assert content(claim(task)) == plain(1, "1")
         assert list((tmp_path / "spool").iterdir()) == []
         [block] = stored(tmp_path)
         assert block.parent == tmp_path / "table0" / "data"
-        assert FileOrigin.of(block.name) == FileOrigin(
-            fence.lineage_hash(LINEAGE), LINEAGE.key_range, TABLE, fence.NONE
-        )
+        assert FileOrigin.of(block.name) == FileOrigin(fence.writer_hash(WRITER), WRITER.key_range, TABLE, fence.NONE)
         assert claim(task) is None
         task.send(Wrote([(0, (A_FILE,))]))
         task.recv()
     claims.finish()
     spool.check_written()
     assert stored(tmp_path) == [block]
-    handover.remove()
+    transfer.remove()
     assert stored(tmp_path) == []
 
 
@@ -108,10 +106,10 @@ def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
 ) -> None:
     add(spool, 1, 2, 3)
     spool.complete()
-    with claims.address.connected() as lost:
+    with claims.address.connect() as lost:
         claim(lost)
         claim(lost)
-    with claims.address.connected() as other:
+    with claims.address.connect() as other:
         contents = [content(claim(other)) for _ in range(3)]
         assert sorted(contents) == [plain(1, "1"), plain(2, "2"), plain(3, "3")]
         assert claim(other) is None
@@ -124,22 +122,22 @@ def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
 
 def test_a_task_that_is_lost_while_it_waits_gives_its_blocks_back(claims: ClaimServer, spool: Spool) -> None:
     add(spool, 1)
-    with claims.address.connected() as lost:
+    with claims.address.connect() as lost:
         claim(lost)
         lost.send(Next(0))
-    with claims.address.connected() as other:
+    with claims.address.connect() as other:
         assert content(claim(other)) == plain(1, "1")  # before there is any other block
 
 
 def test_what_a_lost_task_has_named_is_not_written_again(claims: ClaimServer, spool: Spool) -> None:
     add(spool, 1, 2)
     spool.complete()
-    with claims.address.connected() as lost:
+    with claims.address.connect() as lost:
         claim(lost)
         claim(lost)
         lost.send(Wrote([(0, (A_FILE,))]))
         lost.recv()
-    with claims.address.connected() as other:
+    with claims.address.connect() as other:
         assert content(claim(other)) == plain(2, "2")
         assert claim(other) is None
 
@@ -150,12 +148,12 @@ def test_the_strays_of_a_block_that_is_written_again_are_rows_once(
 ) -> None:
     add(spool, 1)
     spool.complete()
-    with claims.address.connected() as lost:
+    with claims.address.connect() as lost:
         claim(lost)
         lost.send(A_STRAY)
         if is_encoded:
             assert content(claim(lost)) == plain(9, "9")
-    with claims.address.connected() as other:
+    with claims.address.connect() as other:
         contents = []
         while claimed := claim(other):
             contents.append(content(claimed))
@@ -169,10 +167,10 @@ def test_values_that_a_lost_task_has_treated_are_told_once(claims: ClaimServer, 
     spool.complete()
     tally = Tally()
     tally.add("value0", Treatment.REJECTED, Treated(1))
-    with claims.address.connected() as lost:
+    with claims.address.connect() as lost:
         claim(lost)
         lost.send(TreatedValues(0, tally))
-    with claims.address.connected() as other:
+    with claims.address.connect() as other:
         claim(other)
         other.send(TreatedValues(0, tally))
         claim(other)
@@ -184,7 +182,7 @@ def test_values_that_a_lost_task_has_treated_are_told_once(claims: ClaimServer, 
 def test_a_block_that_nobody_has_written_in_the_end_is_an_error(claims: ClaimServer, spool: Spool) -> None:
     add(spool, 1)
     spool.complete()
-    with claims.address.connected() as lost:
+    with claims.address.connect() as lost:
         claim(lost)
     claims.finish()
     with pytest.raises(RetryableError, match=r"1 block\(s\) of rows have been written to no file"):

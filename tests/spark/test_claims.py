@@ -110,7 +110,7 @@ def test_who_connects_and_says_nothing_holds_up_nobody(claims: ClaimServer, spoo
     add_a_row(spool)
     with closing(socket.socket(socket.AF_UNIX)) as silent:
         silent.connect(claims.address.place)
-        with claims.address.connected() as task:
+        with claims.address.connect() as task:
             task.send(Next(None))
             assert task.poll(DEADLINE)
 

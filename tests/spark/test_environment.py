@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from connector.spark.jvm_command import inherited
+from connector.spark.jvm_command import select_inherited
 
 SIGN_INS = (
     "AWS_ACCESS_KEY_ID",
@@ -43,4 +43,4 @@ def test_what_signs_in_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*SIGN_INS, *NEEDED):
         monkeypatch.setenv(name, "set")
     assert os.environ.keys() >= {*SIGN_INS, *NEEDED}
-    assert [name for name in (*SIGN_INS, *NEEDED) if name in inherited()] == list(NEEDED)
+    assert [name for name in (*SIGN_INS, *NEEDED) if name in select_inherited()] == list(NEEDED)

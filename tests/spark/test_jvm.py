@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyspark.util import local_connect_and_auth
 
-from connector.host.cgroup import ControlGroup
+from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
 from connector.spark import jvm
 from connector.spark.class_path import class_path
 from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import spark_home
-from connector.spark.spark_errors import end_of_task, explained
+from connector.spark.spark_errors import end_of_task, translate_errors
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -70,12 +70,12 @@ def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
     (tmp_path / "membership").write_text("0::/\n")
     killed = tmp_path / "memory.events"
     killed.write_text("oom_kill 0\n")
-    monkeypatch.setattr(jvm, "ControlGroup", partial(ControlGroup, tmp_path / "membership", tmp_path))
+    monkeypatch.setattr(jvm, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
     with started(tmp_path) as running, closing(running.connect()) as gateway:
         running.kill()
         for name, kills in {"a killed JVM": 0, "a JVM without memory": 1}.items():
             killed.write_text(f"oom_kill {kills}\n")
-            with pytest.raises(RetryableError) as error, explained(running, "A Spark job failed"):
+            with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
                 gateway.jvm.java.lang.System.nanoTime()
             check_text(SNAPSHOTS, name, str(error.value), {})
 
@@ -103,7 +103,7 @@ def kill(gateway: "ClientServer") -> None:
 def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, client: str) -> None:
     with started(tmp_path) as running, closing(running.connect()) as gateway:
         kill(gateway)
-        with pytest.raises(RetryableError) as error, explained(running, "A Spark job failed"):
+        with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
             CLIENTS[client](gateway)
     check_text(SNAPSHOTS, "a killed JVM", str(error.value), {})
 
@@ -125,6 +125,6 @@ def test_an_exception_of_java_alone_is_not_taken_for_the_end_of_a_worker(tmp_pat
         empty = io.DataInputStream(io.ByteArrayInputStream(b""))
         with (
             pytest.raises(RetryableError, match=r"^A Spark job failed: java\.io\.EOFException$"),
-            explained(running, "A Spark job failed"),
+            translate_errors(running, "A Spark job failed"),
         ):
             empty.readInt()

@@ -5,37 +5,37 @@ from pathlib import Path
 
 import pytest
 
-from connector.host.cgroup import ControlGroup
+from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
-from connector.spark.limits import SPOOL_LIMIT, MachineShare
+from connector.spark.limits import SPOOL_LIMIT, Limits
 
 MB = 1 << 20
 ON_TMPFS = Path("/dev/shm")
 CORES = len(os.sched_getaffinity(0))
 
 
-def group(directory: Path, **files: str) -> ControlGroup:
+def group(directory: Path, **files: str) -> Cgroup:
     (directory / "membership").write_text("0::/\n")
     for name, text in files.items():
         (directory / name.replace("_", ".")).write_text(text)
-    return ControlGroup(directory / "membership", directory)
+    return Cgroup(directory / "membership", directory)
 
 
 def test_without_limits_there_is_a_task_for_every_core(tmp_path: Path) -> None:
-    assert MachineShare.of(group(tmp_path), tmp_path) == MachineShare(CORES, SPOOL_LIMIT)
+    assert Limits.of(group(tmp_path), tmp_path) == Limits(CORES, SPOOL_LIMIT)
 
 
 @pytest.mark.parametrize(("quota", "tasks"), [("20000", 1), ("100000", 1), ("6400000", CORES)])
 def test_tasks_are_no_more_than_the_quota_of_processor_time_has_cores(tmp_path: Path, quota: str, tasks: int) -> None:
-    assert MachineShare.of(group(tmp_path, cpu_max=f"{quota} 100000"), tmp_path).tasks == tasks
+    assert Limits.of(group(tmp_path, cpu_max=f"{quota} 100000"), tmp_path).tasks == tasks
 
 
 def test_little_memory_makes_fewer_tasks(tmp_path: Path) -> None:
-    assert MachineShare.of(group(tmp_path, memory_max=str(620 * MB)), tmp_path) == MachineShare(1, SPOOL_LIMIT)
+    assert Limits.of(group(tmp_path, memory_max=str(620 * MB)), tmp_path) == Limits(1, SPOOL_LIMIT)
 
 
 def test_a_spool_in_memory_has_what_tasks_leave_of_it(tmp_path: Path) -> None:
-    share = MachineShare.of(group(tmp_path, memory_max=str(1024 * MB)), ON_TMPFS)
+    share = Limits.of(group(tmp_path, memory_max=str(1024 * MB)), ON_TMPFS)
     assert share.spool == (1024 - 448 - share.tasks * 160) * MB >= 96 * MB
 
 
@@ -43,6 +43,6 @@ def test_a_spool_in_memory_has_what_tasks_leave_of_it(tmp_path: Path) -> None:
 def test_too_little_memory_is_said_with_what_is_needed(tmp_path: Path, directory: Path | None, needed: int) -> None:
     little = group(tmp_path, memory_max=str((needed - 1) * MB))
     with pytest.raises(UserError, match=rf"may take {needed - 1} MB of memory, and a session needs {needed} MB"):
-        MachineShare.of(little, directory or tmp_path)
+        Limits.of(little, directory or tmp_path)
     enough = group(tmp_path, memory_max=str(needed * MB))
-    assert MachineShare.of(enough, directory or tmp_path).tasks == 1
+    assert Limits.of(enough, directory or tmp_path).tasks == 1

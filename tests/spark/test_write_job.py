@@ -14,26 +14,28 @@ from connector.spark.block_transfer import ThroughTheStore
 from connector.spark.claim_server import ClaimServer
 from connector.spark.layout import TableLayout
 from connector.spark.spool import Spool
-from connector.spark.write_job import Writing
+from connector.spark.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 
 
 @pytest.fixture
-def writing(tmp_path: Path) -> Iterator[Writing]:
+def writing(tmp_path: Path) -> Iterator[WriteJob]:
     layout = TableLayout(binding(LongType(), index=0), f"file://{tmp_path}/table", (), "prefix", Lease.until((), None))
     spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
         layouts = [lambda: layout]
-        yield Writing(lambda task: tasks.submit(lambda: [*task([0])]), claims, spool, ThroughTheStore(layouts), layouts)
+        yield WriteJob(
+            lambda task: tasks.submit(lambda: [*task([0])]), claims, spool, ThroughTheStore(layouts), layouts
+        )
 
 
-def add(writing: Writing, *values: object) -> None:
+def add(writing: WriteJob, *values: object) -> None:
     for number, value in enumerate(values, start=1):
         writing.add(Store(0, number, 1, (plain(number, value, binding=0),)))
 
 
-def test_written_rows_are_in_data_files_only(writing: Writing, tmp_path: Path) -> None:
+def test_written_rows_are_in_data_files_only(writing: WriteJob, tmp_path: Path) -> None:
     add(writing, 1, 2, 3)
     files = writing.finish().files[0]
     assert isinstance(files, tuple)
@@ -41,12 +43,12 @@ def test_written_rows_are_in_data_files_only(writing: Writing, tmp_path: Path) -
     assert [path.name for path in (tmp_path / "table" / "data").iterdir()] == [Path(file.path).name for file in files]
 
 
-def test_a_failed_transaction_leaves_nothing(writing: Writing, tmp_path: Path) -> None:
+def test_a_failed_transaction_leaves_nothing(writing: WriteJob, tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError):
         add_and_finish(writing, 1, "no number", 3)
     assert list((tmp_path / "table" / "data").iterdir()) == []
 
 
-def add_and_finish(writing: Writing, *values: object) -> None:
+def add_and_finish(writing: WriteJob, *values: object) -> None:
     add(writing, *values)  # may hear of the failure already
     writing.finish()

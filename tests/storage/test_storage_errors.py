@@ -19,7 +19,7 @@ from connector.encoding.data_files import DataFileWriter
 from connector.encoding.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
-from connector.storage.storage_errors import using
+from connector.storage.storage_errors import translate_errors
 from support.odd_servers import answering
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
@@ -65,7 +65,7 @@ def write(config: EndpointConfig) -> None:
     """Write an object as a task does."""
     location = f"s3://{config.bucket}/lake/file"
     output = load_file_io(data_file_properties(config)).new_output(location)
-    with using(location), output.create(overwrite=True) as stream:
+    with translate_errors(location), output.create(overwrite=True) as stream:
         stream.write(b"content")
 
 
@@ -170,5 +170,5 @@ def test_a_clock_that_is_wrong_is_told_while_files_are_written(right: EndpointCo
 
 def test_a_disk_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> None:
     reason = rf"^file://{tmp_path}: .*Is a directory: '{tmp_path}'\.$"
-    with pytest.raises(RetryableError, match=reason), using(f"file://{tmp_path}"):
+    with pytest.raises(RetryableError, match=reason), translate_errors(f"file://{tmp_path}"):
         tmp_path.write_bytes(b"")

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
-from connector.model.state import DataFile, FileList, Lineage, StagedCommit
+from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.storage import file_lists
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
@@ -28,27 +28,27 @@ def write_file(table: Table, name: str, *ids: int) -> str:
     return location
 
 
-def leave_behind(table: Table, lineage: Lineage, prev: str = fence.NONE) -> str:
+def leave_behind(table: Table, writer: WriterId, prev: str = fence.NONE) -> str:
     """A file of a transaction that was never staged; its location."""
-    return write_file(table, _name(table, lineage, prev), 666)
+    return write_file(table, _name(table, writer, prev), 666)
 
 
 def stage(
     catalog: Catalog,
     path: tuple[str, str],
-    lineage: Lineage,
+    writer: WriterId,
     *ids: int,
     prev: str | None = None,
     waiting: Sequence[StagedCommit] = (),
 ) -> StagedCommit:
     """Without a `prev` as the first transaction of a session that opens now, while others wait for the table."""
     table = catalog.load_table(path)
-    tenure = Tenure.begin(table.properties, lineage, waiting)
+    tenure = Tenure.begin(table.properties, writer, waiting)
     in_name = tenure.in_file_names if prev is None else prev
     prev = tenure.prev if prev is None else prev
-    location = write_file(table, _name(table, lineage, in_name), *ids)
+    location = write_file(table, _name(table, writer, in_name), *ids)
     return StagedCommit(
-        lineage=lineage,
+        writer=writer,
         prev=prev,
         next=fence.new_value(prev),
         path=path,
@@ -82,5 +82,5 @@ def place_of(location: str) -> Path:
     return Path(location.removeprefix("file://"))
 
 
-def _name(table: Table, lineage: Lineage, prev: str) -> str:
-    return f"{file_prefix(lineage, str(table.metadata.table_uuid), prev)}-{uuid.uuid4()}.parquet"
+def _name(table: Table, writer: WriterId, prev: str) -> str:
+    return f"{file_prefix(writer, str(table.metadata.table_uuid), prev)}-{uuid.uuid4()}.parquet"

@@ -13,20 +13,20 @@ from connector.encoding.file_options import FileOptions
 from connector.iceberg.commits.fence import Tenure, new_value
 from connector.iceberg.commits.file_names import file_prefix
 from connector.model.binding import Column
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import PATH
 from support.bindings import MATERIALIZATION
 
-LINEAGE = Lineage(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
+WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
 def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> StagedCommit:
     """A transaction, staged as a session does it on the table as it is."""
     table = catalog.load_table(PATH)
-    tenure = Tenure.begin(table.properties, LINEAGE, [])
+    tenure = Tenure.begin(table.properties, WRITER, [])
     prev = after.next if after else tenure.prev
-    prefix = file_prefix(LINEAGE, str(table.metadata.table_uuid), prev)
+    prefix = file_prefix(WRITER, str(table.metadata.table_uuid), prev)
     columns = [
         Column(each.name, each.name, each.field_id, each.field_type, each.required)
         for each in table.schema().fields
@@ -36,7 +36,7 @@ def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> S
         pa.field(each.name, arrow_type_of(each.type), not each.required, {"PARQUET:field_id": str(each.id)})
         for each in columns
     )
-    writer = DataFileWriter(
+    file = DataFileWriter(
         table.io,
         lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
         columns,
@@ -44,15 +44,15 @@ def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> S
         FileOptions.of_table({}),
     )
     for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
-        writer.write(batch)
+        file.write(batch)
     return StagedCommit(
-        lineage=LINEAGE,
+        writer=WRITER,
         prev=prev,
         next=new_value(prev),
         path=PATH,
         table_uuid=str(table.metadata.table_uuid),
         spec_id=0,
         schema_id=table.metadata.current_schema_id,
-        files=tuple(writer.finish()),
+        files=tuple(file.finish()),
         known=tenure.known,
     )

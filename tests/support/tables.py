@@ -17,10 +17,10 @@ from sqlalchemy import create_engine, text
 from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile
 from connector.evolution.table_change import Owner
-from connector.host.refresh import Renewed
+from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
-from connector.model.state import DataFile, Lineage, StagedCommit
+from connector.model.state import DataFile, StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
 
@@ -79,7 +79,7 @@ def staged_ids(
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table([pa.array(ids)], schema=pa.schema([field])), file)
     return StagedCommit(
-        lineage=Lineage(materialization, state_key, WHOLE_RANGE.key_range),
+        writer=WriterId(materialization, state_key, WHOLE_RANGE.key_range),
         prev=prev,
         next=uuid.uuid4().hex,
         path=path,
@@ -91,7 +91,7 @@ def staged_ids(
 
 
 def rewrite_here(
-    rewriting: Rewriting, sources: Sequence[SourceFile], access: Renewed[Settings]
+    rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Settings]
 ) -> list[tuple[DataFile, ...] | None]:
     """What Spark's tasks do, in this process."""
     io = load_file_io(dict(access.current().value), rewriting.location)

@@ -25,7 +25,7 @@ from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.aws_credentials import CLIENT_CONFIG, AwsKeys, file_keys, session
+from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, file_credentials, session
 from connector.storage.aws_errors import is_refusal
 from connector.storage.file_access import file_properties
 from connector.storage.file_io_cache import file_io
@@ -37,23 +37,23 @@ class _GlueCatalog(GlueCatalog):
 
     _base = CommitBase()
 
-    def __init__(self, keys: AwsKeys, client: Any, properties: Mapping[str, str]) -> None:
+    def __init__(self, credentials: FreshAwsCredentials, client: Any, properties: Mapping[str, str]) -> None:
         super().__init__("glue", client=client, **properties)
-        self._keys = keys
+        self._credentials = credentials
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        with storage_errors.using(_metadata_of(identifier)):
+        with storage_errors.translate_errors(_metadata_of(identifier)):
             return super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
         return False  # in Glue a view is a table that is not Iceberg's, which load_table refuses
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
-        with storage_errors.using(_metadata_of(identifier)):
+        with storage_errors.translate_errors(_metadata_of(identifier)):
             return super().create_table(identifier, *args, **kwargs)
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
-        with storage_errors.using(_metadata_of(table.name())):
+        with storage_errors.translate_errors(_metadata_of(table.name())):
             return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
@@ -67,7 +67,7 @@ class _GlueCatalog(GlueCatalog):
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # Not from the table's own properties.
-        return file_io(file_properties(self.properties, file_keys(self._keys)))
+        return file_io(file_properties(self.properties, file_credentials(self._credentials)))
 
 
 def _metadata_of(identifier: str | Identifier) -> str:
@@ -75,9 +75,12 @@ def _metadata_of(identifier: str | Identifier) -> str:
 
 
 def open_glue(
-    catalog: catalog_config.GlueCatalog, region: str, keys: AwsKeys, file_properties: Mapping[str, str]
+    catalog: catalog_config.GlueCatalog,
+    region: str,
+    credentials: FreshAwsCredentials,
+    file_properties: Mapping[str, str],
 ) -> GlueCatalog:
-    client = session(keys, region).client("glue", config=CLIENT_CONFIG)
+    client = session(credentials, region).client("glue", config=CLIENT_CONFIG)
     # Made here: of threads that first need them at the same time, each would get exception classes of its own.
     _ = client.exceptions
     if catalog.glue_id:
@@ -86,7 +89,7 @@ def open_glue(
             params.setdefault("CatalogId", catalog.glue_id)
 
         client.meta.events.register("provide-client-params.glue", add_catalog_id)
-    return _GlueCatalog(keys, client, {**file_properties, **_own(catalog)})
+    return _GlueCatalog(credentials, client, {**file_properties, **_own(catalog)})
 
 
 def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
@@ -94,7 +97,7 @@ def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
 
 
 @contextmanager
-def explained(region: str) -> Iterator[None]:
+def translate_errors(region: str) -> Iterator[None]:
     """Turn a Glue that cannot be reached or that refuses us into an error that says what to do."""
     place = f"AWS Glue in {region}"
     try:

@@ -27,7 +27,7 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import HIVE_PROPERTIES, HIVE_USER
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
-from connector.iceberg.catalogs.hive_lock import AGENT, locked
+from connector.iceberg.catalogs.hive_lock import AGENT, hold_lock
 from connector.iceberg.catalogs.metastore import (
     TIME_LIMITS,
     Connections,
@@ -35,8 +35,9 @@ from connector.iceberg.catalogs.metastore import (
     MetastoreRefusalError,
     TimeLimits,
 )
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
-from connector.storage.file_access import FileKeys, file_properties
+from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io_cache import file_io
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
@@ -49,11 +50,11 @@ class _HiveCatalog(HiveCatalog):
 
     _base = CommitBase()
 
-    def __init__(self, connections: Connections, keys: FileKeys, properties: Mapping[str, str]) -> None:
+    def __init__(self, connections: Connections, credentials: FileCredentials, properties: Mapping[str, str]) -> None:
         super().__init__("hive", **properties)
         self._connections = connections
         self._client = cast(Any, connections)  # in place of PyIceberg's own
-        self._keys = keys
+        self._credentials = credentials
         self._compares = False  # as far as known
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
@@ -83,7 +84,7 @@ class _HiveCatalog(HiveCatalog):
         # Written before the lock is taken, for which others may wait.
         staged = self._update_and_stage_table(base, base.name(), requirements, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
-        with self._connections as client, locked(self._connections, client, path):
+        with self._connections as client, hold_lock(self._connections, client, path):
             current = self._get_hive_table(client, *path)
             if current.parameters.get(METADATA_LOCATION) != base.metadata_location:
                 raise CommitFailedException(f"table {'.'.join(path)} has been changed since it was loaded")
@@ -120,7 +121,7 @@ class _HiveCatalog(HiveCatalog):
         return descriptor
 
     @staticmethod
-    def _path(table: Table) -> tuple[str, str]:
+    def _path(table: Table) -> TableIdentifier:
         database, name = table.name()
         return database, name
 
@@ -149,17 +150,17 @@ class _HiveCatalog(HiveCatalog):
         name = f"{table.dbName}.{table.tableName}"
         if table.parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
             raise NoSuchIcebergTableError(f"{name} is no Iceberg table")
-        with storage_errors.using(f"the metadata of table {name}"):
+        with storage_errors.translate_errors(f"the metadata of table {name}"):
             return super()._convert_hive_into_iceberg(table)
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        with storage_errors.using(metadata_path):
+        with storage_errors.translate_errors(metadata_path):
             HiveCatalog._write_metadata(metadata, io, metadata_path)
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # Not from the table's own properties.
-        return file_io(file_properties(self.properties, self._keys()))
+        return file_io(file_properties(self.properties, self._credentials()))
 
 
 def _alter(client: Any, table: HiveTable, expected: str) -> None:
@@ -190,9 +191,9 @@ def _alter(client: Any, table: HiveTable, expected: str) -> None:
 def open_hive(
     catalog: catalog_config.HiveCatalog,
     file_properties: Mapping[str, str],
-    keys: FileKeys,
+    credentials: FileCredentials,
     limits: TimeLimits = TIME_LIMITS,
 ) -> HiveCatalog:
     own = {name: value for name, value in catalog.properties if name in HIVE_PROPERTIES}
     connections = Connections(catalog.uri.split(","), own.get(HIVE_USER, ""), limits)
-    return _HiveCatalog(connections, keys, {**file_properties, **own, "uri": catalog.uri})
+    return _HiveCatalog(connections, credentials, {**file_properties, **own, "uri": catalog.uri})

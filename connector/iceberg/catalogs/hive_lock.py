@@ -27,6 +27,7 @@ from hive_metastore.ttypes import (
 from pyiceberg.exceptions import CommitFailedException
 
 from connector.iceberg.catalogs.metastore import Connections, MetastoreError
+from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ POLL_SECONDS: Final = 0.1
 
 
 @contextmanager
-def locked(connections: Connections, client: Any, path: tuple[str, str]) -> Iterator[None]:
+def hold_lock(connections: Connections, client: Any, path: TableIdentifier) -> Iterator[None]:
     """Hold the lock while a table is changed; CommitFailedException if another holds it for longer than we wait."""
     lock = client.lock(request(path))
     try:
@@ -49,7 +50,7 @@ def locked(connections: Connections, client: Any, path: tuple[str, str]) -> Iter
             another.unlock(UnlockRequest(lockid=lock.lockid))
 
 
-def request(path: tuple[str, str]) -> LockRequest:
+def request(path: TableIdentifier) -> LockRequest:
     database, table = path
     component = LockComponent(
         level=LockLevel.TABLE,
@@ -61,7 +62,7 @@ def request(path: tuple[str, str]) -> LockRequest:
     return LockRequest(component=[component], user=AGENT, hostname=socket.gethostname(), agentInfo=AGENT)
 
 
-def _wait(client: Any, lock_id: int, path: tuple[str, str]) -> None:
+def _wait(client: Any, lock_id: int, path: TableIdentifier) -> None:
     first = {lock.lockid for lock in _ahead(client, lock_id, path)}
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -86,13 +87,13 @@ def _is_ours(client: Any, lock_id: int) -> bool:
         raise CommitFailedException("the lock of the table was taken away") from error
 
 
-def _ahead(client: Any, lock_id: int, path: tuple[str, str]) -> list[Any]:
+def _ahead(client: Any, lock_id: int, path: TableIdentifier) -> list[Any]:
     """The locks before this one: the holder's, and those of others who have waited for longer."""
     database, table = path
     standing = client.show_locks(ShowLocksRequest(dbname=database, tablename=table)).locks
     return [lock for lock in standing if lock.lockid < lock_id]
 
 
-def _taken(client: Any, lock_id: int, path: tuple[str, str]) -> str:
+def _taken(client: Any, lock_id: int, path: TableIdentifier) -> str:
     holders = [f"lock {lock.lockid} of {lock.user} on {lock.hostname}" for lock in _ahead(client, lock_id, path)]
     return f"the table is locked in Hive: {', '.join(holders)}; release it if its process no longer runs"

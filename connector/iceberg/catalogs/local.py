@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.catalogs.sql import SqlTables, opened
+from connector.iceberg.catalogs.sql import SqlTables, open_with_retries
 
 CATALOG_NAME: Final = "local"
 CATALOG_FILE: Final = "catalog.db"
@@ -41,11 +41,11 @@ def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
     properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_properties}
-    return opened(partial(_LocalTables, CATALOG_NAME, properties))
+    return open_with_retries(partial(_LocalTables, CATALOG_NAME, properties))
 
 
 @contextmanager
-def explained(warehouse: Path) -> Iterator[None]:
+def translate_errors(warehouse: Path) -> Iterator[None]:
     """Turn a catalog file that cannot be used into an error that says so."""
     try:
         yield

@@ -51,7 +51,7 @@ class Connections(threading.local):
         last: Exception | None = None
         for uri in self._uris:
             try:
-                return self._connected(uri)
+                return self._connect(uri)
             except (TTransportException, TProtocolException) as error:
                 last = error
         raise MetastoreUnreachableError(str(last)) from last
@@ -59,7 +59,7 @@ class Connections(threading.local):
     def __exit__(self, *_: object) -> None:
         self._open.pop().close()
 
-    def _connected(self, uri: str) -> Any:
+    def _connect(self, uri: str) -> Any:
         address = urlsplit(uri)
         socket = TSocket(address.hostname, address.port or DEFAULT_PORT)
         transport = TBufferedTransport(socket)

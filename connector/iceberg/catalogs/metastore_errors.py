@@ -9,7 +9,7 @@ from connector.iceberg.catalogs.metastore import MetastoreError, MetastoreRefusa
 
 
 @contextmanager
-def explained(uri: str) -> Iterator[None]:
+def translate_errors(uri: str) -> Iterator[None]:
     """Turn a metastore that cannot be reached or that refuses us into an error that says what to do."""
     place = f"the Hive metastore at {uri}"
     try:

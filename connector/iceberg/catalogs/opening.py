@@ -16,8 +16,9 @@ from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, Res
 from connector.config.catalog_properties import is_signed
 from connector.config.settings import EndpointConfig
 from connector.config.values import Settings
-from connector.host.refresh import Renewed
-from connector.host.tempdirs import making, temporary_directory
+from connector.host.refresh import Refreshed
+from connector.host.tempdirs import temporary_directory, translate_disk_errors
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_stores
 from connector.storage.file_access import FileAccess, access_to
 
@@ -31,9 +32,9 @@ READABLE_CHARACTERS: Final = 64
 def open_catalog(config: EndpointConfig) -> Catalog:
     """The catalog, made from the config alone: PyIceberg's own environment variables and files are not read."""
     # Each catalog's client is imported when it is needed: together they take a second and many megabytes.
-    addresses, aws = file_stores.file_addresses(config), file_stores.aws_keys(config)
-    keys = file_stores.file_keys(config, aws)
-    with explained(config):
+    addresses, aws = file_stores.file_addresses(config), file_stores.aws_credentials_of(config)
+    credentials = file_stores.file_credentials(config, aws)
+    with translate_errors(config):
         match config.catalog:
             case LocalCatalog() as catalog:
                 from connector.iceberg.catalogs.local import open_local
@@ -43,24 +44,24 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 from connector.iceberg.catalogs.signed_rest import open_signed
 
                 assert aws, "the config's check demands them"
-                return open_signed(catalog, config.region, aws, addresses, keys)
+                return open_signed(catalog, config.region, aws, addresses, credentials)
             case RestCatalog() as catalog:
                 from connector.iceberg.catalogs.rest import open_rest
 
-                return open_rest(catalog, addresses, keys=keys)
+                return open_rest(catalog, addresses, credentials=credentials)
             case S3TablesCatalog() as catalog:
                 from connector.iceberg.catalogs.signed_rest import open_s3_tables
 
                 assert aws, "the config's check demands them"
-                return open_s3_tables(catalog, aws, addresses, keys)
+                return open_s3_tables(catalog, aws, addresses, credentials)
             case SqlCatalog() as catalog:
                 from connector.iceberg.catalogs.sql import open_sql
 
-                return open_sql(catalog, addresses, keys)
+                return open_sql(catalog, addresses, credentials)
             case HiveCatalog() as catalog:
                 from connector.iceberg.catalogs.hive import open_hive
 
-                return open_hive(catalog, addresses, keys)
+                return open_hive(catalog, addresses, credentials)
             case GlueCatalog() as catalog:
                 from connector.iceberg.catalogs.glue import open_glue
 
@@ -68,48 +69,48 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 return open_glue(catalog, config.region, aws, addresses)
 
 
-def explained(config: EndpointConfig) -> AbstractContextManager[None]:
+def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
     """For any use of the catalog but commits: what its client raises becomes an error that says what to do."""
     match config.catalog:
         case LocalCatalog() as catalog:
             from connector.iceberg.catalogs import local
 
-            return local.explained(warehouse_of(catalog))
+            return local.translate_errors(warehouse_of(catalog))
         case RestCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
-            return rest_errors.explained(catalog.uri)
+            return rest_errors.translate_errors(catalog.uri)
         case S3TablesCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
-            return rest_errors.explained(catalog.uri, rest_errors.S3_TABLES_WORDS)
+            return rest_errors.translate_errors(catalog.uri, rest_errors.S3_TABLES_WORDS)
         case SqlCatalog() as catalog:
             from connector.iceberg.catalogs import sql
 
-            return sql.explained(catalog.uri)
+            return sql.translate_errors(catalog.uri)
         case HiveCatalog() as catalog:
             from connector.iceberg.catalogs import metastore_errors
 
-            return metastore_errors.explained(catalog.uri)
+            return metastore_errors.translate_errors(catalog.uri)
         case GlueCatalog():
             from connector.iceberg.catalogs import glue
 
-            return glue.explained(config.region)
+            return glue.translate_errors(config.region)
 
 
-def renewed_access(
-    catalog: Catalog, config: EndpointConfig, path: tuple[str, str], first: FileAccess
-) -> Renewed[Settings]:
+def keep_access_fresh(
+    catalog: Catalog, config: EndpointConfig, path: TableIdentifier, first: FileAccess
+) -> Refreshed[Settings]:
     """What opens a table's files, renewed for as long as a session lasts."""
 
     def load() -> FileAccess:
-        with explained(config):
+        with translate_errors(config):
             return access_to(catalog.load_table(path))
 
-    return Renewed(f"the keys for the files of table {'.'.join(path)}", load, first)
+    return Refreshed(f"the keys for the files of table {'.'.join(path)}", load, first)
 
 
-def table_location(config: EndpointConfig, path: tuple[str, str]) -> str | None:
+def table_location(config: EndpointConfig, path: TableIdentifier) -> str | None:
     """Where a new table's files go; None leaves it to the catalog."""
     match config.catalog:
         case LocalCatalog() as catalog:
@@ -143,7 +144,7 @@ def warehouse_of(catalog: LocalCatalog) -> Path:
 def _temporary_warehouse() -> Path:
     """One directory for the whole process: the next request must find what one has created."""
     parent = temporary_directory()
-    with making(f"directory in {parent}"):
+    with translate_disk_errors(f"directory in {parent}"):
         directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-", dir=parent))
     logger.warning(
         "the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s, in which no other "

@@ -13,8 +13,8 @@ from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
-from connector.storage.file_access import FileKeys, file_properties, with_expiry
-from connector.storage.file_io_cache import file_io, hide_keys
+from connector.storage.file_access import FileCredentials, file_properties, with_expiry
+from connector.storage.file_io_cache import file_io, hide_credentials
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may hand out, for requests about a table
 
@@ -23,9 +23,11 @@ class RestTables(RestCatalog):
     """PyIceberg's would wait for ever for a server that does not answer, renew no token before it expires, and let a
     table's properties say how its files are reached. It has no settings for these."""
 
-    def __init__(self, sign_in: SignIn, keys: FileKeys, limits: TimeLimits, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, sign_in: SignIn, credentials: FileCredentials, limits: TimeLimits, properties: Mapping[str, str]
+    ) -> None:
         self._sign_in = sign_in
-        self._keys = keys
+        self._credentials = credentials
         self._limits = limits
         super().__init__("rest", **properties)
 
@@ -48,7 +50,7 @@ class RestTables(RestCatalog):
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         vended = {**table_response.config, **vended}
         _hide(vended)
-        properties = file_properties(self._keys(), self.properties, with_expiry(vended))
+        properties = file_properties(self._credentials(), self.properties, with_expiry(vended))
         io = file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
@@ -60,7 +62,7 @@ class RestTables(RestCatalog):
 
 
 def _hide(handed_out: Mapping[str, str]) -> None:
-    hide_keys(file_properties(handed_out))
+    hide_credentials(file_properties(handed_out))
     for name in SIGN_INS & handed_out.keys():
         hide_obtained(handed_out[name])
 
@@ -78,10 +80,10 @@ def open_rest(
     catalog: catalog_config.RestCatalog,
     file_properties: Mapping[str, str],
     limits: TimeLimits = TIME_LIMITS,
-    keys: FileKeys = dict,
+    credentials: FileCredentials = dict,
 ) -> RestCatalog:
     properties = {**file_properties, **dict(catalog.properties), "uri": catalog.uri, "warehouse": catalog.warehouse}
-    return RestTables(_sign_in(catalog, limits), keys, limits, properties)
+    return RestTables(_sign_in(catalog, limits), credentials, limits, properties)
 
 
 def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:

@@ -21,8 +21,8 @@ from requests import RequestException
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
 from connector.host.errors import ConnectorError, RetryableError, UserError
-from connector.host.redaction import quoted
-from connector.iceberg.catalog_messages import said
+from connector.host.redaction import redact_and_cut
+from connector.iceberg.catalog_messages import read_message
 from connector.iceberg.catalogs.sign_in import TokenServerError
 
 QUOTED_CHARACTERS: Final = 300
@@ -43,7 +43,7 @@ S3_TABLES_WORDS: Final[Mapping[str, str]] = {
 
 
 @contextmanager
-def explained(uri: str, words: Mapping[str, str] = REST_WORDS) -> Iterator[None]:
+def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> Iterator[None]:
     """Turn a server that cannot be reached or that refuses us into an error that says what to do."""
     try:
         yield
@@ -52,8 +52,8 @@ def explained(uri: str, words: Mapping[str, str] = REST_WORDS) -> Iterator[None]
         raise
     except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
         place = f"{words['catalog']} at {address(uri)}"
-        words_of_error, is_page = said(error)
-        answer = quoted(words_of_error, QUOTED_CHARACTERS)
+        words_of_error, is_page = read_message(error)
+        answer = redact_and_cut(words_of_error, QUOTED_CHARACTERS)
         kind, sentence = next((kind, sentence) for types, kind, sentence in EXPLANATIONS if isinstance(error, types))
         if is_page and sentence is REFUSAL:
             sentence = NO_CATALOG

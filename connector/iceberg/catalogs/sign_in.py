@@ -10,7 +10,7 @@ from requests import PreparedRequest, Session
 from requests.auth import AuthBase
 
 from connector.config.secret import Secret
-from connector.host.refresh import Lease, Renewed
+from connector.host.refresh import Lease, Refreshed
 
 DEFAULT_SCOPE: Final = "catalog"
 
@@ -43,7 +43,7 @@ class StaticHeader(AuthBase):
         """There is no other."""
 
 
-def halves(credential: Secret) -> tuple[str, str]:
+def split_credential(credential: Secret) -> tuple[str, str]:
     """A credential's client id, which may be absent, and its secret."""
     client_id, colon, secret = credential.reveal().partition(":")
     return (client_id, secret) if colon else ("", client_id)
@@ -68,7 +68,7 @@ class OAuth2Client(AuthBase):
 
     def __init__(self, session: Session, uri: str, credential: Secret, parameters: Mapping[str, str]) -> None:
         self._session, self._uri, self._credential, self._parameters = session, uri, credential, parameters
-        self._token = Renewed("the token of the REST catalog", self._fetch)
+        self._token = Refreshed("the token of the REST catalog", self._fetch)
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token.current().value.reveal()}"
@@ -78,7 +78,7 @@ class OAuth2Client(AuthBase):
         self._token.discard()
 
     def _fetch(self) -> Lease[Secret]:
-        client_id, secret = halves(self._credential)
+        client_id, secret = split_credential(self._credential)
         form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret, **self._parameters}
         asked_at = time.time()
         response = self._session.post(self._uri, data={name: value for name, value in form.items() if value})

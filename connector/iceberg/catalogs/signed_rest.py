@@ -16,8 +16,8 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
 from connector.iceberg.catalogs.rest import RestTables
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS
-from connector.storage.aws_credentials import AwsKeys, frozen
-from connector.storage.file_access import FileKeys
+from connector.storage.aws_credentials import FreshAwsCredentials, to_botocore
+from connector.storage.file_access import FileCredentials
 
 DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
 S3_TABLES: Final = "s3tables"
@@ -31,7 +31,11 @@ class _TableBucket(RestTables):
 
 
 def open_signed(
-    catalog: catalog_config.RestCatalog, region: str, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
+    catalog: catalog_config.RestCatalog,
+    region: str,
+    aws: FreshAwsCredentials,
+    file_properties: Mapping[str, str],
+    credentials: FileCredentials,
 ) -> RestCatalog:
     given = dict(catalog.properties)
     service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
@@ -40,21 +44,26 @@ def open_signed(
     # With it, PyIceberg would sign a second time, with keys that it finds itself.
     others = {name: value for name, value in given.items() if name != SIGNED}
     addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
-    return kind(sign_in, keys, TIME_LIMITS, {**file_properties, **others, **addresses})
+    return kind(sign_in, credentials, TIME_LIMITS, {**file_properties, **others, **addresses})
 
 
 def open_s3_tables(
-    catalog: catalog_config.S3TablesCatalog, aws: AwsKeys, file_properties: Mapping[str, str], keys: FileKeys
+    catalog: catalog_config.S3TablesCatalog,
+    aws: FreshAwsCredentials,
+    file_properties: Mapping[str, str],
+    credentials: FileCredentials,
 ) -> RestCatalog:
     sign_in = AwsSignature(aws, catalog.region, S3_TABLES)
-    return _TableBucket(sign_in, keys, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn})
+    return _TableBucket(
+        sign_in, credentials, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn}
+    )
 
 
 class AwsSignature(AuthBase):
     """Signs every request with keys that are valid now."""
 
-    def __init__(self, keys: AwsKeys, region: str, service: str) -> None:
-        self._keys, self._region, self._service = keys, region, service
+    def __init__(self, credentials: FreshAwsCredentials, region: str, service: str) -> None:
+        self._credentials, self._region, self._service = credentials, region, service
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         url = urlsplit(str(request.url))
@@ -67,9 +76,9 @@ class AwsSignature(AuthBase):
             data=body,
             headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()},
         )
-        SigV4Auth(frozen(self._keys), self._service, self._region).add_auth(signed)
+        SigV4Auth(to_botocore(self._credentials), self._service, self._region).add_auth(signed)
         request.headers.update(dict(signed.headers))
         return request
 
     def renew(self) -> None:
-        self._keys.discard()
+        self._credentials.discard()

@@ -21,7 +21,7 @@ from connector.config import catalog as catalog_config
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.file_access import FileKeys, file_properties
+from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io_cache import file_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
@@ -66,8 +66,8 @@ class _TablesOnS3(SqlTables):
     """The client reads and writes the tables' metadata, with keys that are valid now. What the object store refuses
     becomes an error that says so."""
 
-    def __init__(self, keys: FileKeys, name: str, properties: Mapping[str, str]) -> None:
-        self._keys = keys
+    def __init__(self, credentials: FileCredentials, name: str, properties: Mapping[str, str]) -> None:
+        self._credentials = credentials
         super().__init__(name, properties)
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -83,14 +83,16 @@ class _TablesOnS3(SqlTables):
             return super().commit_table(table, *args, **kwargs)
 
     def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
-        self.properties.update(self._keys())  # PyIceberg looks for them here
-        return storage_errors.using(f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}")
+        self.properties.update(self._credentials())  # PyIceberg looks for them here
+        return storage_errors.translate_errors(
+            f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}"
+        )
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         return file_io(file_properties(self.properties))  # not from the table's own properties
 
 
-def opened(open_catalog: Callable[[], SqlTables]) -> SqlTables:
+def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
     # When two processes open it first, the slower one may fail to create a table that exists by now: once per table.
     for _ in range(CATALOG_TABLES):
         try:
@@ -101,9 +103,11 @@ def opened(open_catalog: Callable[[], SqlTables]) -> SqlTables:
     return open_catalog()
 
 
-def open_sql(catalog: catalog_config.SqlCatalog, file_properties: Mapping[str, str], keys: FileKeys) -> SqlTables:
+def open_sql(
+    catalog: catalog_config.SqlCatalog, file_properties: Mapping[str, str], credentials: FileCredentials
+) -> SqlTables:
     properties = {"uri": _url(catalog).render_as_string(hide_password=False), **file_properties}
-    return opened(partial(_TablesOnS3, keys, catalog.name, properties))
+    return open_with_retries(partial(_TablesOnS3, credentials, catalog.name, properties))
 
 
 def try_to_write(catalog: Catalog) -> None:
@@ -127,7 +131,7 @@ def _url(catalog: catalog_config.SqlCatalog) -> URL:
 
 
 @contextmanager
-def explained(uri: str) -> Iterator[None]:
+def translate_errors(uri: str) -> Iterator[None]:
     """Turn a database that cannot be reached or that refuses us into an error that says what to do."""
     place = f"the SQL catalog at {uri}"
     try:

@@ -21,17 +21,17 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.host.errors import ConnectorError
 from connector.host.logs import Event, fields
-from connector.host.threads import side_by_side
+from connector.host.threads import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
-from connector.iceberg.commits.due_maintenance import Upkeep
+from connector.iceberg.commits.due_maintenance import DueMaintenance
 from connector.iceberg.commits.late_files import LateFiles
 from connector.iceberg.commits.lost_columns import check_columns
 from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import StagedFiles
-from connector.iceberg.metadata.table_properties import check_properties, correctable
+from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
-from connector.model.state import Chain, StagedCommit
+from connector.model.state import ChainId, StagedCommit
 from connector.storage import storage_errors
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Landed:
     chain: tuple[StagedCommit, ...]
     attempts: int  # 0: the table held them already
     seconds: float
-    upkeep: Upkeep | None = None
+    due_maintenance: DueMaintenance | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def finish(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
 def attempt(
     catalog: Catalog,
     staged: Sequence[StagedCommit],
-    once: Collection[Chain] = (),
+    once: Collection[ChainId] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
 ) -> list[Landed | Failed]:
     """Make every staged commit part of its table, whether or not it has landed before: repeating it changes nothing.
@@ -88,12 +88,15 @@ def attempt(
         return _attempt_table(catalog, commits, once, new_writer)
 
     return [
-        outcome for outcomes in side_by_side(attempt_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
+        outcome for outcomes in map_in_threads(attempt_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
     ]
 
 
 def _attempt_table(
-    catalog: Catalog, staged: Sequence[StagedCommit], once: Collection[Chain], new_writer: Callable[[], SnapshotWriter]
+    catalog: Catalog,
+    staged: Sequence[StagedCommit],
+    once: Collection[ChainId],
+    new_writer: Callable[[], SnapshotWriter],
 ) -> list[Landed | Failed]:
     chains = fence.chains(staged)
     # What earlier sessions have staged lands first: a session's own commit closes the values that it was staged on, and
@@ -118,7 +121,7 @@ def _attempt_chain(
     except ConnectorError as error:
         return Failed(tuple(chain), error)
     except BROKEN as error:  # one table's metadata must not end the session for the others, nor keep any from opening
-        return Failed(tuple(chain), commit_errors.broken(".".join(chain[0].path), error))
+        return Failed(tuple(chain), commit_errors.explain_broken_metadata(".".join(chain[0].path), error))
 
 
 def _finish_chain(
@@ -132,31 +135,31 @@ def _finish_chain(
         try:
             # The fence is read from the very metadata whose main the commit asserts; every fence change moves main.
             table = _load(catalog, chain)
-            rest = fence.unlanded(chain, table.properties)
+            rest = fence.remaining_commits(chain, table.properties)
             if not rest:
                 return Landed(tuple(chain), number, time.monotonic() - began)
             # Those of a transaction that was staged just now are not looked for: it would cost every commit a request.
             files.check(table, [commit for commit in rest if has_failed or commit.is_recovered])
             check_columns(table, rest)
-            with correctable(table):
+            with name_table_in_errors(table):
                 check_properties(table.properties)
-            fitting = late.converted(table, rest)
-            committed = _commit(catalog, table, fitting, snapshots, fence.advanced(table.properties, chain[-1]))
-            return Landed(tuple(chain), number + 1, time.monotonic() - began, Upkeep.after(table, committed))
+            fitting = late.convert(table, rest)
+            committed = _commit(catalog, table, fitting, snapshots, fence.advance(table.properties, chain[-1]))
+            return Landed(tuple(chain), number + 1, time.monotonic() - began, DueMaintenance.after(table, committed))
         except worth_another_look() as error:
             if is_hopeless(error):
-                raise commit_errors.refused(name, error) from error
+                raise commit_errors.explain_refusal(name, error) from error
             log.warning(
                 "table %s: commit attempt %d: %s: %s",
                 name,
                 number + 1,
                 type(error).__name__,
-                commit_errors.quoted(error),
+                commit_errors.quote(error),
                 extra=fields(Event.RETRIED, table=name, attempt=number + 1),
             )
             last = error
     assert last is not None
-    raise commit_errors.gave_up(name, last, time.monotonic() - began)
+    raise commit_errors.explain_last_attempt(name, last, time.monotonic() - began)
 
 
 def _attempts(retry_for: float) -> Iterator[int]:
@@ -178,7 +181,7 @@ def _load(catalog: Catalog, chain: Sequence[StagedCommit]) -> Table:
         raise commit_errors.gone(chain) from None
     uuid = str(table.metadata.table_uuid)
     if uuid != chain[0].table_uuid:
-        raise commit_errors.replaced(chain, uuid)
+        raise commit_errors.explain_replaced_table(chain, uuid)
     return table
 
 
@@ -190,7 +193,7 @@ def _commit(
     properties: dict[str, str],
 ) -> TableMetadata:
     """One attempt: the files' snapshot and the fence's value, both or neither."""
-    with storage_errors.using(table.location()):
+    with storage_errors.translate_errors(table.location()):
         snapshot = snapshots.append(table, staged)
     return land(catalog, table, snapshot, properties)
 

@@ -5,8 +5,8 @@ from textwrap import shorten
 from typing import Final
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
-from connector.host.redaction import redacted
-from connector.iceberg.catalog_messages import said
+from connector.host.redaction import redact
+from connector.iceberg.catalog_messages import read_message
 from connector.iceberg.commits.outcomes import REFUSED, answer, unknown
 from connector.model.state import StagedCommit
 
@@ -15,40 +15,40 @@ _LANDS: Final = "the task adds those that the table does not have yet"
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
 
 
-def refused(name: str, error: Exception) -> ConnectorError:
+def explain_refusal(name: str, error: Exception) -> ConnectorError:
     """The catalog would refuse the commit again."""
     return UserError(
-        f"table {name}: the catalog refuses the commit: {quoted(error)}. Its files stay staged in the task's state: "
+        f"table {name}: the catalog refuses the commit: {quote(error)}. Its files stay staged in the task's state: "
         "give the connector the permission, or correct the config."
     )
 
 
-def broken(name: str, error: Exception) -> ConnectorError:
+def explain_broken_metadata(name: str, error: Exception) -> ConnectorError:
     return RetryableError(
-        f"table {name}: its metadata cannot be read ({type(error).__name__}: {quoted(error)}). Its files stay staged "
+        f"table {name}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). Its files stay staged "
         "in the task's state: repair the table, or backfill the binding."
     )
 
 
-def gave_up(name: str, last: Exception, seconds: float) -> ConnectorError:
+def explain_last_attempt(name: str, last: Exception, seconds: float) -> ConnectorError:
     """`last` is the error of the last of several attempts, over so many seconds."""
     if isinstance(last, RetryableError):
         return last
     if isinstance(last, REFUSED) and not isinstance(last, unknown()):
         return RetryableError(
-            f"table {name}: other writers were faster for {seconds:.0f} s ({quoted(last)}). Its files stay staged in "
+            f"table {name}: other writers were faster for {seconds:.0f} s ({quote(last)}). Its files stay staged in "
             "the task's state; reduce the other writers' commits."
         )
     return CommitUnknownError(
-        f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quoted(last)}). "
+        f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "
         "Its files stay staged in the task's state until it does: check the catalog."
     )
 
 
-def quoted(error: Exception) -> str:
+def quote(error: Exception) -> str:
     """The catalog's own words, redacted and shortened."""
-    words, _ = said(answer(error))
-    return shorten(redacted(words), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    words, _ = read_message(answer(error))
+    return shorten(redact(words), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
 def gone(staged: Sequence[StagedCommit]) -> UserError:
@@ -59,7 +59,7 @@ def gone(staged: Sequence[StagedCommit]) -> UserError:
     )
 
 
-def replaced(staged: Sequence[StagedCommit], uuid: str) -> UserError:
+def explain_replaced_table(staged: Sequence[StagedCommit], uuid: str) -> UserError:
     """Another table, which has this uuid, has the name of the one that these were staged for."""
     name = ".".join(staged[0].path)
     return UserError(

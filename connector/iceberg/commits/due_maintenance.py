@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class DueMaintenance:
     """Metadata files to delete, and whether snapshots are due to expire."""
 
     io: FileIO
@@ -24,12 +24,12 @@ class Upkeep:
     expires: bool
 
     @classmethod
-    def after(cls, table: Table, committed: TableMetadata) -> "Upkeep | None":
+    def after(cls, table: Table, committed: TableMetadata) -> "DueMaintenance | None":
         """What a commit leaves to be done, given the table as it was loaded and its metadata now; None if nothing."""
         if is_in_table_bucket(table.location()):
             return None
         try:
-            dropped = old_metadata.dropped(table.metadata, committed) if old_metadata.are_ours(table) else ()
+            dropped = old_metadata.find_dropped(table.metadata, committed) if old_metadata.are_ours(table) else ()
             expires = bool(due(committed, time.time_ns() // 1_000_000))
         except Exception as error:  # the commit has landed: nothing that comes after it may say otherwise
             kind = type(error).__name__

@@ -5,29 +5,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from connector.iceberg.commits import fence
-from connector.model.state import Lineage
+from connector.model.state import WriterId
 
 FIRST: Final = "first"
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(
-    "(?:snap-[0-9]+-)?(?P<lineage>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
+    "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
     rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
     rf"{_UUID}(?:\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
 )
 
 
-def file_prefix(lineage: Lineage, table_uuid: str, prev: str) -> str:
+def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
     """What the names of files that are staged on a fence value begin with; `FileOrigin` reads it. A property that was
     changed by hand never becomes part of a path."""
     value = prev if fence.is_recorded_value(prev) else FIRST
-    return f"{fence.lineage_hash(lineage)}-{lineage.key_range}-{table_uuid}-{value.replace(':', '-')}"
+    return f"{fence.writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
 
 
 @dataclass(frozen=True)
 class FileOrigin:
     """What the name of a file of ours says: whose it is, for which table, and on which fence value it was staged."""
 
-    lineage_hash: str
+    writer_hash: str
     key_range: str
     table_uuid: str
     prev: str
@@ -38,8 +38,8 @@ class FileOrigin:
         if match is None:
             return None
         value = "" if match["value"] == FIRST else match["value"].replace("-", ":")
-        return cls(match["lineage"], match["range"], match["table"], value)
+        return cls(match["writer"], match["range"], match["table"], value)
 
     @property
     def property_name(self) -> str:
-        return f"{fence.PREFIX}{self.lineage_hash}.{self.key_range}"
+        return f"{fence.PREFIX}{self.writer_hash}.{self.key_range}"

@@ -17,7 +17,7 @@ from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, Un
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import UserError
 from connector.iceberg.metadata.references import file_name
-from connector.iceberg.metadata.table_properties import correctable
+from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.state import DataFile, StagedCommit
 from connector.storage.file_lists import files_of
 
@@ -25,7 +25,7 @@ PREFIX: Final = "flow.converted."
 _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
 
 
-def recorded(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
+def record_conversions(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
     """The table properties that record a conversion."""
     return {f"{PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
 
@@ -41,9 +41,9 @@ class LateFiles:
     def __init__(self) -> None:
         self._rewritten: dict[tuple[Rewriting, str], tuple[DataFile, ...]] = {}
 
-    def converted(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
+    def convert(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
         """The same commits, with files that fit the table."""
-        with correctable(table):
+        with name_table_in_errors(table):
             successors = dict(_successors(table.properties))
         return [self._commit(table, commit, successors) for commit in staged] if successors else staged
 

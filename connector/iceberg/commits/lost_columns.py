@@ -33,10 +33,10 @@ def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
             continue
         if current := now.get(column.field_id):
             if not _is_read_as(column.field_type, current.field_type):
-                raise UserError(_changed(commit, column, current))
+                raise UserError(_describe_change(commit, column, current))
         # What the log has committed still lands: the next session names the column when it opens.
         elif not commit.is_recovered:
-            raise LostColumnError(_lost(commit, column))
+            raise LostColumnError(_describe_loss(commit, column))
 
 
 def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
@@ -45,7 +45,7 @@ def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
     return written == current or (written, current) in _WIDER
 
 
-def _changed(commit: StagedCommit, written: NestedField, current: NestedField) -> str:
+def _describe_change(commit: StagedCommit, written: NestedField, current: NestedField) -> str:
     return (
         f"table {'.'.join(commit.path)}: another engine has made column {current.name!r} {current.field_type}, which "
         f"was {written.field_type} when {commit.rows} rows were staged: nobody could read them. They were added "
@@ -54,7 +54,7 @@ def _changed(commit: StagedCommit, written: NestedField, current: NestedField) -
     )
 
 
-def _lost(commit: StagedCommit, column: NestedField) -> str:
+def _describe_loss(commit: StagedCommit, column: NestedField) -> str:
     return (
         f"table {'.'.join(commit.path)}: another engine has dropped column {column.name!r}, which the task writes: "
         f"publish the task again to have it added anew, or deselect its field. The {commit.rows} rows that are staged "

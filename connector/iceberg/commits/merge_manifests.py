@@ -15,7 +15,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from connector.host.threads import side_by_side
+from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.manifests import ManifestFactory
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Thresholds:
         return cls(count, size)
 
 
-def foldable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
+def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
     """Which of one partition spec's manifests to fold, now that `added` more come.
 
     A manifest is folded only with others that together list at least as many files as it does. So an entry is rewritten
@@ -63,7 +63,7 @@ def foldable(manifests: Sequence[ManifestFile], added: int, thresholds: Threshol
     return chosen if len(chosen) > 1 and len(chosen) + added >= thresholds.count else []
 
 
-class Folder:
+class ManifestMerger:
     """Folds manifests for one append. Later attempts use what was folded as long as the table holds the very same
     manifests: another writer may have deleted some of their files."""
 
@@ -71,7 +71,7 @@ class Folder:
         self._factory = factory
         self._written: dict[tuple[str, ...], list[ManifestFile]] = {}
 
-    def folded(
+    def merge(
         self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
         """What the table holds, in fewer manifests if there are too many of a partition spec that is added to."""
@@ -80,14 +80,14 @@ class Folder:
             if thresholds is None:
                 return list(held)
             for spec_id in {manifest.partition_spec_id for manifest in added}:
-                held = self._fold(table, prefix, spec_id, held, added, thresholds)
+                held = self._merge(table, prefix, spec_id, held, added, thresholds)
         except Exception as error:  # folding serves later commits: it must not keep rows from this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
             )
         return list(held)
 
-    def _fold(
+    def _merge(
         self,
         table: Table,
         prefix: str,
@@ -97,7 +97,7 @@ class Folder:
         thresholds: Thresholds,
     ) -> Sequence[ManifestFile]:
         of_spec = [m for m in held if m.partition_spec_id == spec_id and m.content == ManifestContent.DATA]
-        chosen = foldable(of_spec, sum(m.partition_spec_id == spec_id for m in added), thresholds)
+        chosen = find_mergeable(of_spec, sum(m.partition_spec_id == spec_id for m in added), thresholds)
         if not chosen:
             return held
         # The prefix is part of the key: a manifest that is still to be committed must not bear a passed fence value.
@@ -123,5 +123,5 @@ def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[Man
         return manifest.fetch_manifest_entry(io)
 
     for first in range(0, len(manifests), READS_AT_ONCE):
-        for entries in side_by_side(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "fold"):
+        for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "fold"):
             yield from entries

@@ -7,7 +7,7 @@ from itertools import groupby
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
-from connector.iceberg.metadata.manifests import ManifestFactory, added_entry, manifests_of
+from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.model.state import DataFile
 
 
@@ -26,10 +26,10 @@ class Replacement:
     def added(self) -> list[ManifestEntry]:
         """Entries with the old file's sequence number, so that other engines' equality deletes apply as before."""
         partition, number = self.entry.data_file.partition, self.entry.sequence_number
-        return [added_entry(file, self.spec_id, partition, number) for file in self.files]
+        return [make_added_entry(file, self.spec_id, partition, number) for file in self.files]
 
 
-def replaced_manifests(
+def replace_manifests(
     table: Table, prefix: str, factory: ManifestFactory, replacements: Sequence[Replacement]
 ) -> list[ManifestFile]:
     """All manifests of the new snapshot; what is not replaced stays as it is, whoever has added it."""
@@ -37,7 +37,7 @@ def replaced_manifests(
     manifests = []
     for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
         if added := [entry for replacement in of_spec for entry in replacement.added]:
-            manifests.append(_written(table, prefix, factory, spec_id, added))
+            manifests.append(_write(table, prefix, factory, spec_id, added))
     for manifest in manifests_of(table.io, table.current_snapshot()):
         if manifest.content == ManifestContent.DATA:
             manifest = _without(table, prefix, factory, manifest, gone)
@@ -45,7 +45,7 @@ def replaced_manifests(
     return manifests
 
 
-def replaced_summary(replacements: Sequence[Replacement]) -> dict[str, str]:
+def summarize_replacements(replacements: Sequence[Replacement]) -> dict[str, str]:
     added = [file for replacement in replacements for file in replacement.files]
     gone = [replacement.entry.data_file for replacement in replacements]
     return {
@@ -62,7 +62,7 @@ def _spec_id(replacement: Replacement) -> int:
     return replacement.spec_id
 
 
-def _written(
+def _write(
     table: Table, prefix: str, factory: ManifestFactory, spec_id: int, entries: Sequence[ManifestEntry]
 ) -> ManifestFile:
     with factory.writer(table, prefix, spec_id, table.metadata.current_schema_id) as writer:

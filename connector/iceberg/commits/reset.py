@@ -16,11 +16,11 @@ from connector.host.errors import CommitUnknownError, FencedError, RetryableErro
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import land
 from connector.iceberg.commits.outcomes import REFUSED, unknown
-from connector.iceberg.commits.snapshot import SnapshotWriter, lineage_summary
+from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
 from connector.iceberg.commits.staged_files import MissingFile, missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
-from connector.iceberg.metadata.references import file_name, unreferenced
-from connector.iceberg.metadata.table_properties import check_properties, correctable
+from connector.iceberg.metadata.references import file_name, find_unreferenced
+from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_lists import files_of
@@ -33,11 +33,11 @@ class Verdict(StrEnum):
     WOULD_LAND = "would land"
     FENCED = "fenced"
     FILES_MISSING = "cannot land: staged files are gone"
-    OTHER_TABLE = "staged for a table that this one has replaced"
+    OTHER_TABLE = "other_table"
 
 
 class Decision(StrEnum):
-    """What is to become of a fenced lineage's staged commits."""
+    """What is to become of a fenced writer's staged commits."""
 
     ADD = "add"
     SKIP = "skip"
@@ -53,20 +53,20 @@ class Judged:
 
 @dataclass(frozen=True)
 class Reset:
-    """What is to be done to one lineage's fence."""
+    """What is to be done to one writer's fence."""
 
     chain: tuple[StagedCommit, ...]
     value: str
     consequences: tuple[str, ...]
 
 
-def judged(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
+def judge(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
     """What opening the task would make of each, in the order in which they were staged."""
     here = [commit for commit in staged if commit.table_uuid == str(table.metadata.table_uuid)]
     verdicts = [Judged(commit, Verdict.OTHER_TABLE) for commit in staged if commit not in here]
     for chain in fence.chains(here):
         try:
-            rest = fence.unlanded(chain, table.properties)
+            rest = fence.remaining_commits(chain, table.properties)
         except FencedError:
             verdicts += [Judged(commit, Verdict.FENCED) for commit in chain]
         else:
@@ -86,7 +86,7 @@ def _judged_by_files(table: Table, unlanded: Sequence[StagedCommit]) -> list[Jud
 
 
 def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Reset:
-    """How the lineage of a chain that cannot land can go on, and what that costs; UserError where that would damage the
+    """How the writer of a chain that cannot land can go on, and what that costs; UserError where that would damage the
     table."""
     files_missing = missing_files(table, chain)
     in_table = _in_table(table, chain, files_missing)
@@ -95,7 +95,7 @@ def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Res
         case Decision.ADD:
             if in_table:
                 raise UserError(
-                    f"{_counted(in_table)} are in the table already: adding them again would double them. "
+                    f"{_count(in_table)} are in the table already: adding them again would double them. "
                     f"Use --staged {Decision.SKIP}."
                 )
             if files_missing:
@@ -103,7 +103,7 @@ def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Res
                     f"the staged file {files_missing[0].location} has been deleted: it cannot be added. Use --staged "
                     f"{Decision.SKIP}."
                 )
-            consequence = f"{_counted(missing)} will be added when the task opens again."
+            consequence = f"{_count(missing)} will be added when the task opens again."
             value = chain[0].prev
         case Decision.SKIP:
             consequence = " ".join(_cost_of_skipping(missing, _unknown(table, chain, files_missing)))
@@ -113,7 +113,7 @@ def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Res
         fence.reset_value(value),
         (
             consequence,
-            "What other processes have committed for this lineage since stays in the table. Rows of it that the task "
+            "What other processes have committed for this writer since stays in the table. Rows of it that the task "
             "reads again, from the checkpoint that belongs to this state, will be there twice.",
         ),
     )
@@ -121,20 +121,20 @@ def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Res
 
 def perform(table: Table, reset: Reset, reason: str) -> None:
     """Give the fence its new value, if the table has not changed since it was loaded, and record why in the table."""
-    lineage = reset.chain[0].lineage
-    name = fence.property_name(lineage)
+    writer = reset.chain[0].writer
+    name = fence.property_name(writer)
     note = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "from": fence.recorded(table.properties, lineage),
+        "from": fence.read_value(table.properties, writer),
         "to": reset.value,
         "reason": reason,
     }
     properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
-    with correctable(table):
+    with name_table_in_errors(table):
         check_properties(table.properties)
-    with storage_errors.using(table.location()):
+    with storage_errors.translate_errors(table.location()):
         # Every change of a fence moves main: the fence that a commit has read is then still the one it meets.
-        snapshot = SnapshotWriter().mark(table, lineage, lineage_summary(lineage) | {"flow.fence-reset": reason})
+        snapshot = SnapshotWriter().mark(table, writer, writer_summary(writer) | {"flow.fence-reset": reason})
     try:
         land(table.catalog, table, snapshot, properties)
     except REFUSED as error:
@@ -151,12 +151,12 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
 def _cost_of_skipping(missing: Sequence[StagedCommit], unknown: Sequence[StagedCommit]) -> Iterator[str]:
     if absent := [commit for commit in missing if commit not in unknown]:
         yield (
-            f"{_counted(absent)} are in no snapshot that the table still has, and will never be added: unless another "
+            f"{_count(absent)} are in no snapshot that the table still has, and will never be added: unless another "
             "engine has rewritten them, they are lost until the source is read again."
         )
     if unknown:
         yield (
-            f"{_counted(unknown)} may be in the table or not, for the list of their files is gone. If they are not, "
+            f"{_count(unknown)} may be in the table or not, for the list of their files is gone. If they are not, "
             "they will never be added."
         )
     if not missing:
@@ -166,7 +166,7 @@ def _cost_of_skipping(missing: Sequence[StagedCommit], unknown: Sequence[StagedC
 def _unknown(table: Table, chain: Sequence[StagedCommit], files_missing: Sequence[MissingFile]) -> list[StagedCommit]:
     """The commits of which neither the fence nor the names of their files say whether they landed."""
     try:
-        fence.unlanded(chain, table.properties)
+        fence.remaining_commits(chain, table.properties)
     except FencedError:
         gone = {file.location for file in files_missing}
         return [commit for commit in chain if isinstance(commit.files, FileList) and commit.files.location in gone]
@@ -178,7 +178,7 @@ def _in_table(table: Table, chain: Sequence[StagedCommit], files_missing: Sequen
     # A list that is gone names no data files. No snapshot refers to the list itself: its commit counts as not added.
     gone = {file.location for file in files_missing}
     names = [{file_name(path) for path in _paths(table, commit, gone)} for commit in chain]
-    absent = unreferenced(table, set().union(*names))
+    absent = find_unreferenced(table, set().union(*names))
     return [commit for commit, its_names in zip(chain, names, strict=True) if its_names - absent]
 
 
@@ -188,5 +188,5 @@ def _paths(table: Table, commit: StagedCommit, gone: set[str]) -> Sequence[str]:
     return [file.path for file in files_of(table.io, commit.files)]
 
 
-def _counted(staged: Sequence[StagedCommit]) -> str:
+def _count(staged: Sequence[StagedCommit]) -> str:
     return f"{sum(commit.rows for commit in staged)} row(s) of {len(staged)} staged transaction(s)"

@@ -13,11 +13,11 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snaps
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import file_prefix
-from connector.iceberg.commits.merge_manifests import Folder
-from connector.iceberg.commits.replacement import Replacement, replaced_manifests, replaced_summary
+from connector.iceberg.commits.merge_manifests import ManifestMerger
+from connector.iceberg.commits.replacement import Replacement, replace_manifests, summarize_replacements
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, check_version
 from connector.iceberg.metadata.manifests import ManifestFactory, WrittenLists, manifests_of, metadata_location
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_lists import files_of
 from connector.storage.written_file import WrittenFile
 
@@ -35,21 +35,23 @@ class SnapshotWriter:
         self._lists = WrittenLists() if lists is None else lists
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self._factory = ManifestFactory(self._id)
-        self._folder = Folder(self._factory)
+        self._merger = ManifestMerger(self._factory)
         self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
 
     def append(self, table: Table, staged: Sequence[StagedCommit]) -> Snapshot:
         """A snapshot on top of the table's current one."""
-        prefix = _file_prefix(table, staged[0].lineage)
+        prefix = _file_prefix(table, staged[0].writer)
         added = self._manifests_of(table, prefix, staged)
-        held = self._folder.folded(table, prefix, self._lists.manifests_of(table), added)
-        return self._snapshot(table, prefix, [*added, *held], _with_totals(Operation.APPEND, _appended(staged), table))
+        held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
+        return self._snapshot(
+            table, prefix, [*added, *held], _with_totals(Operation.APPEND, _summarize_append(staged), table)
+        )
 
-    def mark(self, table: Table, lineage: Lineage, summary: Mapping[str, str]) -> Snapshot:
+    def mark(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """A snapshot of what the table holds already, which moves main and says why in its summary."""
         held = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
-        return self._snapshot(table, _file_prefix(table, lineage), held, totals)
+        return self._snapshot(table, _file_prefix(table, writer), held, totals)
 
     def replace(
         self,
@@ -60,8 +62,8 @@ class SnapshotWriter:
         summary: Mapping[str, str],
     ) -> Snapshot:
         """A snapshot of the same rows in other files, which have another schema."""
-        manifests = replaced_manifests(table, prefix, self._factory, replacements)
-        totals = _with_totals(Operation.REPLACE, {**summary, **replaced_summary(replacements)}, table)
+        manifests = replace_manifests(table, prefix, self._factory, replacements)
+        totals = _with_totals(Operation.REPLACE, {**summary, **summarize_replacements(replacements)}, table)
         return self._snapshot(table, prefix, manifests, totals, schema_id)
 
     def _snapshot(
@@ -123,13 +125,13 @@ def _fresh(manifest: ManifestFile) -> ManifestFile:
     return ManifestFile(*(manifest[position] for position in range(len(manifest))))
 
 
-def _file_prefix(table: Table, lineage: Lineage) -> str:
+def _file_prefix(table: Table, writer: WriterId) -> str:
     """The commit asserts the main branch that this value was read under: once the property has another one, the
     snapshot has landed or never will."""
-    return file_prefix(lineage, str(table.metadata.table_uuid), fence.recorded(table.properties, lineage))
+    return file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
 
 
-def _appended(staged: Sequence[StagedCommit]) -> dict[str, str]:
+def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:
     """Says, for people, whose transaction this was. The fence itself is in the table's properties, since summaries go
     when snapshots expire."""
     newest = staged[-1]
@@ -137,17 +139,17 @@ def _appended(staged: Sequence[StagedCommit]) -> dict[str, str]:
         "added-data-files": str(sum(commit.file_count for commit in staged)),
         "added-records": str(sum(commit.rows for commit in staged)),
         "added-files-size": str(sum(commit.size for commit in staged)),
-        **lineage_summary(newest.lineage),
+        **writer_summary(newest.writer),
         SUMMARY_FENCE: newest.next,
         "flow.checkpoint": newest.checkpoint,
     }
 
 
-def lineage_summary(lineage: Lineage) -> dict[str, str]:
+def writer_summary(writer: WriterId) -> dict[str, str]:
     return {
-        SUMMARY_MATERIALIZATION: lineage.materialization,
-        SUMMARY_STATE_KEY: lineage.state_key,
-        SUMMARY_KEY_RANGE: lineage.key_range,
+        SUMMARY_MATERIALIZATION: writer.materialization,
+        SUMMARY_STATE_KEY: writer.state_key,
+        SUMMARY_KEY_RANGE: writer.key_range,
     }
 
 

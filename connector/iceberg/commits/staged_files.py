@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
-from connector.host.threads import side_by_side
+from connector.host.threads import map_in_threads
 from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_lists import files_of
@@ -55,17 +55,17 @@ def missing_files(table: Table, staged: Sequence[StagedCommit]) -> list[MissingF
     def named(commit: StagedCommit) -> list[_Named]:
         return [(commit, file.path) for file in files_of(table.io, commit.files)]
 
-    lists = side_by_side(named, listed, LOOKS_AT_ONCE, "look")
+    lists = map_in_threads(named, listed, LOOKS_AT_ONCE, "look")
     return missing + _missing_of(table, [one for files in lists for one in files])
 
 
 def _missing_of(table: Table, named: Sequence[_Named]) -> list[MissingFile]:
     def is_missing(one: _Named) -> bool:
         _, location = one
-        with storage_errors.using(location):
+        with storage_errors.translate_errors(location):
             return not table.io.new_input(location).exists()
 
-    looks = side_by_side(is_missing, named, LOOKS_AT_ONCE, "look")
+    looks = map_in_threads(is_missing, named, LOOKS_AT_ONCE, "look")
     return [MissingFile(*one) for one, is_gone in zip(named, looks, strict=True) if is_gone]
 
 

@@ -11,17 +11,17 @@ from typing import TypeAlias
 
 from pyiceberg.catalog import Catalog
 
-from connector.evolution.table_change import Path
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance.expire_snapshots import expire
-from connector.iceberg.maintenance.remove_orphan_files import collect
+from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
-from connector.model.state import Chain, StagedCommit
+from connector.model.state import ChainId, StagedCommit
+from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ IsInterrupted: TypeAlias = Callable[[], bool]
 
 @dataclass(frozen=True)
 class _Task:
-    path: Path
+    path: TableIdentifier
     otherwise: str  # what a warning says if it fails
     perform: Callable[[IsInterrupted], object]
 
@@ -44,7 +44,7 @@ class Maintenance:
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._ended = threading.Event()
 
-    def attempt(self, staged: Sequence[StagedCommit], once: Collection[Chain] = ()) -> list[Landed | Failed]:
+    def attempt(self, staged: Sequence[StagedCommit], once: Collection[ChainId] = ()) -> list[Landed | Failed]:
         """`commit.attempt`, after which the commits' upkeep is done in the background."""
         outcomes = commit.attempt(self._catalog, staged, once, self._new_writer)
         for outcome in outcomes:
@@ -62,20 +62,26 @@ class Maintenance:
                 _Task(
                     path,
                     "the files that earlier sessions left behind stay until the next one",
-                    partial(collect, self._catalog, path, table.lineage, staged),
+                    partial(remove_orphan_files, self._catalog, path, table.writer, staged),
                 )
             )
             self._expire(path)
 
     def _look_after(self, landed: Landed) -> None:
-        path, upkeep = landed.chain[0].path, landed.upkeep
-        if upkeep and upkeep.old_metadata:
-            self._tasks.put(_Task(path, "old metadata files stay", partial(delete_all, upkeep.io, upkeep.old_metadata)))
-        if upkeep and upkeep.expires:
+        path, due_maintenance = landed.chain[0].path, landed.due_maintenance
+        if due_maintenance and due_maintenance.old_metadata:
+            self._tasks.put(
+                _Task(
+                    path,
+                    "old metadata files stay",
+                    partial(delete_all, due_maintenance.io, due_maintenance.old_metadata),
+                )
+            )
+        if due_maintenance and due_maintenance.expires:
             self._expire(path)
 
-    def _expire(self, path: Path) -> None:
-        self._tasks.put(_Task(path, "old snapshots stay for now", partial(expire, self._catalog, path)))
+    def _expire(self, path: TableIdentifier) -> None:
+        self._tasks.put(_Task(path, "old snapshots stay for now", partial(expire_snapshots, self._catalog, path)))
 
     def run(self) -> None:
         """Perform the tasks until told to end."""
@@ -100,7 +106,7 @@ class Maintenance:
 
 
 @contextmanager
-def maintaining(catalog: Catalog) -> Iterator[Maintenance]:
+def run_maintenance(catalog: Catalog) -> Iterator[Maintenance]:
     """A session's maintenance, until the session ends."""
     maintenance = Maintenance(catalog)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()

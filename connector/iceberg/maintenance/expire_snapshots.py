@@ -13,19 +13,21 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
 
-from connector.evolution.table_change import Path
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.outcomes import REFUSED, unknown
 from connector.iceberg.metadata import old_metadata
 from connector.iceberg.metadata.retention import due
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_updates import same_table
-from connector.iceberg.metadata.unreachable import unreachable
+from connector.iceberg.metadata.unreachable import find_unreachable
+from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
 
-def expire(catalog: Catalog, path: Path, is_interrupted: Callable[[], bool] = lambda: False) -> int:
+def expire_snapshots(
+    catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool] = lambda: False
+) -> int:
     """Expire what is due in one table, and return how many files that deletes.
 
     Several processes may do so at once: one that finds the table changed leaves it to the next time.
@@ -37,7 +39,7 @@ def expire(catalog: Catalog, path: Path, is_interrupted: Callable[[], bool] = la
     after = catalog.load_table(path)
     if after.metadata.table_uuid != before.metadata.table_uuid:
         return 0
-    locations = unreachable(before.metadata, after, is_interrupted)
+    locations = find_unreachable(before.metadata, after, is_interrupted)
     if old_metadata.are_ours(after):
         locations += old_metadata.stale(after)
     delete_all(after.io, locations, is_interrupted)

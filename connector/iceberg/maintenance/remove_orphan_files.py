@@ -1,7 +1,7 @@
 """Deletes the files that our transactions left behind: those of killed processes and tasks, and of commits that lost a
 race.
 
-The name of every file of ours says which lineage wrote it, for which table, and on which fence value (`FileOrigin`). A
+The name of every file of ours says which writer wrote it, for which table, and on which fence value (`FileOrigin`). A
 transaction lands only while the property has the value that it was staged on, and no value ever comes back. So once the
 property has passed a file's value, the file has landed and a snapshot refers to it, or it never will: a process that
 still relies on it is fenced. The same holds for a commit's manifests, which bear the value that it asserts. All this is
@@ -17,36 +17,36 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
-from connector.evolution.table_change import Path
 from connector.host.logs import Event, fields
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.iceberg.metadata.references import file_name, unreferenced
+from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
-from connector.model.state import Lineage, StagedCommit
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
 
-def collect(
+def remove_orphan_files(
     catalog: Catalog,
-    path: Path,
-    lineage: Lineage,
+    path: TableIdentifier,
+    writer: WriterId,
     staged: Collection[StagedCommit],
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Delete what is left behind in one table, and return how many files that were. `lineage` is the caller's own."""
-    listed = list(_listed(catalog.load_table(path)))
+    """Delete what is left behind in one table, and return how many files that were. `writer` is the caller's own."""
+    listed = list(_list_files(catalog.load_table(path)))
     # Loaded after the files were listed: only an operator's reset moves a fence back, and files that were staged after
     # one must not be judged by the value before it.
     table = catalog.load_table(path)
-    is_left_behind = _condition(table, lineage, staged)
+    is_left_behind = _condition(table, writer, staged)
     locations = {
         name: location
         for location in listed
         if (origin := FileOrigin.of(name := file_name(location))) and is_left_behind(origin)
     }
-    orphans = unreferenced(table, locations, is_interrupted)
+    orphans = find_unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
         of_table = ".".join(path)
@@ -59,19 +59,19 @@ def collect(
     return len(orphans)
 
 
-def _condition(table: Table, lineage: Lineage, staged: Collection[StagedCommit]) -> Callable[[FileOrigin], bool]:
+def _condition(table: Table, writer: WriterId, staged: Collection[StagedCommit]) -> Callable[[FileOrigin], bool]:
     """Whether a file is ours, and its transaction is over."""
-    begin, end = lineage.key_range.split("-")  # ranges that begin here are ours to collect
+    begin, end = writer.key_range.split("-")  # ranges that begin here are ours to collect
     # A recovery may build on a closed value, but only with entries that the state names, and so with their files.
     in_state = {FileOrigin.of(file_name(location)) for commit in staged for location in commit.locations}
 
     def is_left_behind(origin: FileOrigin) -> bool:
         value = table.properties.get(origin.property_name)
         return (
-            # Without a value, the lineage's first transaction is still to come.
+            # Without a value, the writer's first transaction is still to come.
             value is not None
             and origin.table_uuid == str(table.metadata.table_uuid)
-            and origin.lineage_hash.startswith(fence.materialization_hash(lineage))
+            and origin.writer_hash.startswith(fence.materialization_hash(writer))
             and begin <= origin.key_range.split("-")[0] <= end
             and fence.is_passed(origin.prev, value)
             and origin not in in_state
@@ -80,7 +80,7 @@ def _condition(table: Table, lineage: Lineage, staged: Collection[StagedCommit])
     return is_left_behind
 
 
-def _listed(table: Table) -> Iterator[str]:
+def _list_files(table: Table) -> Iterator[str]:
     """The locations of all files in the table's directories."""
     provider = load_location_provider(table.location(), table.properties)
     for directory in {provider.data_path, provider.metadata_path}:

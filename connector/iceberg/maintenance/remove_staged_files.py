@@ -7,18 +7,20 @@ from contextlib import contextmanager
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.evolution.table_change import Path
-from connector.iceberg.metadata.references import file_name, unreferenced
+from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
 from connector.iceberg.tables import load_table
 from connector.model.state import StagedCommit
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_lists import files_of
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
-def discarding(catalog: Catalog, path: Path, dropped: Sequence[StagedCommit]) -> Iterator[None]:
+def remove_staged_files_after(
+    catalog: Catalog, path: TableIdentifier, dropped: Sequence[StagedCommit]
+) -> Iterator[None]:
     """Wraps the replacement of a table: afterwards, the dropped commits' files are deleted.
 
     Those that a snapshot of the old table refers to had landed, and stay with the old table's other files.
@@ -43,7 +45,7 @@ def _never_added(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
             for commit in here
             for location in (*commit.locations, *(file.path for file in files_of(table.io, commit.files)))
         }
-        return [locations[name] for name in unreferenced(table, locations)]
+        return [locations[name] for name in find_unreferenced(table, locations)]
     except Exception as error:
         # A table that cannot be read may be the very reason for the backfill.
         log.warning(

@@ -38,7 +38,7 @@ class ManifestFactory:
         """A manifest of new files, which inherit their snapshot and sequence number from the manifest list."""
         with self.writer(table, prefix, spec_id, schema_id) as manifest:
             for file in files:
-                manifest.add_entry(added_entry(file, spec_id, Record()))
+                manifest.add_entry(make_added_entry(file, spec_id, Record()))
         return manifest.to_manifest_file()
 
     def of_existing(self, table: Table, prefix: str, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
@@ -69,7 +69,9 @@ def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
 
 
-def added_entry(file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None) -> ManifestEntry:
+def make_added_entry(
+    file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None
+) -> ManifestEntry:
     """An ADDED entry; without a sequence number it inherits one from the manifest list."""
     data_file = ManifestDataFile.from_args(
         content=DataFileContent.DATA,

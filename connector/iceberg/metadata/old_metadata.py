@@ -26,7 +26,7 @@ def are_ours(table: Table) -> bool:
     return isinstance(table.catalog, MetastoreCatalog) and property_as_bool(table.properties, ENABLED, False)
 
 
-def dropped(before: TableMetadata, after: TableMetadata) -> set[str]:
+def find_dropped(before: TableMetadata, after: TableMetadata) -> set[str]:
     """The metadata files that a commit has dropped from the log."""
     return {entry.metadata_file for entry in before.metadata_log} - {
         entry.metadata_file for entry in after.metadata_log

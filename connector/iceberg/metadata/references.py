@@ -20,7 +20,7 @@ def _is_parquet(name: str) -> bool:
     return name.endswith(".parquet")
 
 
-def unreferenced(
+def find_unreferenced(
     table: Table,
     names: Iterable[str],
     is_interrupted: Callable[[], bool] = _never,
@@ -33,7 +33,7 @@ def unreferenced(
     wanted = frozenset(names)
     while True:
         try:
-            return _unreferenced(table, wanted, is_interrupted, is_data)
+            return _find_unreferenced(table, wanted, is_interrupted, is_data)
         except FileNotFoundError:
             # A snapshot that has expired meanwhile loses its files, and its say. Another table of the same name never
             # had one: what the old one refers to may be live under another name.
@@ -43,7 +43,7 @@ def unreferenced(
             table = newer
 
 
-def _unreferenced(
+def _find_unreferenced(
     table: Table, names: frozenset[str], is_interrupted: Callable[[], bool], is_data: Callable[[str], bool]
 ) -> set[str]:
     rest = set(names).difference(file_name(snapshot.manifest_list) for snapshot in table.metadata.snapshots)

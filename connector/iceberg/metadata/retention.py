@@ -49,19 +49,19 @@ class Retention:
 def due(metadata: TableMetadata, now: int) -> list[int]:
     """The ids of the snapshots to expire, all that may go once one of them is late; `now` is in milliseconds."""
     retention = Retention.of(metadata.properties)
-    if retention is None or not _expired(metadata, retention, now - retention.max_age // LATENESS):
+    if retention is None or not _find_expired(metadata, retention, now - retention.max_age // LATENESS):
         return []
-    return _expired(metadata, retention, now)
+    return _find_expired(metadata, retention, now)
 
 
-def _expired(metadata: TableMetadata, retention: Retention, now: int) -> list[int]:
+def _find_expired(metadata: TableMetadata, retention: Retention, now: int) -> list[int]:
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     kept = {ref.snapshot_id for ref in metadata.refs.values()}
     reached: set[int] = set()
     for ref in metadata.refs.values():
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
             ancestors = list(_ancestors(by_id, ref.snapshot_id))
-            kept.update(_kept(ancestors, _of_branch(ref, retention), now))
+            kept.update(_find_kept(ancestors, _of_branch(ref, retention), now))
             reached.update(ancestor.snapshot_id for ancestor in ancestors)
     return [
         snapshot.snapshot_id
@@ -81,7 +81,7 @@ def _of_branch(ref: SnapshotRef, table: Retention) -> Retention:
     return Retention(ref.max_snapshot_age_ms or table.max_age, ref.min_snapshots_to_keep or table.min_kept)
 
 
-def _kept(newest_first: Iterable[Snapshot], retention: Retention, now: int) -> Iterator[int]:
+def _find_kept(newest_first: Iterable[Snapshot], retention: Retention, now: int) -> Iterator[int]:
     replaced_at = now
     for number, snapshot in enumerate(newest_first):
         if number >= retention.min_kept and replaced_at < now - retention.max_age:

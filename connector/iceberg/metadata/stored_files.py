@@ -9,7 +9,7 @@ from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from connector.host.threads import side_by_side
+from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.references import SessionEndedError
 
 DELETIONS_AT_ONCE: Final = 8
@@ -36,7 +36,7 @@ def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[]
         with suppress(FileNotFoundError):
             io.delete(location)
 
-    side_by_side(delete, sorted(locations), DELETIONS_AT_ONCE, "delete")
+    map_in_threads(delete, sorted(locations), DELETIONS_AT_ONCE, "delete")
 
 
 def is_in_table_bucket(location: str) -> bool:

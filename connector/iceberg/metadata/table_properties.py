@@ -42,7 +42,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def correctable(table: Table) -> Iterator[None]:
+def name_table_in_errors(table: Table) -> Iterator[None]:
     """A ValueError about a property of the table becomes a UserError."""
     try:
         yield

@@ -58,7 +58,7 @@ def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
     )
 
 
-def numbered(table: Table, schema: Schema) -> Schema:
+def assign_schema_id(table: Table, schema: Schema) -> Schema:
     """The schema with the id that it had before, or else with the next free one."""
     ids = {each.schema_id: each for each in table.metadata.schemas}
     before = next((number for number, each in ids.items() if each == schema), None)

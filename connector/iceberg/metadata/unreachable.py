@@ -10,10 +10,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.iceberg.metadata.avro_files import read_manifest_list
-from connector.iceberg.metadata.references import SessionEndedError, file_name, unreferenced
+from connector.iceberg.metadata.references import SessionEndedError, file_name, find_unreferenced
 
 
-def unreachable(before: TableMetadata, table: Table, is_interrupted: Callable[[], bool] = lambda: False) -> list[str]:
+def find_unreachable(
+    before: TableMetadata, table: Table, is_interrupted: Callable[[], bool] = lambda: False
+) -> list[str]:
     """The locations of the files to which a snapshot of `before` refers and none of the table's, as it is now.
 
     Only what is in the table's own directories: what was added from elsewhere may be in another table too.
@@ -23,7 +25,7 @@ def unreachable(before: TableMetadata, table: Table, is_interrupted: Callable[[]
     manifests = {file_name(manifest.manifest_path): manifest for manifest in _manifests(table, expired, is_interrupted)}
     metadata = {file_name(snapshot.manifest_list): snapshot.manifest_list for snapshot in expired}
     metadata |= {name: manifest.manifest_path for name, manifest in manifests.items()}
-    free = unreferenced(table, metadata, is_interrupted)
+    free = find_unreferenced(table, metadata, is_interrupted)
     locations = [metadata[name] for name in free]
     if _may_have_dropped_data(before, expired):
         locations += _data(table, [manifests[name] for name in free & manifests.keys()], is_interrupted)
@@ -58,7 +60,7 @@ def _data(table: Table, manifests: Iterable[ManifestFile], is_interrupted: Calla
         with suppress(FileNotFoundError):
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                 locations[file_name(entry.data_file.file_path)] = entry.data_file.file_path
-    free = unreferenced(table, locations, is_interrupted, is_data=lambda _: True)
+    free = find_unreferenced(table, locations, is_interrupted, is_data=lambda _: True)
     return [locations[name] for name in free]
 
 
