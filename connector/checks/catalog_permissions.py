@@ -11,6 +11,7 @@ from connector.checks.steps import Skipped
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.settings import EndpointConfig
 from connector.iceberg.catalogs.opening import table_location, translate_errors
+from connector.model.table_identifier import TableIdentifier
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 
@@ -27,7 +28,7 @@ def try_to_create(config: EndpointConfig, catalog: Catalog, namespace: str, *, e
         case RestCatalog() if not exists:
             return Skipped("the namespace does not exist yet")
         case RestCatalog():
-            path = (namespace, f"materialize_iceberg_probe_{uuid.uuid4().hex}")
+            path = TableIdentifier(namespace, f"materialize_iceberg_probe_{uuid.uuid4().hex}")
             with translate_errors(config):
                 # A staged creation: the table exists for nobody until it is committed, which it never is.
                 catalog.create_table_transaction(path, SCHEMA, table_location(config, path))

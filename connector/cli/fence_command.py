@@ -35,7 +35,7 @@ class Place:
         namespace, _, table = self.table.lower().partition(".")
         if not table:
             raise UserError(f"--table {self.table}: it is named by namespace and table, with a dot between them.")
-        return namespace, table
+        return TableIdentifier(namespace, table)
 
     def staged(self) -> list[StagedCommit]:
         """What the state names for the table."""

@@ -91,7 +91,7 @@ def parse_each(
 
 def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> TableIdentifier:
     """Namespace and table, lower-cased: Glue and Hive keep no other case."""
-    return (resource.namespace or endpoint.namespace).lower(), resource.table.lower()
+    return TableIdentifier((resource.namespace or endpoint.namespace).lower(), resource.table.lower())
 
 
 def _without_nulls(value: Json) -> Json:

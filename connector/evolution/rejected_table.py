@@ -31,7 +31,7 @@ COLUMNS: Final = (
 
 def rejected_path(path: TableIdentifier) -> TableIdentifier:
     namespace, table = path
-    return namespace, table + SUFFIX
+    return TableIdentifier(namespace, table + SUFFIX)
 
 
 def is_possible(path: TableIdentifier) -> bool:

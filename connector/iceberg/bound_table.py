@@ -20,6 +20,7 @@ from connector.iceberg.tables import check_table_properties, find_unpartitioned_
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Policy
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 
@@ -76,7 +77,7 @@ def _of_rejected_rows(binding: MaterializationBinding) -> MaterializationBinding
     """A separate binding with the same state key: fences and staged commits are told apart by their tables."""
     namespace, name = binding.resource_path
     return MaterializationBinding(
-        resource_path=rejected_path((namespace, name)),
+        resource_path=rejected_path(TableIdentifier(namespace, name)),
         field_selection=FieldSelection(values=tuple(column.name for column in rejected_table.COLUMNS)),
         state_key=binding.state_key,
     )
@@ -86,7 +87,7 @@ def _bind(
     catalog: Catalog, index: int, requested: MaterializationBinding, writer: WriterId, on_invalid: OnInvalid
 ) -> BoundTable:
     namespace, name = requested.resource_path
-    table = load_table(catalog, (namespace, name))
+    table = load_table(catalog, TableIdentifier(namespace, name))
     if table is None:
         raise MissingTableError((namespace, name), requested.state_key)
     binding = _binding(index, requested, on_invalid, table.schema())
@@ -118,7 +119,7 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
     binding = Binding(
         index=index,
         state_key=requested.state_key,
-        path=(namespace, name),
+        path=TableIdentifier(namespace, name),
         keys=columns(*selection.keys),
         values=columns(*selection.values),
         document=columns(selection.document)[0] if selection.document else None,

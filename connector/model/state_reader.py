@@ -22,6 +22,7 @@ from connector.model.state import (
     StagedCommit,
     WriterId,
 )
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
 _STATE: Final = "the task's state"
@@ -81,7 +82,7 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
         writer=writer,
         prev=entry.prev,
         next=fence,
-        path=entry.table,
+        path=TableIdentifier(*entry.table),
         table_uuid=entry.table_uuid,
         spec_id=entry.spec_id,
         schema_id=entry.schema_id,

@@ -80,7 +80,7 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
         last = last_by_path.get(binding.resource_path)
         is_backfill = last is not None and last.backfill != binding.backfill
         target = Target(
-            path=(namespace, table),
+            path=TableIdentifier(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
             columns=columns(
                 collection_of(binding, materialization.linked_collections),

@@ -103,7 +103,9 @@ def recover(
     try:
         tables = bind()
     except MissingTableError as error:
-        _check_recovered({(error.path, error.state_key)}, staged, committer)  # says more: rows wait for the old table
+        _check_recovered(
+            {(TableIdentifier(*error.path), error.state_key)}, staged, committer
+        )  # says more: rows wait for the old table
         raise
     # What other key ranges or an older state key have staged for a table lands before anything of this session's.
     state_keys = {(table.binding.path, table.writer.state_key) for table in tables}

@@ -20,6 +20,7 @@ from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
@@ -123,7 +124,7 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
 def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_allows(
     tables: S3Tables, role: Sts
 ) -> None:
-    path = (f"shop_{uuid.uuid4().hex}", "replaced")
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "replaced")
     columns = (NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True),)
     uuids = []
     with open_catalog(parse(config(role), [])[0]) as catalog:

@@ -15,6 +15,7 @@ from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy
@@ -99,7 +100,7 @@ CATALOGS: Final = {"SQL": on_sql, "Glue": on_glue, "Hive": on_hive, "Local": on_
 def test_a_catalog_that_goes_down_is_named_and_takes_what_was_staged_when_it_is_back(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    path = (f"shop_{tmp_path.name.lower()}", "orders")
+    path = TableIdentifier(f"shop_{tmp_path.name.lower()}", "orders")
     with CATALOGS[name](request, tmp_path) as (config, down):
         endpoint = parse({**config, "namespace": path[0]}, [])[0]
         with open_catalog(endpoint) as catalog:

@@ -20,6 +20,7 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, fault_proxy, is_commit
@@ -38,7 +39,7 @@ def path() -> tuple[str, str]:
     return f"shop_{uuid.uuid4().hex}", "orders"
 
 
-def land(catalog: Catalog, path: tuple[str, str], *ids: int) -> int:
+def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> int:
     """A transaction; its snapshot's id."""
     commit.finish(catalog, [stage(catalog, path, WRITER, *ids)])
     snapshot = catalog.load_table(path).current_snapshot()
@@ -55,7 +56,7 @@ def referred_to(table: Table) -> set[str]:
     return {snapshot.manifest_list, *(manifest.manifest_path for manifest in manifests), *data}
 
 
-def test_a_bucket_has_only_what_is_referred_to(rest_on_s3: RestCatalogOnS3, path: tuple[str, str]) -> None:
+def test_a_bucket_has_only_what_is_referred_to(rest_on_s3: RestCatalogOnS3, path: TableIdentifier) -> None:
     endpoint, _ = parse(on_s3(rest_on_s3.s3, rest_on_s3.bucket, path[0], rest(rest_on_s3.uri)), [])
     with open_catalog(endpoint) as catalog:
         foreign_table(catalog, path, properties=NOTHING_OLD)
@@ -90,7 +91,7 @@ def point(catalog: Catalog, path: tuple[str, str], branch: str, snapshot: int) -
 
 @pytest.mark.parametrize("branch", [MAIN_BRANCH, "audit"])
 def test_a_branch_that_is_set_back_in_that_moment_is_not_lost(
-    catalog: Catalog, rest_catalog: RestCatalogServer, path: tuple[str, str], branch: str
+    catalog: Catalog, rest_catalog: RestCatalogServer, path: TableIdentifier, branch: str
 ) -> None:
     foreign_table(catalog, path, properties=NOTHING_OLD)
     first, _, newest = (land(catalog, path, number) for number in range(3))

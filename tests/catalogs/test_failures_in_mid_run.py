@@ -18,6 +18,7 @@ from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
@@ -77,7 +78,7 @@ def session(rest_on_s3: RestCatalogOnS3) -> Iterator[Session]:
         config = on_s3(s3, rest_on_s3.bucket, path[0], rest(to_catalog.uri))
         with open_catalog(parse({**config, "s3_endpoint": to_store.uri, "credentials": keys}, [])[0]) as catalog:
             foreign_table(catalog, path)
-            staged = stage(catalog, path, WRITER, 1, 2)
+            staged = stage(catalog, TableIdentifier(*path), WRITER, 1, 2)
             yield Session(catalog, staged, to_catalog, to_store, user, rest_on_s3)
 
 

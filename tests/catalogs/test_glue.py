@@ -35,6 +35,7 @@ from connector.iceberg.catalogs.opening import open_catalog, table_location, tra
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import evolve, find, load_table
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
@@ -95,7 +96,7 @@ def catalog(proxy: FaultProxy, endpoint: EndpointConfig, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def table(catalog: Catalog, endpoint: EndpointConfig, path: tuple[str, str]) -> Table:
+def table(catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier) -> Table:
     """There already, when the test begins."""
     fit(catalog, endpoint, path, ID)
     return catalog.load_table(path)
@@ -107,7 +108,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fit(
-    catalog: Catalog, endpoint: EndpointConfig, path: tuple[str, str], *columns: NewColumn
+    catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier, *columns: NewColumn
 ) -> Sequence[TableChange]:
     target = Target(path, OWNER, columns, {}, replaces=False)
     return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
@@ -118,7 +119,7 @@ def parameters(client: Any, path: tuple[str, str]) -> dict[str, str]:
     return found
 
 
-def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: tuple[str, str], client: Any) -> None:
+def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: TableIdentifier, client: Any) -> None:
     client.create_database(DatabaseInput={"Name": path[0]})
     client.create_table(DatabaseName=path[0], TableInput={"Name": path[1], "Parameters": {"table_type": "HIVE"}})
     with pytest.raises(UserError) as error:
@@ -126,7 +127,7 @@ def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: tuple[
     check_text(SNAPSHOTS, "Glue: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
 
 
-def stage_chain(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:
+def stage_chain(catalog: Catalog, path: TableIdentifier) -> list[StagedCommit]:
     first = stage(catalog, path, WRITER, 1, 2)
     return [first, stage(catalog, path, WRITER, 3, prev=first.next)]
 
@@ -136,7 +137,7 @@ def finish(catalog: Catalog, *staged: StagedCommit) -> None:
 
 
 def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
-    catalog: Catalog, endpoint: EndpointConfig, client: Any, path: tuple[str, str]
+    catalog: Catalog, endpoint: EndpointConfig, client: Any, path: TableIdentifier
 ) -> None:
     note = NewColumn(
         "$ %s '\"` {} a.b/💩", "$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_indispensable=False
@@ -167,7 +168,7 @@ def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
 
 
 def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
-    catalog: Catalog, table: Table, client: Any, path: tuple[str, str]
+    catalog: Catalog, table: Table, client: Any, path: TableIdentifier
 ) -> None:
     chain = stage_chain(catalog, path)
     finish(catalog, *chain)
@@ -182,7 +183,7 @@ def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
 
 
 def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
-    catalog: Catalog, endpoint: EndpointConfig, proxy: FaultProxy, path: tuple[str, str]
+    catalog: Catalog, endpoint: EndpointConfig, proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     fit(catalog, endpoint, path, ID)
     finish(catalog, *stage_chain(catalog, path))
@@ -192,7 +193,7 @@ def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
 
 
 @pytest.mark.usefixtures("table")
-def test_a_stale_process_is_refused(catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]) -> None:
+def test_a_stale_process_is_refused(catalog: Catalog, proxy: FaultProxy, path: TableIdentifier) -> None:
     """Its successor commits between its look at the table and its commit."""
     stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
     proxy.inject(is_update, GENUINE, before=partial(finish, catalog, successor))
@@ -202,7 +203,7 @@ def test_a_stale_process_is_refused(catalog: Catalog, proxy: FaultProxy, path: t
 
 
 def test_another_writer_is_met_by_looking_again(
-    catalog: Catalog, proxy: FaultProxy, table: Table, path: tuple[str, str]
+    catalog: Catalog, proxy: FaultProxy, table: Table, path: TableIdentifier
 ) -> None:
     foreign = pa.table({"id": [100]}, schema=table.schema().as_arrow())
     proxy.inject(is_update, GENUINE, before=lambda: catalog.load_table(path).append(foreign))
@@ -222,7 +223,7 @@ def test_a_commit_replaces_what_its_table_was_loaded_with_or_nothing(
 
 
 def test_the_fence_survives_what_another_engine_does_to_the_table(
-    catalog: Catalog, table: Table, client: Any, path: tuple[str, str]
+    catalog: Catalog, table: Table, client: Any, path: TableIdentifier
 ) -> None:
     chain = stage_chain(catalog, path)
     finish(catalog, *chain)
@@ -251,7 +252,7 @@ def test_the_fence_survives_what_another_engine_does_to_the_table(
 )
 @pytest.mark.usefixtures("table")
 def test_an_update_that_the_client_repeats_lands_once(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, fault: Fault
 ) -> None:
     chain = stage_chain(catalog, path)
     proxy.inject(is_update, fault)
@@ -264,7 +265,7 @@ def test_an_update_that_the_client_repeats_lands_once(
 
 @pytest.mark.usefixtures("table")
 def test_a_commit_that_glue_forbids_is_not_tried_again(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     chain = stage_chain(catalog, path)
     proxy.inject(is_update, Fault(0, HTTPStatus.FORBIDDEN))
@@ -276,7 +277,7 @@ def test_a_commit_that_glue_forbids_is_not_tried_again(
 
 @pytest.mark.usefixtures("table")
 def test_a_table_that_is_dropped_between_the_look_and_the_update_is_missed_by_name(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     staged = stage(catalog, path, WRITER, 1)
     proxy.inject(is_update, GENUINE, before=lambda: catalog.drop_table(path))
@@ -286,7 +287,7 @@ def test_a_table_that_is_dropped_between_the_look_and_the_update_is_missed_by_na
 
 @pytest.mark.usefixtures("table")
 def test_keys_that_the_object_store_does_not_accept_are_named(
-    catalog: Catalog, s3_server: S3Server, bucket: str, path: tuple[str, str]
+    catalog: Catalog, s3_server: S3Server, bucket: str, path: TableIdentifier
 ) -> None:
     staged = stage(catalog, path, WRITER, 1)
     config = on_s3(s3_server, bucket, path[0], glue()) | {"credentials": aws_keys(s3_server, "wrong")}
@@ -297,7 +298,7 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
             with pytest.raises(UserError, match=refusal), translate_errors(wrong):
                 use()
         with pytest.raises(UserError, match=refusal), translate_errors(wrong):
-            fit(locked_out, wrong, (path[0], "new_orders"), ID)
+            fit(locked_out, wrong, TableIdentifier(path[0], "new_orders"), ID)
 
 
 def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: tuple[str, str]) -> None:

@@ -17,6 +17,7 @@ from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.glue_rest import ACCOUNT, GlueRest, glue_rest
@@ -46,14 +47,14 @@ def config(gateway: GlueRest, rest_on_s3: RestCatalogOnS3) -> Json:
 
 
 def fit(catalog: Catalog, endpoint: EndpointConfig, backfill: int) -> Sequence[TableChange]:
-    path = (endpoint.namespace, "orders")
+    path = TableIdentifier(endpoint.namespace, "orders")
     target = Target(path, Owner("acme/warehouse", f"orders.v{backfill}"), (ID,), {}, replaces=backfill > 0)
     return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
 
 
 def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> None:
     endpoint = parse(config, [])[0]
-    path = (endpoint.namespace, "orders")
+    path = TableIdentifier(endpoint.namespace, "orders")
     with open_catalog(endpoint) as catalog:
         fit(catalog, endpoint, backfill=0)
         commit.finish(catalog, [stage(catalog, path, WRITER, 1, 2)])

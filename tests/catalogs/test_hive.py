@@ -25,6 +25,7 @@ from connector.iceberg.catalogs.metastore_errors import translate_errors
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import find
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault
 from support.hive import IN_ONE_WORKER, Metastore
@@ -82,7 +83,7 @@ def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: TimeLi
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_chain_lands_once_and_stays_readable(
-    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], fault: Fault
+    catalog: Catalog, proxy: MetastoreProxy, path: TableIdentifier, fault: Fault
 ) -> None:
     first = stage(catalog, path, WRITER, 1, 2)
     chain = [first, stage(catalog, path, WRITER, 3, prev=first.next)]
@@ -99,7 +100,7 @@ def test_a_chain_lands_once_and_stays_readable(
 
 @pytest.mark.parametrize("fault", [GENUINE, FAULTS["answer dropped"], FAULTS["conflict with itself"]], ids=str)
 def test_a_process_whose_lock_was_lost_before_its_commit_overwrites_nothing(
-    catalog: Catalog, proxy: MetastoreProxy, metastore: Metastore, path: tuple[str, str], fault: Fault
+    catalog: Catalog, proxy: MetastoreProxy, metastore: Metastore, path: TableIdentifier, fault: Fault
 ) -> None:
     stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
 
@@ -116,7 +117,7 @@ def test_a_process_whose_lock_was_lost_before_its_commit_overwrites_nothing(
 
 
 def test_two_writers_of_one_table_each_land_every_commit(
-    catalog: Catalog, metastore: Metastore, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, metastore: Metastore, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 300.0)  # on a loaded machine too
     commits = 3
@@ -134,7 +135,7 @@ def test_two_writers_of_one_table_each_land_every_commit(
 
 
 def test_a_lock_that_a_dead_process_has_left_is_released(
-    catalog: Catalog, metastore: Metastore, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, metastore: Metastore, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     with Connections([metastore.uri], "") as client:
@@ -145,7 +146,7 @@ def test_a_lock_that_a_dead_process_has_left_is_released(
 
 
 def test_a_lock_of_another_engine_is_respected_and_named(
-    catalog: Catalog, metastore: Metastore, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, metastore: Metastore, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     monkeypatch.setattr(commit, "RETRY_FOR", 0.2)
@@ -164,7 +165,7 @@ def test_a_lock_of_another_engine_is_respected_and_named(
 
 
 def test_a_lock_whose_answer_is_lost_holds_up_one_commit_and_loses_none(
-    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, proxy: MetastoreProxy, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     proxy.inject(lambda call: call.method == "lock", FAULTS["answer dropped"])
@@ -173,7 +174,7 @@ def test_a_lock_whose_answer_is_lost_holds_up_one_commit_and_loses_none(
 
 
 def test_a_metastore_that_does_not_compare_is_refused_before_anything_is_lost(
-    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str]
+    catalog: Catalog, proxy: MetastoreProxy, path: TableIdentifier
 ) -> None:
     proxy.altered = lambda call: (
         replace(call, arguments=(*call.arguments[:-1], None)) if call.method == CHANGE else call
@@ -189,7 +190,7 @@ def test_a_metastore_that_does_not_compare_is_refused_before_anything_is_lost(
 
 
 def test_a_metastore_that_never_answers_a_commit_is_an_error_that_keeps_the_files(
-    catalog: Catalog, proxy: MetastoreProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, proxy: MetastoreProxy, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
     staged = stage(catalog, path, WRITER, 1)
@@ -209,7 +210,7 @@ def test_what_is_no_iceberg_table_is_refused_by_name(
         table.tableName, table.parameters = "of_hive", {}
         client.create_table(table)
     with pytest.raises(UserError) as error:
-        find(catalog, (path[0], "of_hive"))
+        find(catalog, TableIdentifier(path[0], "of_hive"))
     check_text(SNAPSHOTS, "Hive: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
 
 
@@ -231,7 +232,7 @@ def test_a_metastore_that_is_down_or_silent_is_named(proxy: MetastoreProxy) -> N
 
 
 def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> None:
-    path = f"shop_{uuid.uuid4().hex}", "events"
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "events")
     columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "at", TimestamptzType()))
     foreign_table(catalog, path, columns)
     commit.finish(catalog, [stage(catalog, path, WRITER, 1)])

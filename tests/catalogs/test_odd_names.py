@@ -13,6 +13,7 @@ from pyiceberg.types import NestedField, StringType
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
+from connector.model.table_identifier import TableIdentifier
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
@@ -119,7 +120,7 @@ def test_a_column_s_name_that_glue_refuses_is_refused_by_validate_with_what_to_d
         opened.create_namespace("lines")
         schema = Schema(NestedField(1, "two\nlines", StringType()))
         with pytest.raises(ClientError, match="of more lines"):
-            opened.create_table(("lines", "odd"), schema, table_location(endpoint, ("lines", "odd")))
+            opened.create_table(("lines", "odd"), schema, table_location(endpoint, TableIdentifier("lines", "odd")))
         task = LocalTask(tmp_path, opened, config)
         key = Field("id", "/id", ("string",), exists="MUST", is_key=True)
         binding = Collection("acmeCo/odd", "odd", (key, Field("two\nlines", "/a", ("string",))), {}).validate_binding()

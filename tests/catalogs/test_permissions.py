@@ -13,6 +13,7 @@ from connector.checks.steps import Skipped
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
 from support.endpoint_configs import on_s3
@@ -91,7 +92,7 @@ def test_without_the_permission_to_list_the_error_names_it(
     statements = documented_statements("s3", bucket=bucket, prefix=PREFIX)
     s3_server.allow(user, bucket, *(statement for statement in statements if statement["Action"] != ["s3:ListBucket"]))
     endpoint = parse(config, [])[0]
-    path = ("of_whom_may_not_list", "t")
+    path = TableIdentifier("of_whom_may_not_list", "t")
     with open_catalog(endpoint) as catalog, translate_errors(endpoint):
         catalog.create_namespace(path[0])
         with pytest.raises(UserError, match="allow to read, write, list and delete objects there"):

@@ -13,6 +13,7 @@ import pytest
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.catalog_gateway import Sent, serving
@@ -70,7 +71,7 @@ def test_a_session_goes_by_where_its_table_is_and_cleans_up_there(
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
     assert {location.startswith(f"s3://{asked_for}/") for location in gateway.ignored} == {True}
-    path = (NAMESPACE, COLLECTION.table)
+    path = TableIdentifier(NAMESPACE, COLLECTION.table)
     with rest_on_s3.client() as reader:
         table = reader.load_table(path)
         assert table.location().startswith(f"s3://{rest_on_s3.bucket}/")

@@ -13,6 +13,7 @@ from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.background import Maintenance
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import FaultProxy, Request, fault_proxy
@@ -22,7 +23,7 @@ from support.tables import foreign_table
 
 pytestmark = pytest.mark.catalog
 
-PATH: Final = ("requests_of_commits", "orders")
+PATH: Final = TableIdentifier("requests_of_commits", "orders")
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 
 

@@ -25,6 +25,7 @@ from connector.iceberg.catalogs.opening import open_catalog, table_location, tra
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import aws_keys, on_s3
@@ -65,7 +66,7 @@ def catalog(endpoint: EndpointConfig) -> Iterator[Catalog]:
 
 
 def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, endpoint: EndpointConfig) -> None:
-    path = (NAMESPACE, f"fenced_{uuid.uuid4().hex}")
+    path = TableIdentifier(NAMESPACE, f"fenced_{uuid.uuid4().hex}")
     writer = WriterId("acme/lake", "orders.v1", WHOLE_RANGE.key_range)
     columns = (
         NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True),
@@ -88,7 +89,7 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
     wrong = parse(config | {"credentials": aws_keys(s3_server, "planted-and-wrong")}, [])[0]
     refusal = "the metadata of table .*: the object store (forbids this|does not accept the keys).*/credentials"
     with open_catalog(wrong) as locked_out, pytest.raises(UserError, match=refusal):
-        locked_out.create_table((NAMESPACE, "new"), Schema(), table_location(wrong, (NAMESPACE, "new")))
+        locked_out.create_table((NAMESPACE, "new"), Schema(), table_location(wrong, TableIdentifier(NAMESPACE, "new")))
 
 
 def test_a_new_catalog_may_be_opened_by_many_at_once(endpoint: EndpointConfig, postgres: Postgres) -> None:

@@ -14,6 +14,7 @@ from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_io
 from protocol.flow import WHOLE_RANGE
 from support.azure import ACCOUNT, AzureStore
@@ -77,7 +78,7 @@ def test_a_failure_of_azure_s_is_told_and_loses_nothing(
 
 
 def fail_and_land(postgres: Postgres, name: str, storage: Storage, failing: Storage) -> None:
-    path = (f"shop_{uuid.uuid4().hex}", "orders")
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     endpoint = config(postgres, storage)
     with open_catalog(endpoint) as catalog:
         catalog.create_namespace(path[0])

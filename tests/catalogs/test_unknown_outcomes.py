@@ -15,6 +15,7 @@ from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits
 from connector.iceberg.commits import commit, fence
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
 from support.rest_catalog import RestCatalogServer
@@ -81,14 +82,14 @@ def limits_for(fault: Fault) -> TimeLimits:
     return IMPATIENT if fault.answer is Answer.SILENCE else TIME_LIMITS
 
 
-def chain_of_two(catalog: Catalog, path: tuple[str, str]) -> list[StagedCommit]:
+def chain_of_two(catalog: Catalog, path: TableIdentifier) -> list[StagedCommit]:
     first = stage(catalog, path, WRITER, 1, 2)
     return [first, stage(catalog, path, WRITER, 3, prev=first.next)]
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_chain_lands_once_and_stays_readable(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, fault: Fault
 ) -> None:
     chain = chain_of_two(catalog, path)
     proxy.inject(is_commit, fault)
@@ -104,7 +105,7 @@ def test_a_chain_lands_once_and_stays_readable(
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_process_that_is_replaced_between_its_look_and_its_commit_is_refused(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], fault: Fault
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, fault: Fault
 ) -> None:
     stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
     proxy.inject(is_commit, fault, before=lambda: commit.finish(catalog, [successor]))
@@ -116,7 +117,7 @@ def test_a_process_that_is_replaced_between_its_look_and_its_commit_is_refused(
 
 
 def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     foreign = stage(catalog, path, WriterId("acme/other", "orders.v1", KEY_RANGE), 100)
     proxy.inject(is_commit, GENUINE, before=lambda: commit.finish(catalog, [foreign]))
@@ -128,7 +129,7 @@ def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
 
 
 def test_a_table_that_is_dropped_between_the_look_and_the_commit_is_missed_by_name(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str]
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     staged = stage(catalog, path, WRITER, 1)
     proxy.inject(is_commit, GENUINE, before=lambda: catalog.drop_table(path))
@@ -138,7 +139,7 @@ def test_a_table_that_is_dropped_between_the_look_and_the_commit_is_missed_by_na
 
 @pytest.mark.parametrize("name", ["silent", "answer withheld"])
 def test_a_commit_that_took_all_the_time_there_is_for_retries_is_looked_for_once_more(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch, name: str
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", IMPATIENT.read / 2)
     proxy.inject(is_commit, FAULTS[name])
@@ -149,7 +150,7 @@ def test_a_commit_that_took_all_the_time_there_is_for_retries_is_looked_for_once
 
 @pytest.mark.parametrize("status", [*STATUSES, HTTPStatus.OK], ids=str)
 def test_a_catalog_that_never_takes_a_commit_is_an_error_that_keeps_the_files(
-    catalog: Catalog, proxy: FaultProxy, path: tuple[str, str], monkeypatch: pytest.MonkeyPatch, status: HTTPStatus
+    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch, status: HTTPStatus
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
     chain = chain_of_two(catalog, path)

@@ -21,12 +21,13 @@ from connector.iceberg.commits.reset import Decision, perform, plan
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 WHOLE = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
 
@@ -306,7 +307,7 @@ def test_every_staged_commit_is_shown_with_what_would_become_of_it(fenced: Fence
     catalog = fenced.catalog
     last = land(catalog, 4, prev=recorded(catalog))
     pending = stage(catalog, PATH, WHOLE, 5, 6, prev=last.next)
-    elsewhere = replace(stage(catalog, PATH, WHOLE, 7), path=("shop", "customers"))
+    elsewhere = replace(stage(catalog, PATH, WHOLE, 7), path=TableIdentifier("shop", "customers"))
     replaced = replace(fenced.lost, table_uuid="00000000-0000-4000-8000-000000000000")
 
     def verdicts(*staged: StagedCommit) -> list[tuple[int, str]]:

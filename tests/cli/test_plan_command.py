@@ -13,6 +13,7 @@ import pytest
 from connector.cli.plan_command import plan
 from connector.host.errors import UserError
 from connector.model.state import encode_added
+from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from fixtures.evil_names import TABLE_NAMES
 from protocol import request
@@ -23,7 +24,7 @@ from support.bindings import materialization_binding as binding
 from support.jars import REPOSITORY
 from support.tables import local_catalog, staged_ids
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 ORDERS = collection(ID, projection("note", "string"), projection("qty", "integer"))
 RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projection("qty", "integer"))
 

@@ -26,6 +26,7 @@ from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, O
 from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_properties import NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.tables import evolve
+from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
@@ -333,11 +334,11 @@ def metadata(warehouse: Path) -> str:
 
 def target(*names: str) -> Target:
     columns = (NewColumn(name, name, LONG, name == "id", "", name == "id") for name in ("id", *names))
-    return Target(PATH, OURS, tuple(columns), {}, replaces=False)
+    return Target(TableIdentifier(*PATH), OURS, tuple(columns), {}, replaces=False)
 
 
 def evolved(catalog: Catalog, plan: Callable[[Found], Sequence[TableChange]]) -> None:
-    evolve(catalog, PATH, None, plan, alterer().alter)
+    evolve(catalog, TableIdentifier(*PATH), None, plan, alterer().alter)
 
 
 def alters_it_too(warehouse: Path, found: Found) -> Sequence[TableChange]:

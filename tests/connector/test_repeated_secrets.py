@@ -18,6 +18,7 @@ from connector.host.errors import ConnectorError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from connector.storage.file_io_cache import file_io
@@ -42,7 +43,7 @@ from support.tables import foreign_table
 
 Json: TypeAlias = Any
 
-PATH: Final = ("shop", "orders")
+PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range)
 CREDENTIAL: Final = "planted-secret/of+the=robot"
 HEADER: Final = "planted-in-a-header"

@@ -10,6 +10,7 @@ from pyiceberg.types import LongType, PrimitiveType, StringType
 from connector.encoding.decoder import Decoded, RowDecoder
 from connector.encoding.row_lines import Lines
 from connector.model.binding import Binding, Column
+from connector.model.table_identifier import TableIdentifier
 from encoding.packed_encoder import pack
 
 INDEX = 3
@@ -20,7 +21,7 @@ def binding(*types: PrimitiveType, required: bool = False, document: bool = Fals
     return Binding(
         index,
         "state key",
-        ("shop", "orders"),
+        TableIdentifier("shop", "orders"),
         (Column("id", "id", 1, LongType(), True),),
         tuple(Column(f"value{n}", f"value{n}", n + 2, type_, required) for n, type_ in enumerate(types)),
         Column("flow_document", "flow_document", 100, StringType(), required) if document else None,

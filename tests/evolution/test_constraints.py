@@ -26,6 +26,7 @@ from connector.evolution.constraints import constraints, most_severe
 from connector.evolution.problems import problems
 from connector.evolution.table_change import ExistingTable, Owner
 from connector.evolution.type_mapping import NUMERIC_STRINGS
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import (
     Collection,
     Constraint,
@@ -124,7 +125,7 @@ def table(
 ) -> Evolution:
     schema = Schema(*columns, identifier_field_ids=[*identifiers])
     existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), pinned)
-    return Evolution(existing, ("shop", "orders"), MATERIALIZATION, mode)
+    return Evolution(existing, TableIdentifier("shop", "orders"), MATERIALIZATION, mode)
 
 
 EXISTING = (

@@ -20,6 +20,7 @@ from connector.evolution.table_change import (
     Target,
 )
 from connector.host.errors import UserError
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
 from protocol.protocol_error import ProtocolError
 from support.bindings import (
@@ -31,7 +32,7 @@ from support.bindings import (
     projection,
 )
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 LONG = LongType()
 V0, V1 = Owner(MATERIALIZATION, "shop%2Forders.v0"), Owner(MATERIALIZATION, "shop%2Forders.v1")
 ID_COLUMN = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)

@@ -43,9 +43,10 @@ from connector.evolution.table_change import (
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, holds, type_change
 from connector.evolution.type_mapping import COLUMN_TYPES, MAX_NAME
 from connector.host.errors import UserError
+from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 STRICT, ADD_COLUMNS, FULL = SchemaEvolution
 LONG = LongType()

@@ -17,6 +17,7 @@ from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
+from connector.model.table_identifier import TableIdentifier
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
@@ -26,7 +27,7 @@ from support.tables import foreign_table, local_catalog, turn_tables_into_views,
 
 Json: TypeAlias = Any
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 ORDERS = Collection(
     "acmeCo/orders",
     "orders",

@@ -22,11 +22,12 @@ from connector.evolution.decimal_setting import problem_of
 from connector.evolution.problems import problems
 from connector.evolution.table_change import ExistingTable, Found, Owner, TableChange, Target
 from connector.host.errors import UserError
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
 
 REFUSALS = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 
 kinds = st.sampled_from(["null", "boolean", "object", "array", "integer", "number", "string"])

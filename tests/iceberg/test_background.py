@@ -26,11 +26,12 @@ from connector.iceberg.maintenance.background import Maintenance, run_maintenanc
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.invalid_values import Policy
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.staged_files import leave_behind, stage
 from support.tables import foreign_table, ids_of, local_catalog
 
-PATH: Final = ("shop", "orders")
+PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 FOLDED_AT: Final = 10
 PREVIOUS_VERSIONS: Final = 5

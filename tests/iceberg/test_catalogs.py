@@ -29,6 +29,7 @@ from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import STORE_FILE_IO
 from connector.storage.file_stores import data_file_properties
 from protocol.flow import Json
@@ -76,7 +77,7 @@ def test_a_local_catalog_and_its_tables_are_in_the_warehouse_directory(tmp_path:
     endpoint = local(tmp_path / "a b" / "wh")
     with open_catalog(endpoint) as catalog:
         catalog.create_namespace("ns")
-        table = catalog.create_table(("ns", "t"), SCHEMA, location=table_location(endpoint, ("ns", "t")))
+        table = catalog.create_table(("ns", "t"), SCHEMA, location=table_location(endpoint, TableIdentifier("ns", "t")))
     assert catalog.name == "local"
     assert (tmp_path / "a b" / "wh" / "catalog.db").is_file()
     assert Path(table.metadata_location.removeprefix("file://")).is_relative_to(tmp_path / "a b" / "wh" / "ns")
@@ -128,7 +129,7 @@ def test_without_a_warehouse_the_process_has_one_temporary_directory_and_says_wh
     with open_catalog(local(None)) as second:
         assert second.namespace_exists("ns")
     (directory,) = tmp_path.iterdir()
-    assert f"file://{directory}/ns/t_" in str(table_location(local(None), ("ns", "t")))
+    assert f"file://{directory}/ns/t_" in str(table_location(local(None), TableIdentifier("ns", "t")))
     assert [record.getMessage() for record in caplog.records if str(directory) in record.getMessage()] == [
         f"the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, {directory}, in which "
         "no other process looks for them"
@@ -156,7 +157,7 @@ def test_tables_of_a_warehouse_that_was_moved_are_found_once_its_old_path_leads_
     old, new, path = tmp_path / "old", tmp_path / "new", ("ns", "t")
     with open_catalog(local(old)) as catalog:
         catalog.create_namespace("ns")
-        made = catalog.create_table(path, SCHEMA, location=table_location(local(old), path))
+        made = catalog.create_table(path, SCHEMA, location=table_location(local(old), TableIdentifier(*path)))
     old.rename(new)
     file = made.metadata_location.removeprefix("file://")
     with open_catalog(local(new)) as catalog:
@@ -299,7 +300,7 @@ def test_what_only_the_caller_can_judge_passes_unchanged(error: Exception) -> No
 @pytest.mark.catalog
 def test_a_real_rest_catalog_places_tables_where_no_bucket_is_given(rest_catalog: RestCatalogServer) -> None:
     endpoint = EndpointConfig("ns", rest(rest_catalog.uri), timedelta())
-    path = ("catalogs", "t")
+    path = TableIdentifier("catalogs", "t")
     assert table_location(endpoint, path) is None
     with open_catalog(endpoint) as catalog:
         catalog.create_namespace(path[0])
@@ -458,12 +459,15 @@ def test_an_s3_endpoint_is_asked_by_path() -> None:
 
 def test_a_new_table_s_location_is_readable_and_ends_in_a_digest_of_its_name() -> None:
     endpoint = on_s3(GlueCatalog(), prefix="lake/flow")
-    assert table_location(endpoint, ("ns", "orders")) == "s3://b/lake/flow/ns/orders_1c168adb00d208e4"
-    assert table_location(on_s3(rest("http://host")), ("ns", "orders")) == "s3://b/ns/orders_1c168adb00d208e4"
+    assert table_location(endpoint, TableIdentifier("ns", "orders")) == "s3://b/lake/flow/ns/orders_1c168adb00d208e4"
+    assert (
+        table_location(on_s3(rest("http://host")), TableIdentifier("ns", "orders"))
+        == "s3://b/ns/orders_1c168adb00d208e4"
+    )
 
 
 def test_a_local_table_s_location_is_below_the_warehouse(tmp_path: Path) -> None:
-    location = table_location(local(tmp_path, prefix="lake"), ("ns", "orders"))
+    location = table_location(local(tmp_path, prefix="lake"), TableIdentifier("ns", "orders"))
     assert location == f"file://{tmp_path}/lake/ns/orders_1c168adb00d208e4"
 
 
@@ -471,12 +475,12 @@ def test_a_local_table_s_location_is_below_the_warehouse(tmp_path: Path) -> None
     ("table", "readable"), [("a b/c#ü?%", "a_b_c____"), ("x" * 300, "x" * 64), ("A-z_0", "A-z_0"), ("../..", "_____")]
 )
 def test_a_location_holds_no_character_that_a_uri_could_trip_over(table: str, readable: str) -> None:
-    location = table_location(on_s3(GlueCatalog()), ("ns", table))
+    location = table_location(on_s3(GlueCatalog()), TableIdentifier("ns", table))
     assert re.fullmatch(f"s3://b/ns/{readable}_[0-9a-f]{{16}}", str(location))
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [(("ns", "a b"), ("ns", "a_b")), (("n s", "t"), ("n_s", "t")), (("n" * 65, "t"), ("n" * 64, "t"))]
 )
-def test_no_two_tables_share_a_location(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_no_two_tables_share_a_location(one: TableIdentifier, other: TableIdentifier) -> None:
     assert table_location(on_s3(GlueCatalog()), one) != table_location(on_s3(GlueCatalog()), other)

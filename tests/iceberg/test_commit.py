@@ -25,13 +25,14 @@ from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
 from support.tables import record_property, upgrade_to_version_3
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE = "00000000-ffffffff"
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 FIRST_PAUSE: Final = commit.FIRST_PAUSE
 ARROW_SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
@@ -442,7 +443,7 @@ def test_a_range_that_was_split_and_joined_goes_on_from_the_closed_value(catalog
 
 
 def test_one_tables_error_does_not_keep_the_others_from_being_committed(catalog: FaultyCatalog) -> None:
-    gone = replace(stage(catalog, [1]), path=("shop", "gone"))
+    gone = replace(stage(catalog, [1]), path=TableIdentifier("shop", "gone"))
     staged = stage(catalog, [2])
     with pytest.raises(UserError, match=r"shop\.gone is gone"):
         finish(catalog, gone, staged)
@@ -451,7 +452,7 @@ def test_one_tables_error_does_not_keep_the_others_from_being_committed(catalog:
 
 def in_another_table(catalog: FaultyCatalog, staged: StagedCommit) -> StagedCommit:
     """The same rows, staged for a table whose current manifest list is to be spoilt."""
-    path = ("shop", "broken")
+    path = TableIdentifier("shop", "broken")
     table = catalog.create_table(path, SCHEMA)
     table.append(pa.table({"id": [1]}))
     return replace(staged, path=path, table_uuid=str(table.metadata.table_uuid))

@@ -11,9 +11,10 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.iceberg.catalogs.commit_base import CommitBase
+from connector.model.table_identifier import TableIdentifier
 from support.tables import ID_ONLY, foreign_table, local_catalog
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 
 
 @pytest.fixture

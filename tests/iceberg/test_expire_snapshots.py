@@ -21,13 +21,14 @@ from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_file
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.staged_files import leave_behind, stage
 from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog
 
 Send: TypeAlias = Callable[[], Any]
 
-PATH: Final = ("shop", "orders")
+PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 

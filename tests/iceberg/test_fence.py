@@ -10,6 +10,7 @@ from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.model.state import Known, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
@@ -32,7 +33,7 @@ def value_of(name: str) -> str:
 def staged(
     prev: str, next: str, of: WriterId | None = None, *, known: Known | None = None, is_recovered: bool = False
 ) -> StagedCommit:
-    path = ("shop", "orders")
+    path = TableIdentifier("shop", "orders")
     return StagedCommit(
         of or writer(),
         value_of(prev),

@@ -15,12 +15,13 @@ from pyiceberg.transforms import IdentityTransform
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.merge_manifests import Thresholds, find_mergeable
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal
 from support.staged_files import stage
 from support.tables import ID_ONLY, foreign_table, ids_of
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 WRITER = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 COUNT = "commit.manifest.min-count-to-merge"
 SIZE = "commit.manifest.target-size-bytes"

@@ -22,12 +22,13 @@ from connector.iceberg.commits.reset import Decision, perform, plan
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_lists import files_of
 from support.s3_server import S3Server
 from support.staged_files import leave_behind, stage, write_file
 from support.tables import ID_ONLY, foreign_table, ids_of
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 WHOLE, LEFT, RIGHT = (
     WriterId("acme/task", "orders.v1", key_range)

@@ -10,12 +10,13 @@ from pyiceberg.catalog import Catalog
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
-PATH: Final = ("shop", "orders")
+PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
 

@@ -20,6 +20,7 @@ from connector.iceberg.commits.reset import Decision
 from connector.model import state
 from connector.model.invalid_values import Policy
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.session import recovery
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -57,7 +58,9 @@ def writer(path: tuple[str, str] = ORDERS, key_range: str = WHOLE) -> WriterId:
     return WriterId(TASK.name, f"{path[1]}.v1", key_range)
 
 
-def stage_old(catalog: Catalog, *ids: int, path: tuple[str, str] = ORDERS, **about: Any) -> StagedCommit:
+def stage_old(
+    catalog: Catalog, *ids: int, path: TableIdentifier = TableIdentifier(*ORDERS), **about: Any
+) -> StagedCommit:
     """What an earlier session has staged, as the state names it."""
     return replace(stage(catalog, path, writer(path), *ids, **about), is_recovered=True)
 
@@ -91,7 +94,7 @@ def refused(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> 
 def test_a_start_is_refused_while_staged_files_are_gone_and_lands_their_rows_once_when_they_are_back(
     catalog: Catalog,
 ) -> None:
-    orders, items = stage_old(catalog, 1, 2), stage_old(catalog, 3, path=ITEMS)
+    orders, items = stage_old(catalog, 1, 2), stage_old(catalog, 3, path=TableIdentifier(*ITEMS))
     [location] = orders.locations
     with removed(location):
         check_text(SNAPSHOTS, "a staged file that is gone", refused(catalog, orders, items), {location: "FILE"})
@@ -137,7 +140,7 @@ def test_a_session_of_another_key_range_is_refused_too(catalog: Catalog) -> None
 def test_what_was_staged_for_a_binding_that_is_gone_waits_and_is_told(
     catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = ("shop", "returns")
+    path = TableIdentifier("shop", "returns")
     foreign_table(catalog, path)
     staged = stage_old(catalog, 1, path=path)
     with removed(*staged.locations):
@@ -180,7 +183,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_files_of_a_transaction_that_was_staged_just_now_are_not_looked_for(
     catalog: Catalog, looks: list[str]
 ) -> None:
-    staged = stage(catalog, ORDERS, writer(), 1)
+    staged = stage(catalog, TableIdentifier(*ORDERS), writer(), 1)
     looks.clear()
     commit.finish(catalog, [staged])
     assert not set(staged.locations).intersection(looks)
@@ -207,7 +210,7 @@ def test_files_are_looked_for_once_however_many_attempts_it_takes(
 
 def test_files_of_a_table_that_has_refused_commits_for_days_are_looked_for(catalog: Catalog) -> None:
     """They are as old as those of a task that was stopped."""
-    staged = stage(catalog, ORDERS, writer(), 1)
+    staged = stage(catalog, TableIdentifier(*ORDERS), writer(), 1)
     with removed(*staged.locations):
         [failed] = commit.attempt(catalog, [staged], once={staged.chain_id})
         assert isinstance(failed, commit.Failed)
@@ -250,7 +253,7 @@ def test_a_reset_gives_up_the_rows_whose_files_are_gone_and_no_later_ones(catalo
     assert "1 row(s) of 1 staged transaction(s) are in no snapshot" in skip(tmp_path, *chain)
     assert set(start(catalog, *chain)) == {*chain}
     assert ids_of(catalog, ORDERS) == [1, 3]
-    commit.finish(catalog, [stage(catalog, ORDERS, writer(), 4)])
+    commit.finish(catalog, [stage(catalog, TableIdentifier(*ORDERS), writer(), 4)])
     assert ids_of(catalog, ORDERS) == [1, 3, 4]
 
 
@@ -268,7 +271,7 @@ def test_a_reset_does_not_call_rows_lost_whose_list_was_deleted_after_they_had_l
     """The state was restored from an older copy: its lists of files are gone since, as they should be."""
     old = listed(catalog.load_table(ORDERS), stage_old(catalog, 1))
     start(catalog, old)
-    commit.finish(catalog, [stage(catalog, ORDERS, writer(), 2)])
+    commit.finish(catalog, [stage(catalog, TableIdentifier(*ORDERS), writer(), 2)])
     place_of(old.locations[0]).unlink()
     assert verdicts(tmp_path, old) == ["fenced"]
     said = skip(tmp_path, old)

@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.table import Table
 
 from connector.host.errors import RetryableError
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import MaterializationBinding
 from support.applying import Applying
 from support.bindings import ID, collection, projection
@@ -15,7 +16,7 @@ from support.bindings import materialization_binding as binding
 from support.snapshots import check_text
 from support.tables import local_catalog, rewrite_here
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 APPLY_ERRORS = Path(__file__).parents[1] / "snapshots" / "apply_errors.json"
 
 

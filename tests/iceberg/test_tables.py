@@ -23,12 +23,13 @@ from connector.evolution.table_change import (
 )
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.tables import ATTEMPTS, evolve, find, load_table
+from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.snapshots import check_text
 from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
 CREATED_NAMES = ("_meta/op", "with space", "123", "dot.ted")

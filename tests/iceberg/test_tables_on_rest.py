@@ -27,6 +27,7 @@ from connector.evolution.table_change import (
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.tables import evolve, find
+from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.rest_catalog import RestCatalogServer
 from support.tables import alterer
@@ -54,7 +55,7 @@ def fit(catalog: Catalog, target: Target) -> list[TableChange]:
     return evolve(catalog, target.path, None, partial(changes, target=target), alterer().alter)
 
 
-def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: tuple[str, str]) -> None:
+def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:
     catalog = connect(rest_catalog)
     assert find(catalog, path) == Found(namespace_exists=False, table=None)
     fit(catalog, Target(path, V0, (ID,), {"color": "red"}, replaces=False))
@@ -78,7 +79,7 @@ def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer
 
 
 def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
-    rest_catalog: RestCatalogServer, path: tuple[str, str]
+    rest_catalog: RestCatalogServer, path: TableIdentifier
 ) -> None:
     catalog = connect(rest_catalog)
     fit(catalog, Target(path, V0, (ID,), {}, replaces=False))
@@ -96,7 +97,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
 
 
 def test_racing_creators_of_one_owner_agree_on_one_table(
-    rest_catalog: RestCatalogServer, path: tuple[str, str]
+    rest_catalog: RestCatalogServer, path: TableIdentifier
 ) -> None:
     together = Barrier(3)
 
@@ -112,7 +113,7 @@ def test_racing_creators_of_one_owner_agree_on_one_table(
 
 
 def test_a_view_of_that_name_is_refused_before_anything_is_created(
-    rest_catalog: RestCatalogServer, path: tuple[str, str]
+    rest_catalog: RestCatalogServer, path: TableIdentifier
 ) -> None:
     catalog = connect(rest_catalog)
     catalog.create_namespace(path[0])

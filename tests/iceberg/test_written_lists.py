@@ -11,11 +11,12 @@ from connector.iceberg.commits.commit import Failed, Landed
 from connector.iceberg.maintenance.background import Maintenance
 from connector.iceberg.metadata import manifests
 from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
 
-PATH: Final = ("shop", "orders")
+PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 
 

@@ -17,6 +17,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
 from connector.model.state import encode_added
 from connector.model.state_reader import read_state
+from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from protocol import request
 from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
@@ -349,7 +350,7 @@ def task(tmp_path: Path) -> Task:
     warehouse.mkdir()
     apply(request.Apply(materialization(local_config(warehouse), binding(collection(ID)))))
     table = local_catalog(warehouse).load_table(("shop", "orders"))
-    staged = staged_ids(table, ("shop", "orders"), MATERIALIZATION, KEY, [1, 2])
+    staged = staged_ids(table, TableIdentifier("shop", "orders"), MATERIALIZATION, KEY, [1, 2])
     return Task(warehouse, encode_added([staged])["bindingStates"][KEY][RANGE][staged.next], staged.next)
 
 

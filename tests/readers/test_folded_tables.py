@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
@@ -15,7 +16,7 @@ from support.spark_sql import spark_rows
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 WRITER = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 COUNT = "commit.manifest.min-count-to-merge"
 

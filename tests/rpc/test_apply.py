@@ -21,6 +21,7 @@ from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import finish
 from connector.iceberg.tables import find_all
 from connector.model.state import StagedCommit, encode_added
+from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply, perform
 from connector.rpc.plan import plans
 from protocol import request, response
@@ -30,7 +31,7 @@ from support.bindings import materialization_binding as binding
 from support.staged_files import listed, removed
 from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids, version_3_table
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 NOTE = projection("note", "string")
 ORDERS = collection(ID, DOCUMENT, NOTE, projection("qty", "integer"))
 V0, V1 = "shop%2Forders.v0", "shop%2Forders.v1"
@@ -271,7 +272,7 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
     catalog = local_catalog(tmp_path)
     old = catalog.load_table(PATH)
     staged = staged_ids(old, PATH, MATERIALIZATION, V0, [1, 2])
-    elsewhere = staged_ids(old, ("shop", "elsewhere"), MATERIALIZATION, "shop%2Felsewhere.v0", [3])
+    elsewhere = staged_ids(old, TableIdentifier("shop", "elsewhere"), MATERIALIZATION, "shop%2Felsewhere.v0", [3])
     answer = backfilled(tmp_path, state=encode_added([staged, elsewhere]))
     assert answer.action_description.splitlines() == [
         "drop 1 staged transactions of table shop.orders (2 rows)",

@@ -13,6 +13,7 @@ from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence
 from connector.model.invalid_values import OnInvalid, Policy
 from connector.model.state import StagedCommit, WriterId, encode_added
+from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from protocol import request, response
@@ -112,7 +113,7 @@ def test_a_backfill_replaces_it_too_and_drops_what_was_staged_for_it(tmp_path: P
 
 def rejected_entry(catalog: Catalog) -> StagedCommit:
     table = catalog.load_table(REJECTED)
-    return staged_ids(table, REJECTED, MATERIALIZATION, "shop%2Forders.v0", [1, 2])
+    return staged_ids(table, TableIdentifier(*REJECTED), MATERIALIZATION, "shop%2Forders.v0", [1, 2])
 
 
 def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_binding(

@@ -7,13 +7,14 @@ from pyiceberg.types import NestedField, StringType
 
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
+from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request, response
 from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
 from support.tables import foreign_table, local_catalog, turn_tables_into_views, version_3_table
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
 TEXT_ID = Schema(NestedField(1, "id", StringType(), required=True))
 

@@ -19,6 +19,7 @@ from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import Failed, Landed, attempt
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.committer import Committer
@@ -35,7 +36,7 @@ DEADLINE = 20.0  # seconds
 def staged(table: str, next: str, prev: str = "", size: int = 1000, key_range: str = WHOLE) -> StagedCommit:
     writer = WriterId("acme/task", f"{table}.v1", key_range)
     files = (DataFile(f"file:///{next}.parquet", 10, size, (4,), ()),)
-    return StagedCommit(writer, prev, next, ("shop", table), "a-uuid", 0, 0, files)
+    return StagedCommit(writer, prev, next, TableIdentifier("shop", table), "a-uuid", 0, 0, files)
 
 
 @dataclass
@@ -206,9 +207,9 @@ def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new
 ) -> None:
     path, catalog = ("shop", "orders"), local_catalog(tmp_path)
     schema = Schema(NestedField(1, "id", LongType(), required=True))
-    old = staged_ids(foreign_table(catalog, path, schema), path, "acme/task", "orders.v1", [1])
+    old = staged_ids(foreign_table(catalog, path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [1])
     catalog.rename_table(path, ("shop", "away"))
-    new = staged_ids(catalog.create_table(path, schema), path, "acme/task", "orders.v1", [2])
+    new = staged_ids(catalog.create_table(path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [2])
     committer = Committer(partial(attempt, catalog), GENEROUS)
     assert committer.commit([old, new]) == [new]
     assert committer.waiting(old.table_id, WHOLE) == [old]
@@ -279,7 +280,7 @@ def test_a_table_in_its_pause_is_not_asked_for_another_range_either(
     monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
     committer = Committer(tables.attempt, GENEROUS)
     committer.commit([staged("bad", "p1")])
-    of_its_successor = replace(staged("good", "n1"), path=("shop", "bad"), table_uuid="another")
+    of_its_successor = replace(staged("good", "n1"), path=TableIdentifier("shop", "bad"), table_uuid="another")
     committer.commit([staged("bad", "c1", key_range=LEFT), of_its_successor])
     assert tables.tried == [["p1"], ["n1"]]
 

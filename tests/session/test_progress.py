@@ -8,6 +8,7 @@ import pytest
 from connector.host.logs import FIELDS
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.state import DataFile, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.session import progress
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from protocol.request import Store
@@ -17,7 +18,7 @@ STAGED = StagedCommit(
     WriterId("acme/task", "a.v1", "00000000-ffffffff"),
     prev="",
     next="f1",
-    path=("shop", "a"),
+    path=TableIdentifier("shop", "a"),
     table_uuid="a-uuid",
     spec_id=0,
     schema_id=0,

@@ -10,6 +10,7 @@ from connector.config.catalog_schemas import REST
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.rejected_table import rejected_path
 from connector.model.invalid_values import OnInvalid
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor
 from simulation.lake import Path
@@ -40,7 +41,11 @@ class BoundTable:
     @property
     def paths(self) -> Sequence[Path]:
         """Of its tables."""
-        return [self.path, rejected_path(self.path)] if self.on_invalid is OnInvalid.QUARANTINE else [self.path]
+        return (
+            [self.path, rejected_path(TableIdentifier(*self.path))]
+            if self.on_invalid is OnInvalid.QUARANTINE
+            else [self.path]
+        )
 
     def binding(self) -> MaterializationBinding:
         values = [f"value_{number}" for number in range(self.columns)]

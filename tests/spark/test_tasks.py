@@ -22,6 +22,7 @@ from connector.host.refresh import Lease
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.state import DataFile
+from connector.model.table_identifier import TableIdentifier
 from connector.spark.block_transfer import OnThisMachine, SpooledFile
 from connector.spark.blocks import Block, Run
 from connector.spark.claim_server import ClaimServer
@@ -44,7 +45,7 @@ ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvali
 REJECTED = Binding(
     index=1,
     state_key="state key",
-    path=("shop", "orders__rejected"),
+    path=TableIdentifier("shop", "orders__rejected"),
     keys=(),
     values=tuple(
         Column(name, name, number, TimestamptzType() if name == "rejected_at" else StringType(), True)

@@ -17,10 +17,11 @@ from connector.evolution.changes import changes
 from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.tables import evolve
+from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.tables import alterer, rewrite_here
 
-PATH = ("shop", "orders")
+PATH = TableIdentifier("shop", "orders")
 V0 = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NestedField(1, "id", LongType(), required=True)
 QTY = NestedField(2, "qty", LongType(), required=True)

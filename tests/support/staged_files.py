@@ -15,6 +15,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_lists
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
@@ -35,7 +36,7 @@ def leave_behind(table: Table, writer: WriterId, prev: str = fence.NONE) -> str:
 
 def stage(
     catalog: Catalog,
-    path: tuple[str, str],
+    path: TableIdentifier,
     writer: WriterId,
     *ids: int,
     prev: str | None = None,

@@ -21,6 +21,7 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
 from connector.model.state import DataFile, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
 
@@ -71,7 +72,7 @@ def turn_tables_into_views(warehouse: Path) -> None:
 
 
 def staged_ids(
-    table: Table, path: tuple[str, str], materialization: str, state_key: str, ids: list[int], prev: str = ""
+    table: Table, path: TableIdentifier, materialization: str, state_key: str, ids: list[int], prev: str = ""
 ) -> StagedCommit:
     """A transaction that writes these ids, durable but not committed."""
     field = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})

@@ -123,7 +123,7 @@ class _HiveCatalog(HiveCatalog):
     @staticmethod
     def _path(table: Table) -> TableIdentifier:
         database, name = table.name()
-        return database, name
+        return TableIdentifier(database, name)
 
     def _get_hive_table(self, open_client: Any, database_name: str, table_name: str) -> HiveTable:
         # Hive 4 no longer has get_table, which PyIceberg uses.
