@@ -72,7 +72,7 @@ class _EveryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     prev: Annotated[str, Meta(pattern=rf"^(?:{RECORDED_VALUE}|)\Z")] = ""
 
 
-class EntryOfVersion1(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FirstEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A staged commit as images wrote it before entries had a version."""
 
     path: tuple[_Name, _Name]
@@ -88,7 +88,7 @@ class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     table: tuple[_Name, _Name]
 
     @classmethod
-    def of_version_1(cls, entry: EntryOfVersion1) -> "Entry":
+    def of_version_1(cls, entry: FirstEntry) -> "Entry":
         return cls(
             table=entry.path,
             table_uuid=entry.table_uuid,

@@ -18,7 +18,7 @@ from connector.model.state import (
     VERSION,
     ChainId,
     Entry,
-    EntryOfVersion1,
+    FirstEntry,
     StagedCommit,
     WriterId,
 )
@@ -94,7 +94,7 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
 
 def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
-        return Entry.of_version_1(_read(place, kept, EntryOfVersion1))
+        return Entry.of_version_1(_read(place, kept, FirstEntry))
     version = kept["version"]
     if type(version) is int and version > VERSION:
         raise _newer(place, f"it has version {version}, and this image reads up to version {VERSION}")

@@ -1,0 +1,98 @@
+"""A module or a public class is named with words of the glossary."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+GLOSSARY: Final = ROOT / "docs" / "glossary.md"
+ORDINARY: Final = "\n## Other words in names\n"
+MODULES: Final = sorted(path for package in ("connector", "protocol") for path in (ROOT / package).rglob("*.py"))
+TERM: Final = re.compile(r"^\| ([^|]+) \| ", re.MULTILINE)
+GROUP: Final = re.compile(r"\*\*: ([^.]+)\.")
+# OAuth2Client has two words, S3TablesCatalog three.
+IN_CAPITALS: Final = re.compile(r"OAuth2|S3|[A-Z]+(?![a-z])|[A-Z][a-z]*")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_and_its_public_classes_are_named_with_words_of_the_glossary(path: Path) -> None:
+    assert not [name for name in _names(path) if not all(map(_is_known, _words(name)))], "see docs/glossary.md"
+
+
+def test_every_word_of_the_glossary_stands_once_in_its_section() -> None:
+    for section in GLOSSARY.read_text().split("\n## ")[1:-1]:
+        terms = [term for term in TERM.findall(section) if term not in ("word", "---")]
+        assert terms == sorted(terms, key=str.casefold)
+        assert len(terms) == len(set(terms))
+
+
+@pytest.mark.parametrize("name", ["lineages", "Handover", "file_presence", "Upkeep", "folding"])
+def test_a_word_that_the_glossary_does_not_have_is_found(name: str) -> None:
+    assert not all(map(_is_known, _words(name)))
+
+
+def _names(path: Path) -> Iterator[str]:
+    if path.name.startswith("__"):
+        yield path.parent.name
+    else:
+        yield path.stem
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def _words(name: str) -> list[str]:
+    found = IN_CAPITALS.findall(name) if name[0].isupper() else name.split("_")
+    return [word.casefold() for word in found]
+
+
+def _is_known(word: str) -> bool:
+    return bool({word, *_singulars(word)} & KNOWN)
+
+
+def _singulars(word: str) -> Iterator[str]:
+    if word.endswith("ies"):
+        yield f"{word[:-3]}y"
+    if word.endswith("es"):
+        yield word[:-2]
+    if word.endswith("s"):
+        yield word[:-1]
+
+
+def _forms(verb: str) -> Iterator[str]:
+    """Yield what a verb may look like: added, adding, adds; written is listed."""
+    stem = verb.removesuffix("e")
+    yield from (verb, f"{verb}s", f"{stem}ed", f"{stem}ing", f"{verb}{verb[-1]}ed", f"{verb}{verb[-1]}ing")
+    if verb.endswith("y"):
+        yield f"{verb[:-1]}ied"
+    yield from IRREGULAR.get(verb, ())
+
+
+IRREGULAR: Final = {
+    "bind": ("bound",),
+    "break": ("broken",),
+    "find": ("found",),
+    "lose": ("lost",),
+    "write": ("wrote", "written"),
+}
+
+
+def _known() -> frozenset[str]:
+    terms, _, ordinary = GLOSSARY.read_text().partition(ORDINARY)
+    words = {word for term in TERM.findall(terms) for word in re.findall(r"[A-Z]?[\w]+", term)}
+    verbs, *others = (re.split(r",\s+", group) for group in GROUP.findall(ordinary))
+    words |= {word for group in others for word in group}
+    words |= {form for verb in (*verbs, *terms_of_requests(words)) for form in _forms(verb)}
+    return frozenset(word.casefold() for word in words)
+
+
+def terms_of_requests(words: set[str]) -> set[str]:
+    """Return the requests, whose responses are their participles."""
+    return words & {"acknowledge", "apply", "flush", "load", "open", "start", "store", "validate"}
+
+
+KNOWN: Final = _known()
