@@ -27,7 +27,7 @@ def handle_open(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
     with engine.start_engine(dict(config.spark)) as started:
         # Not before: importing PyIceberg takes a second, in which the JVM can be starting.
         with _without_garbage_collection():
-            from connector.session.recovery import open_session
+            from connector.session.open_session import open_session
 
         with open_session(message, config, resource_configs, started) as session:
             yield session, config.upload_interval

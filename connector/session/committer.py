@@ -3,17 +3,21 @@
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
 
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.commit import Failed, Landed
+from connector.host.signals import Stopped
+from connector.iceberg.commits.commit import Committed, Failed, Landed
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
 
 log = logging.getLogger(__name__)
+
+# A runtime ends the process 5 to 10 seconds after the end of its input.
+LAST_ATTEMPT: Final = 4.0  # seconds
 
 
 class Attempt(Protocol):
@@ -25,11 +29,14 @@ class Attempt(Protocol):
 class Committer:
     """One session's commits, for any number of threads. What a table refuses stays in the state and is tried again.
 
-    No two attempts work on the same table.
+    No two attempts work on the same table. `after_commit` is told of each commit that a table took.
     """
 
-    def __init__(self, attempt: Attempt, limit: Limit) -> None:
+    def __init__(
+        self, attempt: Attempt, limit: Limit, after_commit: Callable[[Committed], object] = lambda _: None
+    ) -> None:
         self._attempt = attempt
+        self._after_commit = after_commit
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # have landed, and no `commit` has returned them yet
         self._has_ended = False
@@ -115,6 +122,9 @@ class Committer:
         with self._changed:
             landed, final = self._record(outcomes)
             self._changed.notify_all()
+        for outcome in outcomes:
+            if isinstance(outcome, Landed) and outcome.commit:
+                self._after_commit(outcome.commit)
         if final:
             raise final
         return landed
@@ -140,6 +150,32 @@ class Committer:
     def _is_idle(self) -> bool:
         due = self._backlog.next_due
         return not self._backlog.is_tried and (due is None or due > time.monotonic())
+
+
+@contextmanager
+def run_retries(committer: Committer, interrupt: Callable[[Exception], None]) -> Iterator[None]:
+    """Retry pending commits on a clock of its own until the session ends, and then one last time. A quiet source sends
+    no transaction that could do it.
+
+    `interrupt` is given the error that has to end the session. RetryableError if the input ends and rows still wait.
+    """
+    threading.Thread(target=_retry, args=(committer, interrupt), name="retries", daemon=True).start()
+    try:
+        yield
+        committer.finish(LAST_ATTEMPT)
+    except Stopped:
+        committer.log_waiting()  # the last record says what is in no table
+        raise
+    finally:
+        committer.end()
+
+
+def _retry(committer: Committer, interrupt: Callable[[Exception], None]) -> None:
+    try:
+        while committer.wait_for_retry():
+            committer.retry()
+    except Exception as error:
+        interrupt(error)
 
 
 def _unfinished(left: Iterable[WaitingTable]) -> RetryableError:

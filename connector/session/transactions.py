@@ -18,10 +18,9 @@ from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
-from connector.session.committer import Committer
+from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
-from connector.session.retries import run_retries
 from connector.spark.write_job import WriteJob, Written
 from protocol import request
 
@@ -51,12 +50,8 @@ class Session:
         }
         self._warnings = TreatmentWarnings([table.binding.table for table in tables])
 
-    @property
-    def tables(self) -> Sequence[BoundTable]:
-        return self._tables
-
     def retrying(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
-        """Retry what waits while transactions go on, and once more when they have ended; see `retries.run_retries`."""
+        """Retry what waits while transactions go on, and once more when they have ended; see `run_retries`."""
         return run_retries(self._committer, interrupt)
 
     def begin(self) -> "OpenTransaction":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -11,7 +12,8 @@ from pyiceberg.catalog import Catalog
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
-from connector.iceberg.maintenance.background import Maintenance
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -58,13 +60,13 @@ def kind(request: Request) -> tuple[str, str]:
 def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     catalog: Catalog, store: FaultProxy, server: FaultProxy
 ) -> None:
-    session = Maintenance(catalog)
+    new_writer = partial(SnapshotWriter, WrittenLists())
     read = [("HEAD", "manifest list"), ("GET", "manifest list")]
     for number, expected in enumerate((read, [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
         server.seen.clear()
-        session.attempt([staged])
+        commit.attempt(catalog, [staged], new_writer=new_writer)
         assert [kind(request) for request in store.seen] == [("PUT", "manifest"), *expected, ("PUT", "manifest list")]
         assert [kind(request) for request in server.seen] == [("GET", "orders"), ("POST", "orders")]
 

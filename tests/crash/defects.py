@@ -17,7 +17,7 @@ from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
-from connector.session import recovery, transactions
+from connector.session import open_session, recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from connector.storage.file_lists import files_of
@@ -80,7 +80,7 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(recovery, "overlapping", lambda *_: [])
+    swap(open_session, "overlapping", lambda *_: [])
 
 
 def finishes_one_table_of_a_binding() -> None:
@@ -89,7 +89,7 @@ def finishes_one_table_of_a_binding() -> None:
     def one_each(*about: Any) -> list[StagedCommit]:
         return list({commit.writer: commit for commit in staged_for(*about)}.values())
 
-    swap(recovery, "overlapping", one_each)
+    swap(open_session, "overlapping", one_each)
 
 
 def ignores_the_fence() -> None:
@@ -114,8 +114,8 @@ def reads_the_fence_late() -> None:
     stage_table = transactions.Session._stage_table
 
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
-        maintenance, bound = self._committer._attempt.__self__, self._tables[index]
-        properties = maintenance._catalog.load_table(bound.binding.path).properties
+        [catalog], bound = self._committer._attempt.args, self._tables[index]
+        properties = catalog.load_table(bound.binding.path).properties
         self._tenures[index] = Tenure.begin(properties, bound.writer, [])
         return stage_table(self, index, *rest)
 
@@ -159,7 +159,7 @@ def _look_for_the_fence_in(snapshots: Callable[[Table], Sequence[Snapshot]]) -> 
         swap(catalog, "load_table", load_table)
         return catalog
 
-    swap(recovery, "open_catalog", open_forgetful)
+    swap(open_session, "open_catalog", open_forgetful)
 
 
 def _has_fence(of: Snapshot) -> bool:

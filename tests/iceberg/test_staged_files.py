@@ -75,11 +75,7 @@ def start(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> li
     def bind() -> Sequence[BoundTable]:
         return bind_all(catalog, TASK, key_range, [Policy(), Policy()])
 
-    def no_writing(_: object) -> Any:
-        raise AssertionError
-
-    session = recovery.recover(staged, new_committer(catalog), bind, lambda _: no_writing)
-    return list(session.acknowledge(state.StagedTransaction()).commits)
+    return list(recovery.recover(staged, new_committer(catalog), bind).commits)
 
 
 def refused(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> str:

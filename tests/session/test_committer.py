@@ -22,8 +22,7 @@ from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
-from connector.session.committer import Committer
-from connector.session.retries import run_retries
+from connector.session.committer import Committer, run_retries
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog, staged_ids
 

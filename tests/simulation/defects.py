@@ -84,9 +84,9 @@ def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
 def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
     recover = recovery.recover
 
-    def too_early(staged: Any, committer: Committer, bind: Any, writing: Any) -> Any:
+    def too_early(staged: Any, committer: Committer, bind: Any) -> Any:
         tables = bind()
-        return recover(staged, committer, lambda: tables, writing)
+        return recover(staged, committer, lambda: tables)
 
     patch.setattr(recovery, "recover", too_early)
 

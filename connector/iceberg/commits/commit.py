@@ -23,7 +23,6 @@ from connector.host.errors import ConnectorError
 from connector.host.logs import Event, fields
 from connector.host.threads import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
-from connector.iceberg.commits.due_maintenance import DueMaintenance
 from connector.iceberg.commits.late_files import LateFiles
 from connector.iceberg.commits.lost_columns import check_columns
 from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
@@ -43,13 +42,21 @@ LONGEST_PAUSE: Final = 10.0
 
 
 @dataclass(frozen=True)
+class Committed:
+    """A commit that a table took: the table as it was loaded before, and its metadata after."""
+
+    table: Table
+    metadata: TableMetadata
+
+
+@dataclass(frozen=True)
 class Landed:
     """A chain of staged commits that its table holds."""
 
     chain: tuple[StagedCommit, ...]
     attempts: int  # 0: the table held them already
     seconds: float
-    due_maintenance: DueMaintenance | None = None
+    commit: Committed | None = None  # None: the table held them already
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ def _finish_chain(
                 check_properties(table.properties)
             fitting = late.convert(table, rest)
             committed = _commit(catalog, table, fitting, snapshots, fence.advance(table.properties, chain[-1]))
-            return Landed(tuple(chain), number + 1, time.monotonic() - began, DueMaintenance.after(table, committed))
+            return Landed(tuple(chain), number + 1, time.monotonic() - began, Committed(table, committed))
         except worth_another_look() as error:
             if is_hopeless(error):
                 raise commit_errors.explain_refusal(name, error) from error

@@ -1,8 +1,9 @@
-"""What a session does for its tables in the background. What it leaves undone, a later session does."""
+"""A session's maintenance, in the background. What it leaves undone, a later session does."""
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,15 +13,14 @@ from typing import TypeAlias
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed, Landed
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.commit import Committed
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
-from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.metadata import old_metadata
 from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.retention import due
 from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
-from connector.model.state import ChainId, StagedCommit
+from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -40,20 +40,29 @@ class Maintenance:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._new_writer = partial(SnapshotWriter, WrittenLists())
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._ended = threading.Event()
 
-    def attempt(self, staged: Sequence[StagedCommit], once: Collection[ChainId] = ()) -> list[Landed | Failed]:
-        """`commit.attempt`, after which the commits' upkeep is done in the background."""
-        outcomes = commit.attempt(self._catalog, staged, once, self._new_writer)
-        for outcome in outcomes:
-            if isinstance(outcome, Landed):
-                self._look_after(outcome)
-        return outcomes
+    def after_commit(self, commit: Committed) -> None:
+        """Note what a commit leaves to be done: old metadata files to delete, and snapshots to expire. A failure is a
+        warning: the commit is done."""
+        table, after = commit.table, commit.metadata
+        if is_in_table_bucket(table.location()):
+            return
+        path = TableIdentifier(*table.name())
+        try:
+            dropped = old_metadata.find_dropped(table.metadata, after) if old_metadata.are_ours(table) else ()
+            is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
+        except Exception as error:
+            _warn(path, "nothing is tidied up", error)
+            return
+        if dropped:
+            self._tasks.put(_Task(path, "old metadata files stay", partial(delete_all, table.io, frozenset(dropped))))
+        if is_expiry_due:
+            self._expire(path)
 
-    def look_after(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
-        """Do what earlier sessions have left undone. `staged` is all that the session's state names."""
+    def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
+        """Note what earlier sessions have left undone. `staged` is all that the connector state names."""
         for table in tables:
             if is_in_table_bucket(table.location):
                 continue
@@ -65,19 +74,6 @@ class Maintenance:
                     partial(remove_orphan_files, self._catalog, path, table.writer, staged),
                 )
             )
-            self._expire(path)
-
-    def _look_after(self, landed: Landed) -> None:
-        path, due_maintenance = landed.chain[0].path, landed.due_maintenance
-        if due_maintenance and due_maintenance.old_metadata:
-            self._tasks.put(
-                _Task(
-                    path,
-                    "old metadata files stay",
-                    partial(delete_all, due_maintenance.io, due_maintenance.old_metadata),
-                )
-            )
-        if due_maintenance and due_maintenance.expires:
             self._expire(path)
 
     def _expire(self, path: TableIdentifier) -> None:
@@ -92,8 +88,7 @@ class Maintenance:
                 return
             except Exception as error:
                 if not self._ended.is_set():
-                    kind = type(error).__name__
-                    log.warning("table %s: %s: %s: %s", ".".join(task.path), task.otherwise, kind, error)
+                    _warn(task.path, task.otherwise, error)
 
     def finish(self) -> None:
         """Let `run` return when all tasks are done."""
@@ -103,6 +98,10 @@ class Maintenance:
         """Let `run` return as soon as its task asks whether it is interrupted."""
         self._ended.set()
         self.finish()
+
+
+def _warn(path: TableIdentifier, consequence: str, error: Exception) -> None:
+    log.warning("table %s: %s: %s: %s", path, consequence, type(error).__name__, error)
 
 
 @contextmanager
