@@ -33,7 +33,7 @@ def serve(requests: RequestReader, wire: Wire) -> None:
     lifecycle = Lifecycle()
 
     def send(answer: Response) -> None:
-        lifecycle.sending(answer)
+        lifecycle.check_response(answer)
         try:
             stdio.write_response(wire, answer)
         except BrokenPipeError:
@@ -65,12 +65,12 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
     for message in requests:
         try:
-            lifecycle.received(message)
+            lifecycle.check_request(message)
         except ProtocolError as error:
             raise ProtocolError(f"line {requests.line}: {error}") from None
         yield message
         signals.raise_again()
-    lifecycle.ended()
+    lifecycle.check_end()
 
 
 def _serve_transactions(
