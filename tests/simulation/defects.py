@@ -203,7 +203,7 @@ def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) ->
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "_condition", lambda *_: lambda _origin: True)
+    patch.setattr(remove_orphan_files, "_make_condition", lambda *_: lambda _origin: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
