@@ -8,8 +8,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from protocol.codec import REQUESTS, kind_of, message_name
-from protocol.json_parts import MalformedJsonError, items, members
+from protocol.codec import REQUESTS, find_kind, message_name
+from protocol.json_parts import MalformedJsonError, parse_items, parse_members
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -108,7 +108,7 @@ def loose_row(line: bytes, number: int) -> LooseRow:
 
 def _complaint(line: bytes, refusal: Exception) -> str:
     try:
-        kind = kind_of(line)
+        kind = find_kind(line)
     except ProtocolError as error:
         return str(error)
     return f"expected a Store: {refusal}" if kind is Store else f"expected a Store, got {message_name(kind)}"
@@ -128,8 +128,8 @@ def _loose_row(line: bytes) -> LooseRow:
 
 def _row_of_parts(line: bytes) -> LooseRow:
     """The row of a line with a value that msgspec refuses: this is a matter of the value's own field."""
-    messages = [(name, value) for name, value in members(line) if name in REQUESTS and value != b"null"]
-    stores = [members(value) for name, value in messages if name == "store"]
+    messages = [(name, value) for name, value in parse_members(line) if name in REQUESTS and value != b"null"]
+    stores = [parse_members(value) for name, value in messages if name == "store"]
     heads = [(name, value) for store in stores for name, value in store if name in _HEAD]
     row = _LOOSE.of_line(_object([(name, _object(heads) if name == "store" else b"{}") for name, _ in messages]))
     store = dict(stores[0])
@@ -142,7 +142,7 @@ def _object(named: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def _elements(array: bytes) -> list[msgspec.Raw] | None:
-    return None if array == b"null" else [msgspec.Raw(item) for item in items(array)]
+    return None if array == b"null" else [msgspec.Raw(item) for item in parse_items(array)]
 
 
 class Lines:

@@ -16,7 +16,7 @@ from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
 from protocol import request
-from protocol.flow import collection_of
+from protocol.flow import find_collection
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
             path=TableIdentifier(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
             columns=columns(
-                collection_of(binding, materialization.linked_collections),
+                find_collection(binding, materialization.linked_collections),
                 binding.field_selection,
                 last.field_selection if last else None,
             ),

@@ -21,7 +21,7 @@ from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
-from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
+from protocol.flow import Collection, MaterializationBinding, ValidateBinding, find_collection
 
 # The connector's own table properties, by which it knows whose a table is and what the table holds.
 RESERVED_PROPERTIES: Final = "flow."
@@ -91,7 +91,7 @@ def _proposals(
     for index, (binding, resource) in enumerate(zip(message.bindings, resources, strict=True)):
         if isinstance(resource, ResourceConfig):
             path = resource_path(endpoint, resource)
-            collection = collection_of(binding, message.linked_collections)
+            collection = find_collection(binding, message.linked_collections)
             flags, is_in_glue = endpoint.feature_flags, isinstance(endpoint.catalog, GlueCatalog)
             yield Proposal(index, message.name, binding, collection, resource, path, last.get(path), flags, is_in_glue)
 

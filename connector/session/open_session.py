@@ -1,4 +1,4 @@
-"""Opens a session: starts what it needs, finishes what earlier sessions staged, and binds the tables."""
+"""Opens a session: starts its threads and servers, commits what earlier sessions staged, and binds the tables."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -18,7 +18,7 @@ from connector.model.invalid_values import Policy
 from connector.model.state_reader import read_state
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
-from connector.session.recovery import overlapping, recover
+from connector.session.recovery import find_overlapping, recover
 from connector.session.transactions import Session
 from connector.session.write_jobs import WriteJobs
 from connector.spark.claim_server import claim_server
@@ -33,9 +33,9 @@ V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
 def open_session(
     message: request.Open, config: EndpointConfig, resource_configs: Sequence[ResourceConfig], engine: Engine
 ) -> Iterator[Session]:
-    """Open a session while its engine may still be starting. UserError if the task has to be changed first."""
-    task, key_range = message.materialization, _key_range(message)
-    staged = overlapping(read_state(task.name, message.state), key_range)
+    """Open a session. Its engine may still be starting. Raises UserError if the user must change the task first."""
+    task, key_range = message.materialization, _check_key_range(message)
+    staged = find_overlapping(read_state(task.name, message.state), key_range)
     check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
     with ExitStack() as resources:
@@ -56,14 +56,14 @@ def open_session(
         yield session
 
 
-def _key_range(message: request.Open) -> str:
+def _check_key_range(message: request.Open) -> str:
     held = WHOLE_RANGE if message.range is None else message.range
     if (held.r_clock_begin, held.r_clock_end) != (WHOLE_RANGE.r_clock_begin, WHOLE_RANGE.r_clock_end):
-        raise UserError("open: the shard holds only part of the r-clock range; split the task by key instead.")
+        raise UserError("open: this shard covers only part of the r-clock range. Split the task by key instead.")
     if held != WHOLE_RANGE and not _runs_on_v2(message.materialization):
         raise UserError(
-            f"open: the shard holds only the key range {held.key_range}, and the task's runtime keeps a state of its "
-            f"own for each shard. Run the task with one shard, or set its label {V2_LABEL} to true."
+            f"open: this shard covers only the key range {held.key_range}, and the runtime keeps a separate state for "
+            f"each shard. Run the task with one shard, or set its label {V2_LABEL} to true."
         )
     return held.key_range
 

@@ -17,10 +17,10 @@ from connector.spark.write_job import WriteJob
 
 
 class WriteJobs:
-    """The tables of a session, and how files get into them.
+    """Knows the tables of a session and their storage, and starts one job for each transaction.
 
-    The tables of the bindings come first, then the tables of rejected rows. `access` has the storage settings of each
-    table, with credentials that are refreshed.
+    `tables` has the bindings' tables first, then the tables of rejected rows. `bindings` is the number of the former.
+    `access` has the storage settings of each table, with credentials that are refreshed.
     """
 
     def __init__(
@@ -39,27 +39,27 @@ class WriteJobs:
         self._numbers = count(1)  # of the spools
 
     def start(self, file_prefixes: Sequence[str]) -> WriteJob:
-        """Start the job of one transaction. `file_prefixes` begin the names of its data files, table by table."""
-        layouts = self._layouts(file_prefixes)
+        """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files."""
+        layouts = self._make_layouts(file_prefixes)
         bound, rejected = layouts[: self._bindings], layouts[self._bindings :]
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
         spool = Spool(directory, limit=self._engine.spool_limit)
         spark = self._engine.spark
         return WriteJob(spark.run, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
 
-    def _layouts(self, file_prefixes: Sequence[str]) -> list[Layout]:
-        """The layout of each table. A binding's has that of its rejected rows with it."""
+    def _make_layouts(self, file_prefixes: Sequence[str]) -> list[Layout]:
+        """Return the layout of each table. The layout of a binding includes the layout of its rejected rows."""
         tables = zip(self._tables, file_prefixes, self._access, strict=True)
-        layouts: list[Layout] = [partial(_layout, *table) for table in tables]
+        layouts: list[Layout] = [partial(_make_layout, *table) for table in tables]
         return [
-            partial(_layout_with_rejected, layout, layouts[table.quarantine.table]) if table.quarantine else layout
+            partial(_add_rejected, layout, layouts[table.quarantine.table]) if table.quarantine else layout
             for table, layout in zip(self._tables, layouts, strict=True)
         ]
 
 
-def _layout(table: BoundTable, file_prefix: str, access: Refreshed[Settings]) -> TableLayout:
+def _make_layout(table: BoundTable, file_prefix: str, access: Refreshed[Settings]) -> TableLayout:
     return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
 
 
-def _layout_with_rejected(layout: Layout, rejected: Layout) -> TableLayout:
+def _add_rejected(layout: Layout, rejected: Layout) -> TableLayout:
     return replace(layout(), rejected=rejected())

@@ -80,16 +80,16 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(open_session, "overlapping", lambda *_: [])
+    swap(open_session, "find_overlapping", lambda *_: [])
 
 
 def finishes_one_table_of_a_binding() -> None:
-    staged_for = recovery.overlapping
+    staged_for = recovery.find_overlapping
 
     def one_each(*about: Any) -> list[StagedCommit]:
         return list({commit.writer: commit for commit in staged_for(*about)}.values())
 
-    swap(open_session, "overlapping", one_each)
+    swap(open_session, "find_overlapping", one_each)
 
 
 def ignores_the_fence() -> None:
@@ -215,7 +215,7 @@ def finishes_the_first_child_only() -> None:
 
 def forgets_what_waits() -> None:
     commit_what_is_taken = Committer.commit
-    swap(Backlog, "failed", lambda backlog, chain, *_: backlog.landed(chain))
+    swap(Backlog, "record_failure", lambda backlog, chain, *_: backlog.record_commit(chain))
 
     def commit_and_forget(self: Committer, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         commit_what_is_taken(self, staged)

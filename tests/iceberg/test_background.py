@@ -235,7 +235,7 @@ def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(
     do_all(maintenance)
     assert ids_of(catalog, PATH) == [1]
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "nothing is tidied up" in warning
+    assert "old metadata files and snapshots were not removed" in warning
     assert MAX_AGE in warning
 
 

@@ -74,7 +74,7 @@ def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "overlapping", lambda _staged, _key_range: [])
+    patch.setattr(recovery, "find_overlapping", lambda _staged, _key_range: [])
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def entries_are_removed_although_they_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_backlog_forgets_what_failed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Backlog, "failed", lambda backlog, chain, *_: backlog.landed(chain))
+    patch.setattr(Backlog, "record_failure", lambda backlog, chain, *_: backlog.record_commit(chain))
 
 
 def _without_requirement(patch: pytest.MonkeyPatch, kind: type) -> None:
@@ -203,7 +203,7 @@ def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) ->
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "_condition", lambda *_: lambda _origin: True)
+    patch.setattr(remove_orphan_files, "_make_condition", lambda *_: lambda _origin: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
@@ -231,12 +231,12 @@ def _is_rejected(staged: StagedCommit) -> bool:
 
 
 def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:
-    overlapping = recovery.overlapping
+    overlapping = recovery.find_overlapping
 
     def of_bindings(staged: Sequence[StagedCommit], key_range: str) -> list[StagedCommit]:
         return [commit for commit in overlapping(staged, key_range) if not _is_rejected(commit)]
 
-    patch.setattr(recovery, "overlapping", of_bindings)
+    patch.setattr(recovery, "find_overlapping", of_bindings)
 
 
 def rejected_rows_land_with_whatever_else_their_writer_lands(patch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        self._staged = recovery.overlapping(read_state(TASK, self.message.state), key_range)
+        self._staged = recovery.find_overlapping(read_state(TASK, self.message.state), key_range)
         committer = Committer(partial(self._attempt, partial(SnapshotWriter, WrittenLists())), LIMIT)
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         self._tables = recovered.tables

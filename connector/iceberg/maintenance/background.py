@@ -1,4 +1,4 @@
-"""A session's maintenance, in the background. What it leaves undone, a later session does."""
+"""Maintains tables in the background of a session. A later session does what this one did not finish."""
 
 import logging
 import threading
@@ -31,12 +31,12 @@ IsInterrupted: TypeAlias = Callable[[], bool]
 @dataclass(frozen=True)
 class _Task:
     path: TableIdentifier
-    otherwise: str  # what a warning says if it fails
+    consequence: str  # of a failure, for the warning
     perform: Callable[[IsInterrupted], object]
 
 
 class Maintenance:
-    """Does one task after another, so that no two work on the same files."""
+    """Runs one task after another, so that two tasks never work on the same files."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -44,8 +44,10 @@ class Maintenance:
         self._ended = threading.Event()
 
     def after_commit(self, commit: Committed) -> None:
-        """Note what a commit leaves to be done: old metadata files to delete, and snapshots to expire. A failure is a
-        warning: the commit is done."""
+        """Queue the tasks after a commit: delete old metadata files, and expire snapshots.
+
+        An error is only logged as a warning, because the commit itself has succeeded.
+        """
         table, after = commit.table, commit.metadata
         if is_in_table_bucket(table.location()):
             return
@@ -54,15 +56,17 @@ class Maintenance:
             dropped = old_metadata.find_dropped(table.metadata, after) if old_metadata.are_ours(table) else ()
             is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
         except Exception as error:
-            _warn(path, "nothing is tidied up", error)
+            _warn(path, "old metadata files and snapshots were not removed", error)
             return
         if dropped:
-            self._tasks.put(_Task(path, "old metadata files stay", partial(delete_all, table.io, frozenset(dropped))))
+            self._tasks.put(
+                _Task(path, "old metadata files were not deleted", partial(delete_all, table.io, frozenset(dropped)))
+            )
         if is_expiry_due:
-            self._expire(path)
+            self._queue_expiry(path)
 
     def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
-        """Note what earlier sessions have left undone. `staged` is all that the connector state names."""
+        """Queue the tasks that earlier sessions did not finish. `staged` has all commits of the connector state."""
         for table in tables:
             if is_in_table_bucket(table.location):
                 continue
@@ -70,17 +74,17 @@ class Maintenance:
             self._tasks.put(
                 _Task(
                     path,
-                    "the files that earlier sessions left behind stay until the next one",
+                    "orphan files of earlier sessions were not deleted",
                     partial(remove_orphan_files, self._catalog, path, table.writer, staged),
                 )
             )
-            self._expire(path)
+            self._queue_expiry(path)
 
-    def _expire(self, path: TableIdentifier) -> None:
-        self._tasks.put(_Task(path, "old snapshots stay for now", partial(expire_snapshots, self._catalog, path)))
+    def _queue_expiry(self, path: TableIdentifier) -> None:
+        self._tasks.put(_Task(path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path)))
 
     def run(self) -> None:
-        """Perform the tasks until told to end."""
+        """Perform the tasks until `finish` or `end` was called."""
         while (task := self._tasks.get()) and not self._ended.is_set():
             try:
                 task.perform(self._ended.is_set)
@@ -88,14 +92,14 @@ class Maintenance:
                 return
             except Exception as error:
                 if not self._ended.is_set():
-                    _warn(task.path, task.otherwise, error)
+                    _warn(task.path, task.consequence, error)
 
     def finish(self) -> None:
-        """Let `run` return when all tasks are done."""
+        """Let `run` return after the queued tasks."""
         self._tasks.put(None)
 
     def end(self) -> None:
-        """Let `run` return as soon as its task asks whether it is interrupted."""
+        """Let `run` return as soon as its current task checks for an interruption."""
         self._ended.set()
         self.finish()
 
@@ -106,7 +110,7 @@ def _warn(path: TableIdentifier, consequence: str, error: Exception) -> None:
 
 @contextmanager
 def run_maintenance(catalog: Catalog) -> Iterator[Maintenance]:
-    """A session's maintenance, until the session ends."""
+    """Run a thread that performs maintenance tasks until the session ends."""
     maintenance = Maintenance(catalog)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
     try:
