@@ -1,7 +1,8 @@
 """The nouns of the protocol, as Flow's JSON has them.
 
-The rules of proto3 JSON hold throughout: a field at its default may be left out or null, 64-bit integers may be
-strings, and unknown fields are ignored. `codec` applies them; the types here have only what is used.
+The rules of proto3 JSON hold for all of them: a field at its default may be absent or null, 64-bit integers may be
+strings, and unknown fields are ignored. `codec` applies these rules. The types mirror Flow's messages, so they also
+have fields that the connector does not read.
 """
 
 from enum import StrEnum
