@@ -14,7 +14,6 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snaps
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.commits.merge_manifests import ManifestMerger
-from connector.iceberg.commits.replacement import Replacement, replace_manifests, summarize_replacements
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, check_version
 from connector.iceberg.metadata.manifests import ManifestFactory, WrittenLists, manifests_of, metadata_location
 from connector.model.state import StagedCommit, WriterId
@@ -34,8 +33,8 @@ class SnapshotWriter:
     def __init__(self, lists: WrittenLists | None = None) -> None:
         self._lists = WrittenLists() if lists is None else lists
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
-        self._factory = ManifestFactory(self._id)
-        self._merger = ManifestMerger(self._factory)
+        self.factory = ManifestFactory(self._id)
+        self._merger = ManifestMerger(self.factory)
         self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
 
     def append(self, table: Table, staged: Sequence[StagedCommit]) -> Snapshot:
@@ -54,17 +53,10 @@ class SnapshotWriter:
         return self._snapshot(table, _file_prefix(table, writer), held, totals)
 
     def replace(
-        self,
-        table: Table,
-        prefix: str,
-        replacements: Sequence[Replacement],
-        schema_id: int,
-        summary: Mapping[str, str],
+        self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
     ) -> Snapshot:
-        """A snapshot of the same rows in other files, which have another schema."""
-        manifests = replace_manifests(table, prefix, self._factory, replacements)
-        totals = _with_totals(Operation.REPLACE, {**summary, **summarize_replacements(replacements)}, table)
-        return self._snapshot(table, prefix, manifests, totals, schema_id)
+        """A snapshot of the same rows in other files. `manifests` are all of them; `factory` has made the new ones."""
+        return self._snapshot(table, prefix, manifests, _with_totals(Operation.REPLACE, summary, table), schema_id)
 
     def _snapshot(
         self,
@@ -118,7 +110,7 @@ class SnapshotWriter:
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
         files = [file for commit in staged for file in files_of(table.io, commit.files)]
-        return self._factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
+        return self.factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
 
 
 def _fresh(manifest: ManifestFile) -> ManifestFile:
