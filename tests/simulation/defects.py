@@ -15,7 +15,7 @@ from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.merge_manifests import ManifestMerger
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_orphan_files
-from connector.iceberg.metadata import unreachable
+from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.model.state import LandedTransaction, StagedCommit, StagedTransaction, WriterId
@@ -211,7 +211,7 @@ def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(unreachable, "find_unreferenced", lambda _table, names, *_, **__: set(names))
+    patch.setattr(references, "find_unreferenced", lambda _table, names, *_, **__: set(names))
 
 
 def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:

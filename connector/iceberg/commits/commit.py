@@ -23,9 +23,8 @@ from connector.host.errors import ConnectorError
 from connector.host.logs import Event, fields
 from connector.host.threads import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
-from connector.iceberg.commits.late_files import LateFiles
-from connector.iceberg.commits.lost_columns import check_columns
-from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
+from connector.iceberg.commits.commit_errors import BROKEN, is_hopeless, worth_another_look
+from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors

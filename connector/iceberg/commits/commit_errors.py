@@ -1,18 +1,68 @@
-"""The errors of commits that fail: what happened to which table, and what to do."""
+"""What the error of a catalog's client means for a commit, and the error that the task gets."""
 
+import sys
+import zlib
 from collections.abc import Sequence
 from textwrap import shorten
+from types import ModuleType
 from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    RESTError,
+    UnauthorizedError,
+)
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.redaction import redact
 from connector.iceberg.catalog_messages import read_message
-from connector.iceberg.commits.outcomes import REFUSED, answer, unknown
 from connector.model.state import StagedCommit
+from connector.storage.aws_errors import is_refusal
 
 QUOTED_CHARACTERS: Final = 300  # of an answer
 _LANDS: Final = "the task adds those that the table does not have yet"
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
+
+# ValueError: the metadata changed under PyIceberg's own checks. The next look finds a table that is gone.
+REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
+# ValidationError, a ValueError too: the answer was not a catalog's but a gateway's, or was cut short.
+_UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError)
+# What the readers of metadata make of files that are cut short or are something else, and of parts that are missing.
+BROKEN: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
+_HOPELESS: Final = (BadRequestError, ForbiddenError, UnauthorizedError)
+
+
+def unknown() -> tuple[type[Exception], ...]:
+    """The errors after which nobody knows whether the commit has landed."""
+    return (*_UNKNOWN, databases.SQLAlchemyError) if (databases := _databases()) else _UNKNOWN
+
+
+def worth_another_look() -> tuple[type[Exception], ...]:
+    """The errors after which the table is looked at again: it says whether anything is left to commit."""
+    return (*REFUSED, *unknown(), RetryableError)
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Whether the catalog would answer the same again."""
+    return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _HOPELESS)
+
+
+def answer(error: Exception) -> Exception:
+    """The catalog's own answer: of a database's error, without the SQL statement."""
+    databases = _databases()
+    said: Exception = error.orig if databases and isinstance(error, databases.DBAPIError) else error
+    return said
+
+
+def _databases() -> ModuleType | None:
+    """SQLAlchemy's errors, if a catalog has imported it: it is as slow to import as most of PyIceberg."""
+    return sys.modules.get("sqlalchemy.exc")
 
 
 def explain_refusal(name: str, error: Exception) -> ConnectorError:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import land
-from connector.iceberg.commits.outcomes import REFUSED, unknown
+from connector.iceberg.commits.commit_errors import REFUSED, unknown
 from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
 from connector.iceberg.commits.staged_files import MissingFile, missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
