@@ -21,7 +21,7 @@ LAST_ATTEMPT: Final = 4.0  # seconds
 
 
 class Attempt(Protocol):
-    """One try at a number of staged commits; see `commit.attempt`."""
+    """One try at a number of staged commits; see `commit.try_commits`."""
 
     def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Landed | Failed]: ...
 
@@ -137,12 +137,12 @@ class Committer:
         final: FencedError | LostColumnError | None = None
         for outcome in outcomes:
             match outcome:
-                case Landed(chain):
-                    self._backlog.landed(chain[0].chain_id)
+                case Landed(commits):
+                    self._backlog.landed(commits[0].chain_id)
                     _log_landed(outcome)
-                    landed += chain
-                case Failed(chain, error):
-                    self._backlog.failed(chain[0].chain_id, error, time.monotonic())
+                    landed += commits
+                case Failed(commits, error):
+                    self._backlog.failed(commits[0].chain_id, error, time.monotonic())
                     if isinstance(error, FencedError | LostColumnError):
                         final = error
         return landed, final
@@ -187,9 +187,9 @@ def _unfinished(left: Iterable[WaitingTable]) -> RetryableError:
 
 
 def _log_landed(landed: Landed) -> None:
-    table = ".".join(landed.chain[0].path)
-    event = Event.RECOVERED if landed.chain[0].is_recovered else Event.COMMITTED
-    rows, files = sum(commit.rows for commit in landed.chain), sum(commit.file_count for commit in landed.chain)
+    table = ".".join(landed.commits[0].path)
+    event = Event.RECOVERED if landed.commits[0].is_recovered else Event.COMMITTED
+    rows, files = sum(commit.rows for commit in landed.commits), sum(commit.file_count for commit in landed.commits)
     log.info(
         "table %s: %s %d rows in %d data file(s), %.2f s",
         table,
@@ -200,10 +200,10 @@ def _log_landed(landed: Landed) -> None:
         extra=fields(
             event,
             table=table,
-            transactions=len(landed.chain),
+            transactions=len(landed.commits),
             rows=rows,
             files=files,
-            bytes=sum(commit.size for commit in landed.chain),
+            bytes=sum(commit.size for commit in landed.commits),
             attempts=landed.attempts,
             seconds=round(landed.seconds, 3),
         ),

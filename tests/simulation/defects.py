@@ -62,11 +62,11 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
         catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
     ) -> list[commit.Landed | commit.Failed]:
         return [
-            commit._attempt_chain(catalog, chain, chain[0].chain_id in once, new_writer())
-            for chain in fence.chains(staged)
+            commit._try_pending(catalog, chain, chain[0].chain_id in once, new_writer())
+            for chain in fence.group_by_writer(staged)
         ]
 
-    patch.setattr(commit, "_attempt_table", attempt_table)
+    patch.setattr(commit, "_try_table", attempt_table)
 
 
 def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(apply, "finish", lambda *_: [])
+    patch.setattr(apply, "commit_all_or_raise", lambda *_: [])
 
 
 def _is_rejected(staged: StagedCommit) -> bool:

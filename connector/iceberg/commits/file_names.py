@@ -1,4 +1,4 @@
-"""The names of our files, which say whose they are and on which fence value they were staged."""
+"""The names of our files. They say which writer wrote a file, and on which fence value it was staged."""
 
 import re
 from dataclasses import dataclass
@@ -21,8 +21,10 @@ FILE_NAME: Final = re.compile(
 
 
 def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
-    """What the names of files that are staged on a fence value begin with; `FileOrigin` reads it. A property that was
-    changed by hand never becomes part of a path."""
+    """Return the beginning of the names of files that are staged on a fence value; `FileOrigin` reads it.
+
+    A property that was changed by hand never becomes part of a path.
+    """
     value = prev if fence.is_recorded_value(prev) else FIRST
     return f"{fence.writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
 
@@ -45,7 +47,7 @@ def find_file_prefix(table: Table, owner: Owner) -> str:
 
 @dataclass(frozen=True)
 class FileOrigin:
-    """What the name of a file of ours says: whose it is, for which table, and on which fence value it was staged."""
+    """What the name of one of our files says: its writer, its table, and the fence value that it was staged on."""
 
     writer_hash: str
     key_range: str
@@ -54,6 +56,7 @@ class FileOrigin:
 
     @classmethod
     def of(cls, name: str) -> "FileOrigin | None":
+        """Read a file's name; None if the file is not ours."""
         match = FILE_NAME.fullmatch(name)
         if match is None:
             return None

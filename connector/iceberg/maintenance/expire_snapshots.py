@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
 
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.commit_errors import REFUSED, unknown
+from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
 from connector.iceberg.metadata.references import find_unreachable
 from connector.iceberg.metadata.retention import due
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
@@ -69,7 +69,7 @@ def _may_have_removed(catalog: Catalog, table: Table, ids: Sequence[int]) -> boo
     )
     try:
         catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))
-    except unknown() as error:
+    except list_unknown_errors() as error:
         log.info("table %s: no answer to the expiry: %s: %s", ".".join(table.name()), type(error).__name__, error)
     except REFUSED:
         return False
