@@ -11,7 +11,7 @@ from connector.cli.json_file import read_json
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge, perform, plan
+from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge_commits, perform_reset, plan_reset
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.tables import load_table
 from connector.model.state import StagedCommit
@@ -51,7 +51,7 @@ def show(place: Place, *, as_json: bool) -> str:
     """Every writer of the table, and what opening the task would make of every staged commit."""
     staged = place.staged()
     table = _load(place)
-    writers, verdicts = list_recorded_writers(table), judge(table, staged)
+    writers, verdicts = list_recorded_writers(table), judge_commits(table, staged)
     uuid = str(table.metadata.table_uuid)
     if as_json:
         return json.dumps(_as_json(uuid, writers, verdicts), indent=2)
@@ -64,7 +64,7 @@ def reset(place: Place, state_key: str, key_range: str, decision: Decision, reas
     table = _load(place)
     stuck = [
         verdict.staged
-        for verdict in judge(table, staged)
+        for verdict in judge_commits(table, staged)
         if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
         and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == (state_key, key_range)
     ]
@@ -73,9 +73,9 @@ def reset(place: Place, state_key: str, key_range: str, decision: Decision, reas
             f"table {place.table}: nothing that the state names for state key {state_key} and key range {key_range} is "
             "fenced, and none of its files are gone: there is nothing to reset. `fence show` lists what is there."
         )
-    planned = plan(table, stuck, decision)
+    planned = plan_reset(table, stuck, decision)
     if is_confirmed:
-        perform(table, planned, reason)
+        perform_reset(table, planned, reason)
     return "\n".join((*planned.consequences, _outcome(planned, is_confirmed=is_confirmed)))
 
 

@@ -1,4 +1,4 @@
-"""A bound table as a session finds it when it opens: all that its transactions need to know about it."""
+"""Binds tables: reads everything that a session's transactions need to know of them, when the session opens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,15 +29,15 @@ TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Where a table's rejected rows go, and which part of its rows may be rejected."""
+    """The table of a binding's rejected rows, and how many rows may be rejected."""
 
     table: int  # its place among the session's tables
-    max_ratio: float
+    max_ratio: float  # of all rows
 
 
 @dataclass(frozen=True)
 class BoundTable:
-    """A bound table, read once; its properties hold the fence values that the session begins with.
+    """A bound table, read once. Its properties have the fence values that the session begins with.
 
     Its place among the session's tables is its binding's index.
     """
@@ -54,9 +54,9 @@ class BoundTable:
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
-    """Load every binding's table, in the bindings' order, and then the tables of rejected rows.
+    """Load the table of every binding, in the order of the bindings, and then the tables of rejected rows.
 
-    UserError where one of them cannot take its rows.
+    MissingTableError if a table does not exist; UserError if a table cannot take its rows.
     """
     quarantined = [index for index, policy in enumerate(policies) if policy.on_invalid is OnInvalid.QUARANTINE]
     requested = [*task.bindings, *(_of_rejected_rows(task.bindings[index]) for index in quarantined)]
@@ -74,7 +74,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
 
 
 def _of_rejected_rows(binding: MaterializationBinding) -> MaterializationBinding:
-    """A separate binding with the same state key: fences and staged commits are told apart by their tables."""
+    """Make a binding with the same state key. Fences and staged commits are kept apart by their tables."""
     namespace, name = binding.resource_path
     return MaterializationBinding(
         resource_path=rejected_path(TableIdentifier(namespace, name)),
@@ -148,6 +148,6 @@ def _check_required(table: str, binding: Binding, schema: Schema) -> None:
     missing = [column.name for column in schema.fields if column.required and column.field_id not in written]
     if missing:
         raise UserError(
-            f"table {table} requires values for {', '.join(map(repr, missing))}, which the binding does not select: "
-            "select these fields, or make the columns optional in the table."
+            f"table {table} requires values for {', '.join(map(repr, missing))}, which the binding does not select. "
+            "Select these fields, or make the columns optional in the table."
         )

@@ -14,7 +14,7 @@ from connector.host.errors import RetryableError
 from connector.host.threads import map_in_threads
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.opening import table_location, translate_errors
-from connector.iceberg.commits.commit import finish
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.tables import evolve, find_all
 from connector.model.state import encode_removed
@@ -57,7 +57,7 @@ def _in_order(performed: Iterable[str], expected: Sequence[str]) -> list[str]:
 def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str]:
     """Perform one table's plan; the actions that were done, a line each."""
     config, catalog = endpoint.config, endpoint.catalog
-    finish(catalog, plan.finished)
+    commit_all_or_raise(catalog, plan.finished)
     performed = list(plan.state_actions())
     if plan.changes:
         path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter

@@ -117,7 +117,7 @@ def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) ->
     """UserError where the current state key has rows for a table that is gone. A new one would be in the way of the old
     one, which alone can take them."""
     if table is None and staged:
-        raise commit_errors.gone(staged)
+        raise commit_errors.explain_missing_table(staged)
     elsewhere = [commit for commit in staged if table and commit.table_uuid != table.uuid]
     if table and elsewhere:
         raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

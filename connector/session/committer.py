@@ -21,7 +21,7 @@ LAST_ATTEMPT: Final = 4.0  # seconds
 
 
 class Attempt(Protocol):
-    """Tries to commit staged commits, once for each chain in `once`; see `commit.attempt`."""
+    """Tries to commit staged commits, once for each chain in `once`; see `commit.try_commits`."""
 
     def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Landed | Failed]: ...
 
@@ -139,12 +139,12 @@ class Committer:
         final: FencedError | LostColumnError | None = None
         for outcome in outcomes:
             match outcome:
-                case Landed(chain):
-                    self._backlog.record_commit(chain[0].chain_id)
+                case Landed(commits):
+                    self._backlog.record_commit(commits[0].chain_id)
                     _log_commit(outcome)
-                    committed += chain
-                case Failed(chain, error):
-                    self._backlog.record_failure(chain[0].chain_id, error, time.monotonic())
+                    committed += commits
+                case Failed(commits, error):
+                    self._backlog.record_failure(commits[0].chain_id, error, time.monotonic())
                     if isinstance(error, FencedError | LostColumnError):
                         final = error
         return committed, final
@@ -190,9 +190,9 @@ def _explain_pending(left: Iterable[WaitingTable]) -> RetryableError:
 
 
 def _log_commit(landed: Landed) -> None:
-    table = ".".join(landed.chain[0].path)
-    event = Event.RECOVERED if landed.chain[0].is_recovered else Event.COMMITTED
-    rows, files = sum(commit.rows for commit in landed.chain), sum(commit.file_count for commit in landed.chain)
+    table = ".".join(landed.commits[0].path)
+    event = Event.RECOVERED if landed.commits[0].is_recovered else Event.COMMITTED
+    rows, files = sum(commit.rows for commit in landed.commits), sum(commit.file_count for commit in landed.commits)
     log.info(
         "table %s: %s %d rows in %d data file(s), %.2f s",
         table,
@@ -203,10 +203,10 @@ def _log_commit(landed: Landed) -> None:
         extra=fields(
             event,
             table=table,
-            transactions=len(landed.chain),
+            transactions=len(landed.commits),
             rows=rows,
             files=files,
-            bytes=sum(commit.size for commit in landed.chain),
+            bytes=sum(commit.size for commit in landed.commits),
             attempts=landed.attempts,
             seconds=round(landed.seconds, 3),
         ),

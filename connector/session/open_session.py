@@ -9,7 +9,7 @@ from connector.config.settings import EndpointConfig, ResourceConfig
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
-from connector.iceberg.commits.commit import attempt
+from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.metadata.manifests import WrittenLists
@@ -45,7 +45,7 @@ def open_session(
         maintenance = resources.enter_context(run_maintenance(catalog))
         new_writer = partial(SnapshotWriter, WrittenLists())
         limit = Limit(config.max_waiting_commits, config.max_waiting_bytes)
-        committer = Committer(partial(attempt, catalog, new_writer=new_writer), limit, maintenance.after_commit)
+        committer = Committer(partial(try_commits, catalog, new_writer=new_writer), limit, maintenance.after_commit)
         with translate_errors(config):
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
             tables = recovered.tables

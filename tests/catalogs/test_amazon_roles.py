@@ -133,7 +133,7 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
             evolve(catalog, path, None, partial(changes, target=target), alterer().alter)
             uuids.append(catalog.load_table(path).metadata.table_uuid)
         writer = WriterId("acmeCo/task", "replaced.v1", WHOLE_RANGE.key_range)
-        commit.finish(catalog, [stage(catalog, path, writer, 1, 2)])
+        commit.commit_all_or_raise(catalog, [stage(catalog, path, writer, 1, 2)])
         assert ids_of(catalog, path) == [1, 2]
     assert uuids[0] != uuids[1]
     assert {f"s3tables:{action}" for action in tables.actions} == set(documented_statement_of_s3_tables()["Action"])

@@ -41,7 +41,7 @@ def path() -> tuple[str, str]:
 
 def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> int:
     """A transaction; its snapshot's id."""
-    commit.finish(catalog, [stage(catalog, path, WRITER, *ids)])
+    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, *ids)])
     snapshot = catalog.load_table(path).current_snapshot()
     assert snapshot
     return snapshot.snapshot_id

@@ -133,7 +133,7 @@ def stage_chain(catalog: Catalog, path: TableIdentifier) -> list[StagedCommit]:
 
 
 def finish(catalog: Catalog, *staged: StagedCommit) -> None:
-    commit.finish(catalog, staged)
+    commit.commit_all_or_raise(catalog, staged)
 
 
 def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(

@@ -57,7 +57,7 @@ def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> N
     path = TableIdentifier(endpoint.namespace, "orders")
     with open_catalog(endpoint) as catalog:
         fit(catalog, endpoint, backfill=0)
-        commit.finish(catalog, [stage(catalog, path, WRITER, 1, 2)])
+        commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1, 2)])
         assert catalog.load_table(path).location().startswith(f"s3://{endpoint.bucket}/{endpoint.prefix}/")
         assert ids_of(catalog, path) == [1, 2]
         fit(catalog, endpoint, backfill=1)

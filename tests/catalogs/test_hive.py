@@ -78,7 +78,7 @@ def path(catalog: Catalog) -> tuple[str, str]:
 
 def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:
     with open_hive(HiveCatalog(proxy.uri), {}, dict, limits) as catalog:
-        commit.finish(catalog, staged)
+        commit.commit_all_or_raise(catalog, staged)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
@@ -108,7 +108,7 @@ def test_a_process_whose_lock_was_lost_before_its_commit_overwrites_nothing(
         with Connections([metastore.uri], "") as client:
             (lock,) = client.show_locks(ShowLocksRequest(dbname=path[0], tablename=path[1])).locks
             client.unlock(UnlockRequest(lockid=lock.lockid))
-        commit.finish(catalog, [successor])
+        commit.commit_all_or_raise(catalog, [successor])
 
     proxy.inject(is_commit, fault, before=lose_the_lock_to_a_successor)
     with pytest.raises(FencedError):
@@ -126,7 +126,7 @@ def test_two_writers_of_one_table_each_land_every_commit(
         writer = WriterId(f"acme/warehouse-{task}", "orders.v1", WHOLE_RANGE.key_range)
         with open_hive(HiveCatalog(metastore.uri), {}, dict) as own:
             for number in range(commits):
-                commit.finish(own, [stage(own, path, writer, 10 * task + number)])
+                commit.commit_all_or_raise(own, [stage(own, path, writer, 10 * task + number)])
 
     with ThreadPoolExecutor(2) as writers:
         list(writers.map(write, (1, 2)))
@@ -140,7 +140,7 @@ def test_a_lock_that_a_dead_process_has_left_is_released(
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     with Connections([metastore.uri], "") as client:
         client.lock(hive_lock.request(path))
-    commit.finish(catalog, [stage(catalog, path, WRITER, 1)])
+    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1)])
     assert ids_of(catalog, path) == [1]
     assert locks_of(metastore, path) == []
 
@@ -156,11 +156,11 @@ def test_a_lock_of_another_engine_is_respected_and_named(
     with Connections([metastore.uri], "") as client:
         held = client.lock(request)
         with pytest.raises(RetryableError) as error:
-            commit.finish(catalog, [staged])
+            commit.commit_all_or_raise(catalog, [staged])
         said = re.sub(r"\d+ s ", "N s ", str(error.value))
         check_text(SNAPSHOTS, "Hive: locked", said, {path[0]: "DATABASE", f"lock {held.lockid} ": "lock N "})
         client.unlock(UnlockRequest(lockid=held.lockid))
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     assert ids_of(catalog, path) == [1]
 
 
@@ -235,7 +235,7 @@ def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> Non
     path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "events")
     columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "at", TimestamptzType()))
     foreign_table(catalog, path, columns)
-    commit.finish(catalog, [stage(catalog, path, WRITER, 1)])
+    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1)])
     assert catalog.load_table(path).schema().find_type("at") == TimestamptzType()
     assert ids_of(catalog, path) == [1]
 

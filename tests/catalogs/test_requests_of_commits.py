@@ -47,7 +47,7 @@ def catalog(rest_on_s3: RestCatalogOnS3, store: FaultProxy, server: FaultProxy) 
     endpoint, _ = parse(on_s3(s3, rest_on_s3.bucket, PATH[0], rest(server.uri)), [])
     with open_catalog(endpoint) as opened:
         foreign_table(opened, PATH)
-        commit.finish(opened, [stage(opened, PATH, WRITER, 0)])
+        commit.commit_all_or_raise(opened, [stage(opened, PATH, WRITER, 0)])
         yield opened
         opened.drop_table(PATH)
 
@@ -66,7 +66,7 @@ def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
         server.seen.clear()
-        commit.attempt(catalog, [staged], new_writer=new_writer)
+        commit.try_commits(catalog, [staged], new_writer=new_writer)
         assert [kind(request) for request in store.seen] == [("PUT", "manifest"), *expected, ("PUT", "manifest list")]
         assert [kind(request) for request in server.seen] == [("GET", "orders"), ("POST", "orders")]
 
@@ -77,6 +77,6 @@ def test_connections_stay_open_from_one_commit_to_the_next(
     staged = stage(catalog, PATH, WRITER, 1)
     before = len(store.clients), len(server.clients)
     for number in range(2, 6):
-        commit.finish(catalog, [staged])
+        commit.commit_all_or_raise(catalog, [staged])
         staged = stage(catalog, PATH, WRITER, number)
     assert (len(store.clients), len(server.clients)) == before

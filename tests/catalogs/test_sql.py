@@ -76,9 +76,9 @@ def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, en
     evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
     stale, successor = stage(catalog, path, writer, 1), stage(catalog, path, writer, 2)
     for staged in (successor, replace(successor, is_recovered=True)):
-        commit.finish(catalog, [staged])
+        commit.commit_all_or_raise(catalog, [staged])
     with pytest.raises(FencedError):
-        commit.finish(catalog, [stale])
+        commit.commit_all_or_raise(catalog, [stale])
     assert ids_of(catalog, path) == [2]
 
 

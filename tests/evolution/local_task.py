@@ -92,7 +92,7 @@ class LocalTask:
         )
 
     def landed(self, staged: StagedCommit) -> Table:
-        commit.finish(self.catalog, [staged])
+        commit.commit_all_or_raise(self.catalog, [staged])
         return self.catalog.load_table(staged.path)
 
     def _materialization(self, binding: Json) -> Json:

@@ -58,7 +58,7 @@ def metadata_files(catalog: Catalog) -> list[Path]:
 
 
 def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Landed:
-    [outcome] = commit.attempt(catalog, [stage(catalog, PATH, WRITER, *ids)])
+    [outcome] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, *ids)])
     assert isinstance(outcome, Landed)
     assert outcome.commit
     maintenance.after_commit(outcome.commit)

@@ -32,7 +32,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 def land(session: WrittenLists, catalog: Catalog, *ids: int) -> Landed | Failed:
     staged = stage(catalog, PATH, WRITER, *ids)
-    [outcome] = commit.attempt(catalog, [staged], [staged.chain_id], partial(SnapshotWriter, session))
+    [outcome] = commit.try_commits(catalog, [staged], [staged.chain_id], partial(SnapshotWriter, session))
     return outcome
 
 

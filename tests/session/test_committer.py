@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
-from connector.iceberg.commits.commit import Failed, Landed, attempt
+from connector.iceberg.commits.commit import Failed, Landed, try_commits
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
@@ -209,7 +209,7 @@ def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new
     old = staged_ids(foreign_table(catalog, path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [1])
     catalog.rename_table(path, ("shop", "away"))
     new = staged_ids(catalog.create_table(path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [2])
-    committer = Committer(partial(attempt, catalog), GENEROUS)
+    committer = Committer(partial(try_commits, catalog), GENEROUS)
     assert committer.commit([old, new]) == [new]
     assert committer.find_pending(old.table_id, WHOLE) == [old]
     assert isinstance(committer.find_error(old.chain_id), UserError)

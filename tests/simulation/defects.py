@@ -15,7 +15,7 @@ from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.merge_manifests import ManifestMerger
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_orphan_files
-from connector.iceberg.metadata import unreachable
+from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.model.state import LandedTransaction, StagedCommit, StagedTransaction, WriterId
@@ -62,11 +62,11 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
         catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
     ) -> list[commit.Landed | commit.Failed]:
         return [
-            commit._attempt_chain(catalog, chain, chain[0].chain_id in once, new_writer())
-            for chain in fence.chains(staged)
+            commit._try_pending(catalog, chain, chain[0].chain_id in once, new_writer())
+            for chain in fence.group_by_writer(staged)
         ]
 
-    patch.setattr(commit, "_attempt_table", attempt_table)
+    patch.setattr(commit, "_try_table", attempt_table)
 
 
 def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(unreachable, "find_unreferenced", lambda _table, names, *_, **__: set(names))
+    patch.setattr(references, "find_unreferenced", lambda _table, names, *_, **__: set(names))
 
 
 def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(apply, "finish", lambda *_: [])
+    patch.setattr(apply, "commit_all_or_raise", lambda *_: [])
 
 
 def _is_rejected(staged: StagedCommit) -> bool:

@@ -86,7 +86,7 @@ class Instance:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)
-        return commit.attempt(catalog, staged, once, new_writer)
+        return commit.try_commits(catalog, staged, once, new_writer)
 
     def _retry(self, owner: Actor, committer: Committer, actor: Actor) -> None:
         """The thread that retries what waits, when it is due. A slow one lingers after its process."""

@@ -16,10 +16,14 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit import Committed
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
-from connector.iceberg.metadata import old_metadata
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import due
-from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
+from connector.iceberg.metadata.stored_files import (
+    delete_all,
+    find_dropped_metadata,
+    is_in_table_bucket,
+    must_delete_old_metadata,
+)
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
@@ -53,7 +57,7 @@ class Maintenance:
             return
         path = TableIdentifier(*table.name())
         try:
-            dropped = old_metadata.find_dropped(table.metadata, after) if old_metadata.are_ours(table) else ()
+            dropped = find_dropped_metadata(table.metadata, after) if must_delete_old_metadata(table) else ()
             is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
         except Exception as error:
             _warn(path, "old metadata files and snapshots were not removed", error)

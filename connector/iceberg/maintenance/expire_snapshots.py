@@ -14,12 +14,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
 
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.outcomes import REFUSED, unknown
-from connector.iceberg.metadata import old_metadata
+from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
+from connector.iceberg.metadata.references import find_unreachable
 from connector.iceberg.metadata.retention import due
-from connector.iceberg.metadata.stored_files import delete_all
+from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.table_updates import same_table
-from connector.iceberg.metadata.unreachable import find_unreachable
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -40,8 +39,8 @@ def expire_snapshots(
     if after.metadata.table_uuid != before.metadata.table_uuid:
         return 0
     locations = find_unreachable(before.metadata, after, is_interrupted)
-    if old_metadata.are_ours(after):
-        locations += old_metadata.stale(after)
+    if must_delete_old_metadata(after):
+        locations += find_stale_metadata(after)
     delete_all(after.io, locations, is_interrupted)
     table = ".".join(path)
     log.info(
@@ -72,7 +71,7 @@ def _remove_snapshots(catalog: Catalog, table: Table, ids: Sequence[int]) -> boo
     )
     try:
         catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))
-    except unknown() as error:
+    except list_unknown_errors() as error:
         log.info(
             "table %s: the outcome of the expiry is unknown: %s: %s",
             ".".join(table.name()),
