@@ -7,9 +7,10 @@ from functools import cached_property
 from pyiceberg.types import PrimitiveType
 
 from connector.evolution.columns import Evolution, Fit
+from connector.evolution.field_config import CONTROL_CHARACTERS, MAX_NAME, NO_CONFIG, FieldConfig
 from connector.evolution.table_change import NewColumn
-from connector.evolution.type_mapping import CONTROL_CHARACTERS, MAX_NAME, column_name, column_type, is_key, is_required
-from protocol.flow import Collection, Json, Projection
+from connector.evolution.type_mapping import column_type, is_key, is_required
+from protocol.flow import Collection, Projection
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Candidate:
     """A binding whose fields are not selected yet; `evolution` is None where its table is still to be made."""
 
     collection: Collection
-    field_config: Mapping[str, Json]
+    field_configs: Mapping[str, FieldConfig]
     delta_updates: bool
     evolution: Evolution | None = None
     group_by: tuple[str, ...] = ()
@@ -38,6 +39,9 @@ class Candidate:
         fields = [p.field for p in self.collection.projections if p.ptr == "" and self.has_name(p)]
         return min(fields, key=lambda field: not self._has_column(field), default=None)
 
+    def config(self, projection: Projection) -> FieldConfig:
+        return self.field_configs.get(projection.field, NO_CONFIG)
+
     def is_key(self, projection: Projection) -> bool:
         return is_key(projection, self.collection, self.group_by)
 
@@ -46,7 +50,7 @@ class Candidate:
 
     def name(self, projection: Projection) -> str:
         """The name of the column."""
-        return column_name(projection.field, self.field_config.get(projection.field))
+        return self.config(projection).column_name(projection.field)
 
     def has_name(self, projection: Projection) -> bool:
         """Whether the column can have its name."""
@@ -88,7 +92,7 @@ class Candidate:
     @property
     def _with_types(self) -> Iterator[tuple[Projection, PrimitiveType]]:
         for projection in self.collection.projections:
-            type_ = column_type(projection, self.field_config.get(projection.field), self.is_key(projection))
+            type_ = column_type(projection, self.config(projection), self.is_key(projection))
             if type_ is not None:
                 yield projection, type_
 

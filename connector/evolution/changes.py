@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Final, get_args
 
 from connector.evolution.columns import Evolution
-from connector.evolution.decimal_setting import problem_of
+from connector.evolution.field_config import (
+    MAX_NAME,
+    NO_CONFIG,
+    FieldConfig,
+    list_selected_fields,
+    name_columns,
+    parse_field_configs,
+)
 from connector.evolution.table_change import (
     OWNER_PROPERTY,
     Alteration,
@@ -17,14 +24,7 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
-from connector.evolution.type_mapping import (
-    MAX_NAME,
-    column_name,
-    column_type,
-    is_key,
-    is_required,
-    list_selected_fields,
-)
+from connector.evolution.type_mapping import column_type, find_decimal_problem, is_key, is_required
 from connector.host.errors import UserError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
@@ -45,14 +45,38 @@ DEFAULT_PROPERTIES: Final = {
 def columns(
     collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
 ) -> tuple[NewColumn, ...]:
-    """The columns of the selected fields: keys, values, document. `last` is what the binding selected before."""
+    """The columns of the selected fields: keys, values, document. `last` is what the binding selected before.
+
+    UserError where a field cannot have its column.
+    """
     projections = {projection.field: projection for projection in collection.projections}
-    former = former_names(last)
-    spellings: dict[str, str] = {}
-    for field in list_selected_fields(selection):
+    fields = list_selected_fields(selection)
+    for field in fields:
         if field not in projections:
             raise ProtocolError(f"field {field!r} is selected, but collection {collection.name} has no such projection")
-        name = column_name(field, selection.field_config.get(field))
+    _check_names(collection, name_columns(selection))
+    configs, former = parse_field_configs(selection.field_config), former_names(last)
+    return tuple(
+        _column(
+            projections[field],
+            collection,
+            configs.get(field, NO_CONFIG),
+            is_key(projections[field], collection, selection.keys),
+            former.get(field, ""),
+        )
+        for field in fields
+    )
+
+
+def former_names(last: FieldSelection | None) -> dict[str, str]:
+    """The column names of the fields that the binding selected before."""
+    return name_columns(last) if last else {}
+
+
+def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
+    """UserError unless all columns can be in one table."""
+    spellings: dict[str, str] = {}
+    for field, name in names.items():
         if not 1 <= len(name) <= MAX_NAME:
             raise UserError(
                 f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. "
@@ -64,19 +88,6 @@ def columns(
                 "in upper and lower case only, and one table cannot have both. Deselect one of them, or give it "
                 'another column with {"column": "…"} in its field config.'
             )
-    return tuple(
-        _column(projections[field], collection, selection, former.get(field, ""))
-        for field in list_selected_fields(selection)
-    )
-
-
-def former_names(last: FieldSelection | None) -> Mapping[str, str]:
-    """The column names of the fields that the binding selected before."""
-    return (
-        {field: column_name(field, last.field_config.get(field)) for field in list_selected_fields(last)}
-        if last
-        else {}
-    )
 
 
 def changes(found: Found, target: Target) -> list[TableChange]:
@@ -99,21 +110,21 @@ def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Materia
     return {binding.resource_path: binding for binding in bindings}
 
 
-def _column(projection: Projection, collection: Collection, selection: FieldSelection, former: str) -> NewColumn:
-    key = is_key(projection, collection, selection.keys)
-    field_config = selection.field_config.get(projection.field)
-    if problem := problem_of(projection, field_config, key):
+def _column(
+    projection: Projection, collection: Collection, config: FieldConfig, is_key: bool, former: str
+) -> NewColumn:
+    if problem := find_decimal_problem(projection, config, is_key):
         raise UserError(f"collection {collection.name}: {problem}")
-    column = column_type(projection, field_config, key)
-    if column is None:
+    type_ = column_type(projection, config, is_key)
+    if type_ is None:
         raise UserError(
             f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows no value "
             "but null, so that there is no type for its column. Deselect it, or give the location a type."
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
-    name = column_name(projection.field, field_config)
-    return NewColumn(projection.field, name, column, is_required(projection), doc[:MAX_DOC], key, former)
+    name = config.column_name(projection.field)
+    return NewColumn(projection.field, name, type_, is_required(projection), doc[:MAX_DOC], is_key, former)
 
 
 def _create(target: Target) -> CreateTable:

@@ -13,6 +13,7 @@ from pyiceberg.types import DecimalType, NestedField
 
 from connector.config.schema_evolution import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
+from connector.evolution.field_config import MAX_NAME
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
@@ -27,7 +28,6 @@ from connector.evolution.table_change import (
     matching_columns,
 )
 from connector.evolution.type_changes import TypeChange, holds, type_change
-from connector.evolution.type_mapping import MAX_NAME
 from connector.model.table_identifier import TableIdentifier
 
 

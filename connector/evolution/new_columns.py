@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.type_mapping import decimal_type, is_numeric_string, types_besides_null
+from connector.evolution.type_mapping import is_numeric_string, types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
 Reason: TypeAlias = str | Callable[[Candidate, Projection], str]
@@ -71,7 +71,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "Metadata of the capture: seldom needed in a table.",
     ),
     (
-        lambda candidate, projection: decimal_type(candidate.field_config.get(projection.field)) is not None,
+        lambda candidate, projection: candidate.config(projection).decimal is not None,
         ConstraintType.LOCATION_RECOMMENDED,
         "Its field config asks for a column of decimals, which keeps every digit.",
     ),

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.decimal_setting import problem_of
 from connector.evolution.new_columns import new_column
-from connector.evolution.type_mapping import is_required
+from connector.evolution.type_mapping import find_decimal_problem, is_required
 from protocol.flow import ConstraintType
 
 
@@ -27,7 +26,7 @@ def problems(candidate: Candidate) -> list[str]:
         if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
     ]
     settings = [
-        problem_of(projection, candidate.field_config.get(projection.field), candidate.is_key(projection))
+        find_decimal_problem(projection, candidate.config(projection), candidate.is_key(projection))
         for projection in projections
     ]
     return (

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from connector.config.schema_evolution import SchemaEvolution
+from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -18,7 +19,6 @@ from connector.evolution.table_change import (
     SetAsideColumn,
     WidenColumn,
 )
-from connector.evolution.type_mapping import COLUMN_SETTING, DECIMAL_SETTING
 
 _TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 

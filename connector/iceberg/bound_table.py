@@ -10,9 +10,9 @@ from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.encoding.arrow_schema import is_written
 from connector.evolution import rejected_table
+from connector.evolution.field_config import name_columns
 from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import matching_columns
-from connector.evolution.type_mapping import column_name, list_selected_fields
 from connector.host.errors import MissingTableError, UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.commits import fence
@@ -110,7 +110,7 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
     namespace, name = requested.resource_path
     table = f"{namespace}.{name}"
 
-    names = {field: column_name(field, selection.field_config.get(field)) for field in list_selected_fields(selection)}
+    names = name_columns(selection)
     existing = matching_columns(schema, names.values())
 
     def columns(*fields: str) -> tuple[Column, ...]:

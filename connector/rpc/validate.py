@@ -14,6 +14,7 @@ from connector.evolution.candidate import Candidate
 from connector.evolution.changes import former_names, last_bindings
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import constraints, most_severe
+from connector.evolution.field_config import parse_field_configs
 from connector.evolution.problems import problems
 from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, all_of
@@ -114,7 +115,7 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         raise found
     candidate = Candidate(
         proposal.collection,
-        proposal.binding.field_config,
+        parse_field_configs(proposal.binding.field_config),
         proposal.resource.delta_updates,
         _evolution(proposal, found),
         proposal.binding.group_by,

@@ -23,6 +23,7 @@ from connector.config.schema_evolution import SchemaEvolution
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import constraints, most_severe
+from connector.evolution.field_config import parse_field_configs
 from connector.evolution.problems import problems
 from connector.evolution.table_change import ExistingTable, Owner
 from connector.evolution.type_mapping import NUMERIC_STRINGS
@@ -141,15 +142,17 @@ EXISTING = (
     column(10, "integers and strings", IntegerType()),
     column(11, "boolean", DateType()),
 )
-CAST = {"number": {"castToString": True}, "array": {"castToString": True}}
-RENAMED = {
-    "integer": {"column": "amount"},
-    "number": {"column": "boolean"},
-    "boolean": {"column": "number"},
-    "date": {"column": ""},
-    "object": {"column": "l" * 256},
-    "string": {"column": "text", "castToString": True},
-}
+CAST = parse_field_configs({"number": {"castToString": True}, "array": {"castToString": True}})
+RENAMED = parse_field_configs(
+    {
+        "integer": {"column": "amount"},
+        "number": {"column": "boolean"},
+        "boolean": {"column": "number"},
+        "date": {"column": ""},
+        "object": {"column": "l" * 256},
+        "string": {"column": "text", "castToString": True},
+    }
+)
 FORMER = {name: name for name in ("integer", "number", "boolean", "string")}
 WRONG_KEY = (column(1, "id"), column(2, "document again", LongType()), column(3, "no field's", required=True))
 DEPENDED_ON = (column(1, "id", required=True), column(2, "integer"), column(3, "date", BooleanType(), required=True))
@@ -166,7 +169,9 @@ ORDERS = collection(ID, DOCUMENT, projection("note", "string"), projection("qty"
 OF_DELTA_UPDATES = (column(1, "id", LongType(), required=True), column(2, "flow_document", required=True))
 
 AMOUNTS = collection(ID, *(projection(name, "integer", "null") for name in "abcdefgh"))
-DECIMALS = {each.field: {"decimal": {"precision": 12, "scale": 2}} for each in AMOUNTS.projections[1:7]}
+DECIMALS = parse_field_configs(
+    {each.field: {"decimal": {"precision": 12, "scale": 2}} for each in AMOUNTS.projections[1:7]}
+)
 DECIMAL_COLUMNS = (
     column(1, "id", DecimalType(9, 0), required=True),
     column(2, "a", DecimalType(9, 2), required=True),
@@ -402,12 +407,14 @@ def test_a_root_document_is_refused_where_a_field_before_it_differs_in_case_only
 
 
 def test_another_column_of_its_own_ends_the_clash_of_two_fields() -> None:
-    candidate = Candidate(collection(ID, LOWER, UPPER), {"NOTE": {"column": "loud note"}}, True)
+    candidate = Candidate(collection(ID, LOWER, UPPER), parse_field_configs({"NOTE": {"column": "loud note"}}), True)
     assert types_of(candidate, "NOTE") == [ConstraintType.LOCATION_RECOMMENDED]
 
 
 def test_who_was_given_the_column_goes_before_who_has_it_by_its_name_only() -> None:
-    candidate = Candidate(collection(ID, LOWER, projection("text", "string")), {"text": {"column": "Note"}}, True)
+    candidate = Candidate(
+        collection(ID, LOWER, projection("text", "string")), parse_field_configs({"text": {"column": "Note"}}), True
+    )
     assert types_of(candidate, "note") == [ConstraintType.FIELD_FORBIDDEN]
     assert types_of(candidate, "text") == [ConstraintType.LOCATION_RECOMMENDED]
 
@@ -434,7 +441,7 @@ def test_two_keys_that_differ_in_case_only_are_refused_by_both_their_names() -> 
         "fields 'id' and 'ID' must both be materialized, and their columns' names differ in upper and lower case only. "
         'Give one of them another with {"column": "…"} in its field config.'
     ]
-    assert problems(Candidate(bound, {"ID": {"column": "other id"}}, True)) == []
+    assert problems(Candidate(bound, parse_field_configs({"ID": {"column": "other id"}}), True)) == []
     assert (
         problems(Candidate(collection(*keys, projection("other", "integer", ptr="/ID"), key=("/id", "/ID")), {}, True))
         == []

@@ -7,6 +7,7 @@ import pytest
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import columns
 from connector.evolution.constraints import constraints
+from connector.evolution.field_config import parse_field_configs
 from connector.evolution.problems import problems
 from connector.host.errors import UserError
 from protocol.flow import ConstraintType, FieldSelection, Json, Projection, StringInference
@@ -19,7 +20,9 @@ DECIMAL = {"decimal": {"precision": 20, "scale": 4}}
 
 
 def candidate(field: Projection, field_config: Json) -> Candidate:
-    return Candidate(collection(ID, DOCUMENT, field), {field.field: field_config}, delta_updates=True)
+    return Candidate(
+        collection(ID, DOCUMENT, field), parse_field_configs({field.field: field_config}), delta_updates=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from pyiceberg.types import (
 from connector.config.schema_evolution import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema, find_converted_columns
 from connector.evolution.changes import changes
+from connector.evolution.field_config import MAX_NAME
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -41,7 +42,7 @@ from connector.evolution.table_change import (
     WidenColumn,
 )
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, holds, type_change
-from connector.evolution.type_mapping import COLUMN_TYPES, MAX_NAME
+from connector.evolution.type_mapping import COLUMN_TYPES
 from connector.host.errors import UserError
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION

@@ -18,9 +18,10 @@ from connector.evolution.candidate import Candidate
 from connector.evolution.changes import changes, columns, former_names
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import constraints
-from connector.evolution.decimal_setting import problem_of
+from connector.evolution.field_config import parse_field_config, parse_field_configs
 from connector.evolution.problems import problems
 from connector.evolution.table_change import ExistingTable, Found, Owner, TableChange, Target
+from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
@@ -99,9 +100,11 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
 ) -> None:
     fields = {each.field: each for each in bound.projections}
     config = {
-        name: each for name, each in config.items() if name in fields and not problem_of(fields[name], each, False)
+        name: each
+        for name, each in config.items()
+        if name in fields and not find_decimal_problem(fields[name], parse_field_config(each), False)
     }
-    candidate = Candidate(bound, config, True, evolution, former_names=former_names(LAST))
+    candidate = Candidate(bound, parse_field_configs(config), True, evolution, former_names=former_names(LAST))
     assume(not problems(candidate))
     told = constraints(candidate)
     refused = {each.field: False for each in told}
