@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, get_args
 
+from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
     MAX_NAME,
@@ -102,6 +103,12 @@ def changes(found: Found, target: Target) -> list[TableChange]:
     if target.replaces and table.owner != target.owner:
         return [_drop(table, target), _create(target)]
     return _alterations(table, target)
+
+
+def replaces_table(last: MaterializationBinding | None, backfill: int, flags: frozenset[str]) -> bool:
+    """Whether a new table takes the place of the binding's table: its backfill counter is another than that of the
+    last binding, and no feature flag keeps the rows."""
+    return last is not None and last.backfill != backfill and RETAIN_EXISTING_DATA not in flags
 
 
 def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:

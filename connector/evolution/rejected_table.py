@@ -7,6 +7,7 @@ from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
 from connector.evolution.table_change import ExistingTable, Found, NewColumn
 from connector.host.errors import UserError
+from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
 
 SUFFIX: Final = "__rejected"
@@ -29,9 +30,9 @@ COLUMNS: Final = (
 )
 
 
-def rejected_path(path: TableIdentifier) -> TableIdentifier:
-    namespace, table = path
-    return TableIdentifier(namespace, table + SUFFIX)
+def rejected_path(path: TableIdentifier, on_invalid: OnInvalid) -> TableIdentifier | None:
+    """The identifier of a table's table of rejected rows; None if the binding's policy needs none."""
+    return TableIdentifier(path.namespace, path.name + SUFFIX) if on_invalid is OnInvalid.QUARANTINE else None
 
 
 def is_possible(path: TableIdentifier) -> bool:

@@ -58,26 +58,30 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
 
     UserError where one of them cannot take its rows.
     """
-    quarantined = [index for index, policy in enumerate(policies) if policy.on_invalid is OnInvalid.QUARANTINE]
-    requested = [*task.bindings, *(_of_rejected_rows(task.bindings[index]) for index in quarantined)]
-    on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in quarantined)]
+    rejected_paths = {
+        index: path
+        for index, (binding, policy) in enumerate(zip(task.bindings, policies, strict=True))
+        if (path := rejected_path(TableIdentifier(*binding.resource_path), policy.on_invalid))
+    }
+    rejected = (_of_rejected_rows(task.bindings[index], path) for index, path in rejected_paths.items())
+    requested = [*task.bindings, *rejected]
+    on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in rejected_paths)]
 
     def bind_one(index: int) -> BoundTable:
         writer = WriterId(task.name, requested[index].state_key, key_range)
         return _bind(catalog, index, requested[index], writer, on_invalid[index])
 
     tables = map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
-    for rejected, index in enumerate(quarantined, start=len(task.bindings)):
-        quarantine = Quarantine(rejected, policies[index].max_rejected_ratio)
+    for place, index in enumerate(rejected_paths, start=len(task.bindings)):
+        quarantine = Quarantine(place, policies[index].max_rejected_ratio)
         tables[index] = replace(tables[index], quarantine=quarantine)
     return tables
 
 
-def _of_rejected_rows(binding: MaterializationBinding) -> MaterializationBinding:
+def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) -> MaterializationBinding:
     """A separate binding with the same state key: fences and staged commits are told apart by their tables."""
-    namespace, name = binding.resource_path
     return MaterializationBinding(
-        resource_path=rejected_path(TableIdentifier(namespace, name)),
+        resource_path=path,
         field_selection=FieldSelection(values=tuple(column.name for column in rejected_table.COLUMNS)),
         state_key=binding.state_key,
     )

@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from connector.config.settings import ResourceConfig
-from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution import rejected_table
-from connector.evolution.changes import changes, columns, last_bindings
+from connector.evolution.changes import changes, columns, last_bindings, replaces_table
 from connector.evolution.rejected_table import rejected_path
 from connector.evolution.table_change import DropTable, ExistingTable, Found, Owner, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
-from connector.model.invalid_values import OnInvalid
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
@@ -78,7 +76,6 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
     for binding, resource in zip(materialization.bindings, resources, strict=True):
         namespace, table = binding.resource_path
         last = last_by_path.get(binding.resource_path)
-        is_backfill = last is not None and last.backfill != binding.backfill
         target = Target(
             path=TableIdentifier(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
@@ -88,12 +85,12 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
                 last.field_selection if last else None,
             ),
             properties=dict(resource.additional_table_properties),
-            replaces=is_backfill and RETAIN_EXISTING_DATA not in flags,
+            replaces=replaces_table(last, binding.backfill, flags),
             schema_evolution=resource.schema_evolution,
         )
         yield target
-        if resource.on_invalid is OnInvalid.QUARANTINE:
-            yield replace(target, path=rejected_path(target.path), columns=rejected_table.COLUMNS)
+        if path := rejected_path(target.path, resource.on_invalid):
+            yield replace(target, path=path, columns=rejected_table.COLUMNS)
 
 
 def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:

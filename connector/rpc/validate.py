@@ -7,11 +7,11 @@ from typing import Final
 from connector.checks.endpoint import survey
 from connector.config.catalog import GlueCatalog
 from connector.config.settings import EndpointConfig, ResourceConfig, parse_each, resource_path
-from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
+from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.encoding.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import former_names, last_bindings
+from connector.evolution.changes import former_names, last_bindings, replaces_table
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import constraints, most_severe
 from connector.evolution.field_config import parse_field_configs
@@ -19,7 +19,6 @@ from connector.evolution.problems import problems
 from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, all_of
 from connector.iceberg.metadata.table_properties import check_properties
-from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
@@ -54,13 +53,11 @@ class Proposal:
     @property
     def rejected_path(self) -> TableIdentifier | None:
         """The path of its table of rejected rows, if it needs one."""
-        is_quarantined = self.resource.on_invalid is OnInvalid.QUARANTINE
-        return rejected_table.rejected_path(self.path) if is_quarantined else None
+        return rejected_table.rejected_path(self.path, self.resource.on_invalid)
 
     @property
     def replaces_table(self) -> bool:
-        is_backfill = self.last is not None and self.last.backfill != self.binding.backfill
-        return is_backfill and RETAIN_EXISTING_DATA not in self.flags
+        return replaces_table(self.last, self.binding.backfill, self.flags)
 
 
 def validate(message: request.Validate) -> response.Validated:
