@@ -15,7 +15,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.table_change import Alteration, Owner
@@ -33,6 +32,7 @@ from connector.iceberg.metadata.table_updates import (
     same_schema,
     same_table,
 )
+from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
 from connector.storage import storage_errors
 from connector.storage.file_access import access_to
@@ -94,7 +94,7 @@ class Alterer:
             return new_snapshot(table, SnapshotWriter().replace(table, prefix, replacements, schema.schema_id, summary))
 
 
-def _access(catalog: Catalog, table: Table) -> Refreshed[Settings]:
+def _access(catalog: Catalog, table: Table) -> Refreshed[Properties]:
     name = table.name()
     what = f"the keys for the files of table {'.'.join(name)}"
     return Refreshed(what, lambda: access_to(catalog.load_table(name)), access_to(table))

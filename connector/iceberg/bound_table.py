@@ -19,6 +19,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Policy
+from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import FileAccess, access_to
@@ -48,7 +49,7 @@ class BoundTable:
     spec_id: int
     schema_id: int
     location: str
-    properties: tuple[tuple[str, str], ...]
+    properties: Properties
     access: FileAccess
     quarantine: Quarantine | None = None
 
@@ -104,7 +105,7 @@ def _bind(
         spec_id=find_unpartitioned_spec(table),
         schema_id=table.metadata.current_schema_id,
         location=table.location(),
-        properties=tuple(table.properties.items()),
+        properties=Properties(table.properties),
         access=access_to(table),
     )
 

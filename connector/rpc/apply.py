@@ -33,7 +33,7 @@ def apply(message: request.Apply) -> response.Applied:
     )
     opened = open_endpoint(endpoint)
     planned = plans(message, resources, endpoint.feature_flags, partial(find_all, opened.catalog, endpoint))
-    with rewrite_jobs(dict(endpoint.spark)) as rewrite:
+    with rewrite_jobs(endpoint.spark) as rewrite:
         return perform(planned, opened, rewrite)
 
 

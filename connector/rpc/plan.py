@@ -84,7 +84,7 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
                 binding.field_selection,
                 last.field_selection if last else None,
             ),
-            properties=dict(resource.additional_table_properties),
+            properties=resource.additional_table_properties,
             replaces=replaces_table(last, binding.backfill, flags),
             schema_evolution=resource.schema_evolution,
         )

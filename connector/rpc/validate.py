@@ -151,7 +151,7 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         continuation = f", nor do they go on from the delta updates of table {proposal.table} without a backfill"
         further = continuation if goes_on else ""
         yield (f"standard updates are not available yet{further}: set `delta_updates` to true in the binding's config.")
-    for name, value in proposal.resource.additional_table_properties:
+    for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES):
             yield (
                 f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
@@ -160,9 +160,8 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         if name == "format-version" and value != "2":
             yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
     try:
-        properties = dict(proposal.resource.additional_table_properties)
-        FileOptions.of_table(properties)
-        check_properties(properties)
+        FileOptions.of_table(proposal.resource.additional_table_properties)
+        check_properties(proposal.resource.additional_table_properties)
     except ValueError as error:
         yield f"table property {error}."
     owner = found.table.owner if found.table else None

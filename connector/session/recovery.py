@@ -8,7 +8,6 @@ from itertools import count
 from typing import Final
 
 from connector.config.settings import EndpointConfig, ResourceConfig
-from connector.config.values import Settings
 from connector.host.errors import MissingTableError, UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable, bind_all
@@ -16,6 +15,7 @@ from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, 
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.model.estuary_state import check_nothing_is_staged
 from connector.model.invalid_values import Policy
+from connector.model.properties import Properties
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
@@ -44,7 +44,7 @@ def open_session(
     check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     with ExitStack() as resources:
         spark, directories = engine.spark, engine.directories
-        claims = resources.enter_context(closing(claim_server(dict(config.spark), directories.sockets / "claims")))
+        claims = resources.enter_context(closing(claim_server(config.spark, directories.sockets / "claims")))
         catalog = open_catalog(config)
         spools = count(1)
 
@@ -71,7 +71,7 @@ def open_session(
 
 
 def _layouts(
-    tables: Sequence[BoundTable], file_prefixes: Sequence[str], access: Sequence[Refreshed[Settings]]
+    tables: Sequence[BoundTable], file_prefixes: Sequence[str], access: Sequence[Refreshed[Properties]]
 ) -> list[Layout]:
     """Every table's layout; a binding's includes that of its rejected rows."""
     layouts: list[Layout] = [partial(_layout, *table) for table in zip(tables, file_prefixes, access, strict=True)]
@@ -81,7 +81,7 @@ def _layouts(
     ]
 
 
-def _layout(table: BoundTable, file_prefix: str, access: Refreshed[Settings]) -> TableLayout:
+def _layout(table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
     return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
 
 

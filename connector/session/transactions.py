@@ -135,4 +135,4 @@ class OpenTransaction:
 
 def _tenure(table: BoundTable, committer: Committer) -> Tenure:
     waiting = committer.waiting((table.binding.path, table.table_uuid), table.writer.key_range)
-    return Tenure.begin(dict(table.properties), table.writer, waiting)
+    return Tenure.begin(table.properties, table.writer, waiting)
