@@ -1,4 +1,4 @@
-"""What has to change for a table to fit its binding: a plan made of values, which apply only performs."""
+"""Plans what has to change so that a table fits its binding. The plan is a list of values, and apply performs it."""
 
 from collections.abc import Mapping
 from typing import Final, get_args
@@ -25,15 +25,15 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
-from connector.evolution.type_mapping import column_type, find_decimal_problem, is_key, is_required
+from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
 from connector.host.errors import UserError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
 
-# AWS Glue keeps a column's doc as its comment: one line of at most so many characters.
-MAX_DOC: Final = 255
+# AWS Glue stores a column's doc as its comment, which has one line.
+MAX_DOC: Final = 255  # characters
 
-# Every commit writes the whole metadata again, which lists all snapshots and older versions: keep few of both.
+# Every commit writes the whole metadata again. It lists all snapshots and older versions, so there should be few.
 DEFAULT_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -43,12 +43,12 @@ DEFAULT_PROPERTIES: Final = {
 }
 
 
-def columns(
+def plan_columns(
     collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
 ) -> tuple[NewColumn, ...]:
-    """The columns of the selected fields: keys, values, document. `last` is what the binding selected before.
+    """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before.
 
-    UserError where a field cannot have its column.
+    Raises UserError if a field cannot have its column.
     """
     projections = {projection.field: projection for projection in collection.projections}
     fields = list_selected_fields(selection)
@@ -56,7 +56,7 @@ def columns(
         if field not in projections:
             raise ProtocolError(f"field {field!r} is selected, but collection {collection.name} has no such projection")
     _check_names(collection, name_columns(selection))
-    configs, former = parse_field_configs(selection.field_config), former_names(last)
+    configs, former = parse_field_configs(selection.field_config), name_former_columns(last)
     return tuple(
         _column(
             projections[field],
@@ -69,13 +69,13 @@ def columns(
     )
 
 
-def former_names(last: FieldSelection | None) -> dict[str, str]:
-    """The column names of the fields that the binding selected before."""
+def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
+    """The names of the columns that the binding had before, by field."""
     return name_columns(last) if last else {}
 
 
 def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
-    """UserError unless all columns can be in one table."""
+    """Raise UserError unless all columns can be in one table."""
     spellings: dict[str, str] = {}
     for field, name in names.items():
         if not 1 <= len(name) <= MAX_NAME:
@@ -91,28 +91,29 @@ def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
             )
 
 
-def changes(found: Found, target: Target) -> list[TableChange]:
-    """What has to be done, in order; nothing if the table fits already.
+def plan_changes(found: Found, target: Target) -> list[TableChange]:
+    """Plan what has to be done, in order. The plan is empty if the table fits already.
 
-    Safe to repeat after a crash anywhere: a table that records the target's owner is already the replacement.
+    It can be repeated after a crash at any point: a table that records the target's owner is already the replacement.
+    Raises UserError if a change is refused.
     """
     table = found.table
     if table is None:
         namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
-        return [*namespace, _create(target)]
+        return [*namespace, _plan_creation(target)]
     if target.replaces and table.owner != target.owner:
-        return [_drop(table, target), _create(target)]
-    return _alterations(table, target)
+        return [_plan_drop(table, target), _plan_creation(target)]
+    return _plan_alterations(table, target)
 
 
 def replaces_table(last: MaterializationBinding | None, backfill: int, flags: frozenset[str]) -> bool:
-    """Whether a new table takes the place of the binding's table: its backfill counter is another than that of the
-    last binding, and no feature flag keeps the rows."""
+    """Whether a backfill replaces the binding's table: its backfill counter has changed since the last publication,
+    and no feature flag keeps the rows."""
     return last is not None and last.backfill != backfill and RETAIN_EXISTING_DATA not in flags
 
 
-def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
-    """The binding that each resource path had before; a disabled one counts too."""
+def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
+    """Find the binding that each resource path had before. Disabled bindings count too."""
     bindings = (*last.inactive_bindings, *last.bindings) if last else ()
     return {binding.resource_path: binding for binding in bindings}
 
@@ -122,11 +123,11 @@ def _column(
 ) -> NewColumn:
     if problem := find_decimal_problem(projection, config, is_key):
         raise UserError(f"collection {collection.name}: {problem}")
-    type_ = column_type(projection, config, is_key)
+    type_ = choose_type(projection, config, is_key)
     if type_ is None:
         raise UserError(
-            f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows no value "
-            "but null, so that there is no type for its column. Deselect it, or give the location a type."
+            f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows only null, "
+            "so there is no type for its column. Deselect it, or give the location a type."
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
@@ -134,25 +135,25 @@ def _column(
     return NewColumn(projection.field, name, type_, is_required(projection), doc[:MAX_DOC], is_key, former)
 
 
-def _create(target: Target) -> CreateTable:
+def _plan_creation(target: Target) -> CreateTable:
     properties = {**DEFAULT_PROPERTIES, **target.properties, OWNER_PROPERTY: target.owner.encode()}
     return CreateTable(target.path, target.columns, properties)
 
 
-def _drop(table: ExistingTable, target: Target) -> DropTable:
+def _plan_drop(table: ExistingTable, target: Target) -> DropTable:
     if table.owner is not None and table.owner.materialization != target.owner.materialization:
         raise UserError(
             f"The backfill needs to replace table {target.table}, but materialization {table.owner.materialization} "
-            "made it, and its rows would be lost. Choose another table name for the binding, or drop the table "
+            "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
             "yourself."
         )
     return DropTable(target.path, table.uuid)
 
 
-def _alterations(table: ExistingTable, target: Target) -> list[TableChange]:
+def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
     evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
-    of_fields = [*evolution.fits(target.columns).values()]
-    fits = [*of_fields, *evolution.unwritten(of_fields)]
+    of_fields = [*evolution.fit_columns(target.columns).values()]
+    fits = [*of_fields, *evolution.fit_unwritten_columns(of_fields)]
     if refusals := [fit.refusal for fit in fits if fit.refusal]:
         raise UserError("\n".join(f"table {target.table}: {refusal}" for refusal in refusals))
     order = get_args(Alteration)

@@ -1,4 +1,4 @@
-"""Which column a projection becomes: one table from inferred types to Iceberg types."""
+"""The type of a projection's column: one table from inferred types to Iceberg types."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from pyiceberg.types import (
 from connector.evolution.field_config import DECIMAL_SETTING, MAX_PRECISION, FieldConfig
 from protocol.flow import Collection, Exists, Inference, Projection
 
-# By string format: the types that make a location a numeric string, and the type of its column.
+# By string format: the types that a numeric string may have, and the type of its column.
 NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
     "integer": (frozenset({"integer", "string"}), LongType()),
     "int32": (frozenset({"integer", "string"}), LongType()),
@@ -30,7 +30,7 @@ NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
 
 _NUMBERS: Final = {"integer", "number"}
 
-# By a location's only type, and for strings their content encoding, else their format. Anything else is kept as text.
+# By a location's only type, and for strings their content encoding, else their format. Everything else becomes text.
 COLUMN_TYPES: Final[dict[tuple[str, str], PrimitiveType]] = {
     ("boolean", ""): BooleanType(),
     ("integer", ""): LongType(),
@@ -41,10 +41,10 @@ COLUMN_TYPES: Final[dict[tuple[str, str], PrimitiveType]] = {
 }
 
 
-def column_type(projection: Projection, config: FieldConfig, is_key: bool) -> PrimitiveType | None:
-    """The type of the projection's column; None if it cannot be materialized."""
+def choose_type(projection: Projection, config: FieldConfig, is_key: bool) -> PrimitiveType | None:
+    """Choose the type of the projection's column; None if only null is allowed."""
     inference = projection.inference
-    types = types_besides_null(inference)
+    types = list_types_besides_null(inference)
     if config.is_string:
         return StringType()
     if types and config.decimal:
@@ -60,52 +60,53 @@ def column_type(projection: Projection, config: FieldConfig, is_key: bool) -> Pr
 
 
 def is_required(projection: Projection) -> bool:
-    """Whether no document can leave the column null."""
+    """Whether every document has a value for the column."""
     inference = projection.inference
     has_value = inference.exists is Exists.MUST or inference.default is not None
     return has_value and bool(inference.types) and "null" not in inference.types
 
 
 def is_key(projection: Projection, collection: Collection, keys: tuple[str, ...]) -> bool:
-    """Whether the location is part of the key. All its projections are then mapped alike, selected as key or not."""
+    """Whether the location is part of the key. All of its projections have the same type, selected as key or not."""
     return projection.ptr in collection.key or projection.field in keys
 
 
-def types_besides_null(inference: Inference) -> frozenset[str]:
+def list_types_besides_null(inference: Inference) -> frozenset[str]:
+    """The JSON types of the values."""
     return frozenset(inference.types) - {"null"}
 
 
 def is_numeric_string(inference: Inference) -> bool:
+    """Whether all strings are numbers, and all other values are numbers too."""
     allowed, _ = NUMERIC_STRINGS.get(inference.string.format, (frozenset[str](), None))
-    types = types_besides_null(inference)
+    types = list_types_besides_null(inference)
     return bool(types) and types <= allowed
 
 
 def find_decimal_problem(projection: Projection, config: FieldConfig, is_key: bool) -> str:
-    """What is wrong with a field config that asks for a column of decimals; "" if nothing is."""
+    """Find what is wrong with a field config that asks for a column of decimals; "" if nothing is."""
     wrong = _wrong_decimal(projection, config, is_key) if config.decimal or config.has_malformed_decimal else ""
     return f'field {projection.field!r} has {{"{DECIMAL_SETTING}": …}} in its field config, {wrong}' if wrong else ""
 
 
 def _wrong_decimal(projection: Projection, config: FieldConfig, is_key: bool) -> str:
-    types, string_format = types_besides_null(projection.inference), projection.inference.string.format
+    types, string_format = list_types_besides_null(projection.inference), projection.inference.string.format
     if config.has_malformed_decimal:
         return (
             'which must be {"precision": P, "scale": S}: P digits in all, '
-            f"1 to {MAX_PRECISION}, of which S are behind the point, 0 to P."
+            f"1 to {MAX_PRECISION}, and S of them behind the point, 0 to P."
         )
     if config.is_string:
-        return "and another setting there that makes it a string. Take one of the two out."
+        return "and another setting that makes it a string. Remove one of the two."
     if is_key and types != {"integer"}:
-        return "but is part of the key, and strings that are different keys may be one number. Take the setting out."
+        return "but is part of the key, and two different strings may be the same number. Remove the setting."
     if not types <= _NUMBERS | {"string"}:
         return (
-            "but its values are not all numbers. Take the setting out, or allow only numbers in the collection's "
-            "schema."
+            "but its values are not all numbers. Remove the setting, or allow only numbers in the collection's schema."
         )
     if "string" in types and string_format not in NUMERIC_STRINGS:
         return (
-            "but may be any string. Take the setting out, or give its strings `format: number` in the collection's "
+            "but may be any string. Remove the setting, or give its strings `format: number` in the collection's "
             "schema."
         )
     return ""

@@ -11,8 +11,8 @@ from pyiceberg.types import NestedField, PrimitiveType
 from connector.encoding.arrow_schema import is_written
 from connector.evolution import rejected_table
 from connector.evolution.field_config import name_columns
-from connector.evolution.rejected_table import rejected_path
-from connector.evolution.table_change import matching_columns
+from connector.evolution.rejected_table import name_rejected_table
+from connector.evolution.table_change import match_columns
 from connector.host.errors import MissingTableError, UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.commits import fence
@@ -62,7 +62,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
     rejected_paths = {
         index: path
         for index, (binding, policy) in enumerate(zip(task.bindings, policies, strict=True))
-        if (path := rejected_path(TableIdentifier(*binding.resource_path), policy.on_invalid))
+        if (path := name_rejected_table(TableIdentifier(*binding.resource_path), policy.on_invalid))
     }
     rejected = (_of_rejected_rows(task.bindings[index], path) for index, path in rejected_paths.items())
     requested = [*task.bindings, *rejected]
@@ -116,7 +116,7 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
     table = f"{namespace}.{name}"
 
     names = name_columns(selection)
-    existing = matching_columns(schema, names.values())
+    existing = match_columns(schema, names.values())
 
     def columns(*fields: str) -> tuple[Column, ...]:
         return tuple(_column(table, field, names[field], existing.get(names[field])) for field in fields)

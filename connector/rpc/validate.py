@@ -11,11 +11,10 @@ from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.encoding.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import former_names, last_bindings, replaces_table
+from connector.evolution.changes import find_last_bindings, name_former_columns, replaces_table
 from connector.evolution.columns import Evolution
-from connector.evolution.constraints import constraints, most_severe
+from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
 from connector.evolution.field_config import parse_field_configs
-from connector.evolution.problems import problems
 from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, all_of
 from connector.iceberg.metadata.table_properties import check_properties
@@ -53,7 +52,7 @@ class Proposal:
     @property
     def rejected_path(self) -> TableIdentifier | None:
         """The path of its table of rejected rows, if it needs one."""
-        return rejected_table.rejected_path(self.path, self.resource.on_invalid)
+        return rejected_table.name_rejected_table(self.path, self.resource.on_invalid)
 
     @property
     def replaces_table(self) -> bool:
@@ -66,11 +65,13 @@ def validate(message: request.Validate) -> response.Validated:
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
     proposals = list(_proposals(message, endpoint, resources))
     paths = [proposal.path for proposal in proposals]
-    paths += (path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.is_possible(path))
+    paths += (
+        path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.has_possible_name(path)
+    )
     tables, errors = survey(endpoint, paths)
     found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
-    errors += map(UserError, _shared_tables(proposals))
+    errors += map(UserError, _find_shared_tables(proposals))
     answers = []
     for proposal in proposals:
         try:
@@ -85,7 +86,7 @@ def validate(message: request.Validate) -> response.Validated:
 def _proposals(
     message: request.Validate, endpoint: EndpointConfig, resources: Sequence[ResourceConfig | InvalidConfigError]
 ) -> Iterator[Proposal]:
-    last = last_bindings(message.last_materialization)
+    last = find_last_bindings(message.last_materialization)
     for index, (binding, resource) in enumerate(zip(message.bindings, resources, strict=True)):
         if isinstance(resource, ResourceConfig):
             path = resource_path(endpoint, resource)
@@ -94,7 +95,7 @@ def _proposals(
             yield Proposal(index, message.name, binding, collection, resource, path, last.get(path), flags, is_in_glue)
 
 
-def _shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
+def _find_shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
     rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
     first: dict[TableIdentifier, Proposal] = {}
     for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
@@ -116,14 +117,18 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         proposal.resource.delta_updates,
         _evolution(proposal, found),
         proposal.binding.group_by,
-        former_names(proposal.last.field_selection if proposal.last else None),
+        name_former_columns(proposal.last.field_selection if proposal.last else None),
         one_line_names=proposal.is_in_glue,
     )
-    if wrong := [*_refusals(proposal, found), *_rejected_table_refusals(proposal, all_found), *problems(candidate)]:
+    if wrong := [
+        *_refusals(proposal, found),
+        *_rejected_table_refusals(proposal, all_found),
+        *find_problems(candidate),
+    ]:
         raise UserError("\n".join(wrong))
-    projection_constraints = constraints(candidate)
+    projection_constraints = list_constraints(candidate)
     return response.ValidatedBinding(
-        constraints=most_severe(projection_constraints),
+        constraints=pick_most_severe(projection_constraints),
         projection_constraints=projection_constraints,
         resource_path=proposal.path,
         delta_updates=proposal.resource.delta_updates,
@@ -142,7 +147,7 @@ def _rejected_table_refusals(
     proposal: Proposal, all_found: Mapping[TableIdentifier, Found | UserError]
 ) -> Iterator[str]:
     if path := proposal.rejected_path:
-        yield from rejected_table.problems(path, proposal.materialization, all_found.get(path))
+        yield from rejected_table.find_table_problems(path, proposal.materialization, all_found.get(path))
 
 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:

@@ -13,11 +13,10 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
 from connector.iceberg.maintenance.background import run_maintenance
-from connector.model.estuary_state import check_nothing_is_staged
 from connector.model.invalid_values import Policy
 from connector.model.properties import Properties
 from connector.model.state import StagedCommit
-from connector.model.state_reader import read_state
+from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -41,7 +40,7 @@ def open_session(
     """A session whose engine may still be starting."""
     task, key_range = message.materialization, _key_range(message)
     staged = overlapping(read_state(task.name, message.state), key_range)
-    check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
+    check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
     with ExitStack() as resources:
         spark, directories = engine.spark, engine.directories
         claims = resources.enter_context(closing(claim_server(config.spark, directories.sockets / "claims")))
