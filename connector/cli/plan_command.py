@@ -9,7 +9,7 @@ from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.tables import find_all
-from connector.rpc.plan import actions, plans
+from connector.rpc.plan import list_actions, plan_tables
 from protocol import request
 from protocol.request import Request
 
@@ -28,4 +28,6 @@ def _actions(message: request.Apply) -> list[str]:
     task = message.materialization
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
     with closing(open_catalog(endpoint)) as catalog:
-        return actions(plans(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint)))
+        return list_actions(
+            plan_tables(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint))
+        )

@@ -8,7 +8,8 @@ from typing import TypeAlias
 from connector.config import catalog_schemas
 from connector.config.catalog_schemas import DEFAULT_CATALOG_NAME
 from connector.config.secret import Secret
-from connector.config.values import Settings, secret, settings, warehouse_directory
+from connector.config.values import secret, settings, warehouse_directory
+from connector.model.properties import Properties
 from protocol.flow import Json
 
 
@@ -23,7 +24,7 @@ class RestCatalog:
     scope: str = ""
     oauth2_server_uri: str = ""
     # Headers may hold tokens.
-    properties: Settings = field(default=(), repr=False)
+    properties: Properties = field(default_factory=Properties, repr=False)
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class GlueCatalog:
 
     glue_id: str = ""
     # A proxy's address may hold a password.
-    properties: Settings = field(default=(), repr=False)
+    properties: Properties = field(default_factory=Properties, repr=False)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class HiveCatalog:
     """Hive's metastore."""
 
     uri: str  # of one server, or of several that have the same tables
-    properties: Settings = field(default=(), repr=False)
+    properties: Properties = field(default_factory=Properties, repr=False)
 
 
 Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | HiveCatalog | LocalCatalog

@@ -16,9 +16,10 @@ from connector.config.schema import (
 from connector.config.schema_evolution import SchemaEvolution
 from connector.config.secret_values import hide_secrets
 from connector.config.storage import Storage
-from connector.config.values import Settings, settings
+from connector.config.values import settings
 from connector.host.errors import InvalidConfigError
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
+from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
@@ -38,7 +39,7 @@ class EndpointConfig:
     storage: Storage | None = None  # in place of a bucket of Amazon S3
     feature_flags: frozenset[str] = frozenset()
     # Spark's settings may hold passwords.
-    spark: Settings = field(default=(), repr=False)
+    spark: Properties = field(default_factory=Properties, repr=False)
     # For one table that refuses commits.
     max_waiting_commits: int = DEFAULT_MAX_WAITING_COMMITS
     max_waiting_bytes: int = DEFAULT_MAX_WAITING_BYTES
@@ -51,7 +52,7 @@ class ResourceConfig:
     table: str
     namespace: str | None = None
     delta_updates: bool = True
-    additional_table_properties: Settings = ()
+    additional_table_properties: Properties = field(default_factory=Properties)
     on_invalid: OnInvalid = OnInvalid.STOP
     max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO
     schema_evolution: SchemaEvolution = DEFAULT_SCHEMA_EVOLUTION  # the endpoint's, where the binding names none

@@ -6,14 +6,13 @@ import posixpath
 from base64 import b64decode
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import isodate
 
 from connector.config.secret import Secret
+from connector.model.properties import Properties
 from protocol.flow import Json
-
-Settings: TypeAlias = tuple[tuple[str, str], ...]  # names and values, under somebody else's names
 
 MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 
@@ -92,8 +91,8 @@ def secret(properties: Json, name: str) -> Secret | None:
     return Secret(value) if value else None
 
 
-def settings(properties: Json, name: str) -> Settings:
-    return tuple(properties.get(name, {}).items())
+def settings(properties: Json, name: str) -> Properties:
+    return Properties(properties.get(name))
 
 
 def azure_account_key(text: str) -> None:

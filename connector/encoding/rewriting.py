@@ -15,7 +15,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
-from connector.config.values import Settings
 from connector.encoding.arrow_schema import FIELD_ID, arrow_type_of, is_written
 from connector.encoding.conversions import NoEquivalentError, convert
 from connector.encoding.data_files import DataFileWriter
@@ -23,6 +22,7 @@ from connector.encoding.file_options import FileOptions
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.model.binding import Column
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 
@@ -82,12 +82,12 @@ class Rewriting:
 
     columns: tuple[TargetColumn, ...]
     location: str  # the table's
-    properties: tuple[tuple[str, str], ...]  # those of the table that say how it is written
+    properties: Properties  # those of the table that say how it is written
     file_prefix: str
 
     @classmethod
     def of_table(cls, table: Table, columns: tuple[TargetColumn, ...], file_prefix: str) -> "Rewriting":
-        writing = tuple(sorted(item for item in table.properties.items() if item[0].startswith("write.")))
+        writing = Properties({name: value for name, value in table.properties.items() if name.startswith("write.")})
         return cls(columns, table.location(), writing, file_prefix)
 
     def rewritten(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
@@ -121,7 +121,7 @@ class Rewriting:
             for column in columns
             if isinstance(column.type, PrimitiveType)
         ]
-        options = FileOptions.of_table(dict(self.properties))
+        options = FileOptions.of_table(self.properties)
         writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
         try:
             for batch in _batches(file, _find_deleted_rows(io, source)):
@@ -142,7 +142,7 @@ class Rewriting:
 
 # Rewrites many files; for each, what `Rewriting.rewritten` gives.
 Rewrite: TypeAlias = Callable[
-    [Rewriting, Sequence[SourceFile], Refreshed[Settings]], Sequence[tuple[DataFile, ...] | None]
+    [Rewriting, Sequence[SourceFile], Refreshed[Properties]], Sequence[tuple[DataFile, ...] | None]
 ]
 
 

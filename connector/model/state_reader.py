@@ -5,13 +5,12 @@ rows in the wrong order, and would delete entries that another image can read.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from connector.host.errors import UserError
-from connector.model.estuary_state import own_ranges
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
@@ -32,6 +31,11 @@ _FENCE: Final = re.compile(FENCE_VALUE)
 # How msgspec begins what it says of a field that is not in the form, by name or by place.
 _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most length")
 
+# Names that Estuary's S3 Iceberg connector uses beside the key ranges. A task brings its state along when its image is
+# replaced by this one.
+_FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
+_ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
+
 T = TypeVar("T")
 
 
@@ -51,19 +55,42 @@ def read_state(materialization: str, state: Json) -> list[StagedCommit]:
     return staged
 
 
+def check_estuary_staged_nothing(state: Json, state_keys: Iterable[str]) -> None:
+    """UserError where rows of the log would be in no table: we cannot know which of the files are there already."""
+    kept = (state or {}).get("bindingStates") or {}
+    for state_key in state_keys:
+        files = (kept.get(state_key) or {}).get(_FILE_KEYS)
+        if not isinstance(files, list | None):
+            raise UserError(
+                f"the task's state, state key {state_key!r}: `{_FILE_KEYS}` is not a list. The connector that ran this "
+                "task before keeps the files there that it has staged. Restore the state from before the change."
+            )
+        if files:
+            raise UserError(
+                f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key} which "
+                "it may not have added to the table. Run its image again until it has acknowledged them, or backfill "
+                "the binding."
+            )
+
+
 def _staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
     if state is None:
         return
     for state_key, ranges in (_read(_STATE, state, _State).binding_states or {}).items():
         of_key = f"{_STATE}, state key {_quoted(state_key)}"
         by_name = {} if ranges is None else _read(of_key, ranges, dict[str, Json])
-        for key_range, entries in own_ranges(by_name).items():
+        for key_range, entries in _own_ranges(by_name).items():
             of_range = f"{of_key}, key range {_quoted(key_range)}"
             _check_key_range(of_range, key_range)
             writer = WriterId(materialization, state_key, key_range)
             by_fence = {} if entries is None else _read(of_range, entries, dict[str, Json])
             for fence, entry in by_fence.items():
                 yield _staged_commit(f"{of_range}, entry {_quoted(fence)}", writer, fence, entry)
+
+
+def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:
+    """Of what is kept for a state key, our own share: by key range."""
+    return {name: value for name, value in kept.items() if name not in _ESTUARY_NAMES}
 
 
 def _check_key_range(place: str, key_range: str) -> None:

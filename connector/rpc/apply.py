@@ -8,7 +8,7 @@ from typing import Final
 from connector.checks.endpoint import OpenedEndpoint, open_endpoint
 from connector.config.settings import parse
 from connector.encoding.rewriting import Rewrite
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import DropTable, Found, TableChange
 from connector.host.errors import RetryableError
 from connector.host.threads import map_in_threads
@@ -18,7 +18,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.tables import evolve, find_all
 from connector.model.state import encode_removed
-from connector.rpc.plan import Plan, actions, plans
+from connector.rpc.plan import Plan, list_actions, plan_tables
 from connector.spark.rewrite_job import rewrite_jobs
 from protocol import request, response
 from protocol.flow import ConnectorState
@@ -32,14 +32,14 @@ def apply(message: request.Apply) -> response.Applied:
         message.materialization.config, [binding.resource_config for binding in message.materialization.bindings]
     )
     opened = open_endpoint(endpoint)
-    planned = plans(message, resources, endpoint.feature_flags, partial(find_all, opened.catalog, endpoint))
-    with rewrite_jobs(dict(endpoint.spark)) as rewrite:
+    planned = plan_tables(message, resources, endpoint.feature_flags, partial(find_all, opened.catalog, endpoint))
+    with rewrite_jobs(endpoint.spark) as rewrite:
         return perform(planned, opened, rewrite)
 
 
 def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
     """Perform the plans; the next apply plans again whatever a crash or an error leaves undone."""
-    expected = actions(planned)
+    expected = list_actions(planned)
     performed = map_in_threads(partial(_perform, endpoint, rewrite), planned, TABLES_AT_ONCE, "apply")
     settled = [commit for plan in planned for commit in plan.settled]
     return response.Applied(
@@ -71,7 +71,7 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
 def _plan_again(plan: Plan, found: Found) -> list[TableChange]:
     """The table's changes as they are now. A table that is not the one whose drop was planned is never dropped: a later
     publication made it, and it may hold rows that we know nothing of."""
-    again = changes(found, plan.target)
+    again = plan_changes(found, plan.target)
     if any(isinstance(change, DropTable) and change not in plan.changes for change in again):
         raise RetryableError(
             f"Table {plan.target.table} has been made anew since this backfill was planned, by another publication of "

@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from connector.config.settings import ResourceConfig
-from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution import rejected_table
-from connector.evolution.changes import changes, columns, last_bindings
-from connector.evolution.rejected_table import rejected_path
+from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
+from connector.evolution.rejected_table import name_rejected_table
 from connector.evolution.table_change import DropTable, ExistingTable, Found, Owner, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
-from connector.model.invalid_values import OnInvalid
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
@@ -41,7 +39,7 @@ class Plan:
                 yield f"{verb} {len(commits)} staged transactions of table {self.target.table} ({rows} rows)"
 
 
-def plans(
+def plan_tables(
     message: request.Apply,
     resources: Sequence[ResourceConfig],
     flags: frozenset[str],
@@ -63,7 +61,7 @@ def plans(
     return planned
 
 
-def actions(planned: Sequence[Plan]) -> list[str]:
+def list_actions(planned: Sequence[Plan]) -> list[str]:
     """The lines that apply's answer will have."""
     lines = [
         line for plan in planned for line in (*plan.state_actions(), *(change.description for change in plan.changes))
@@ -73,33 +71,32 @@ def actions(planned: Sequence[Plan]) -> list[str]:
 
 def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Target]:
     """The bindings' tables, and their tables of rejected rows."""
-    last_by_path = last_bindings(message.last_materialization)
+    last_by_path = find_last_bindings(message.last_materialization)
     materialization = message.materialization
     for binding, resource in zip(materialization.bindings, resources, strict=True):
         namespace, table = binding.resource_path
         last = last_by_path.get(binding.resource_path)
-        is_backfill = last is not None and last.backfill != binding.backfill
         target = Target(
             path=TableIdentifier(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
-            columns=columns(
+            columns=plan_columns(
                 find_collection(binding, materialization.linked_collections),
                 binding.field_selection,
                 last.field_selection if last else None,
             ),
-            properties=dict(resource.additional_table_properties),
-            replaces=is_backfill and RETAIN_EXISTING_DATA not in flags,
+            properties=resource.additional_table_properties,
+            replaces=replaces_table(last, binding.backfill, flags),
             schema_evolution=resource.schema_evolution,
         )
         yield target
-        if resource.on_invalid is OnInvalid.QUARANTINE:
-            yield replace(target, path=rejected_path(target.path), columns=rejected_table.COLUMNS)
+        if path := name_rejected_table(target.path, resource.on_invalid):
+            yield replace(target, path=path, columns=rejected_table.COLUMNS)
 
 
 def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:
     if isinstance(found, UserError):
         raise found
-    planned = tuple(changes(found, target))
+    planned = tuple(plan_changes(found, target))
     is_replaced = any(isinstance(change, DropTable) for change in planned)
     table_uuid = None if found.table is None or is_replaced else found.table.uuid
     here = [commit for commit in staged if commit.path == target.path]

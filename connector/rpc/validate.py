@@ -7,18 +7,17 @@ from typing import Final
 from connector.checks.endpoint import survey
 from connector.config.catalog import GlueCatalog
 from connector.config.settings import EndpointConfig, ResourceConfig, parse_each, resource_path
-from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
+from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.encoding.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import former_names, last_bindings
+from connector.evolution.changes import find_last_bindings, name_former_columns, replaces_table
 from connector.evolution.columns import Evolution
-from connector.evolution.constraints import constraints, most_severe
-from connector.evolution.problems import problems
+from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
+from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, all_of
 from connector.iceberg.metadata.table_properties import check_properties
-from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, find_collection
@@ -53,13 +52,11 @@ class Proposal:
     @property
     def rejected_path(self) -> TableIdentifier | None:
         """The path of its table of rejected rows, if it needs one."""
-        is_quarantined = self.resource.on_invalid is OnInvalid.QUARANTINE
-        return rejected_table.rejected_path(self.path) if is_quarantined else None
+        return rejected_table.name_rejected_table(self.path, self.resource.on_invalid)
 
     @property
     def replaces_table(self) -> bool:
-        is_backfill = self.last is not None and self.last.backfill != self.binding.backfill
-        return is_backfill and RETAIN_EXISTING_DATA not in self.flags
+        return replaces_table(self.last, self.binding.backfill, self.flags)
 
 
 def validate(message: request.Validate) -> response.Validated:
@@ -68,11 +65,13 @@ def validate(message: request.Validate) -> response.Validated:
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
     proposals = list(_proposals(message, endpoint, resources))
     paths = [proposal.path for proposal in proposals]
-    paths += (path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.is_possible(path))
+    paths += (
+        path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.has_possible_name(path)
+    )
     tables, errors = survey(endpoint, paths)
     found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
-    errors += map(UserError, _shared_tables(proposals))
+    errors += map(UserError, _find_shared_tables(proposals))
     answers = []
     for proposal in proposals:
         try:
@@ -87,7 +86,7 @@ def validate(message: request.Validate) -> response.Validated:
 def _proposals(
     message: request.Validate, endpoint: EndpointConfig, resources: Sequence[ResourceConfig | InvalidConfigError]
 ) -> Iterator[Proposal]:
-    last = last_bindings(message.last_materialization)
+    last = find_last_bindings(message.last_materialization)
     for index, (binding, resource) in enumerate(zip(message.bindings, resources, strict=True)):
         if isinstance(resource, ResourceConfig):
             path = resource_path(endpoint, resource)
@@ -96,7 +95,7 @@ def _proposals(
             yield Proposal(index, message.name, binding, collection, resource, path, last.get(path), flags, is_in_glue)
 
 
-def _shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
+def _find_shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
     rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
     first: dict[TableIdentifier, Proposal] = {}
     for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
@@ -114,18 +113,22 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         raise found
     candidate = Candidate(
         proposal.collection,
-        proposal.binding.field_config,
+        parse_field_configs(proposal.binding.field_config),
         proposal.resource.delta_updates,
         _evolution(proposal, found),
         proposal.binding.group_by,
-        former_names(proposal.last.field_selection if proposal.last else None),
+        name_former_columns(proposal.last.field_selection if proposal.last else None),
         one_line_names=proposal.is_in_glue,
     )
-    if wrong := [*_refusals(proposal, found), *_rejected_table_refusals(proposal, all_found), *problems(candidate)]:
+    if wrong := [
+        *_refusals(proposal, found),
+        *_rejected_table_refusals(proposal, all_found),
+        *find_problems(candidate),
+    ]:
         raise UserError("\n".join(wrong))
-    projection_constraints = constraints(candidate)
+    projection_constraints = list_constraints(candidate)
     return response.ValidatedBinding(
-        constraints=most_severe(projection_constraints),
+        constraints=pick_most_severe(projection_constraints),
         projection_constraints=projection_constraints,
         resource_path=proposal.path,
         delta_updates=proposal.resource.delta_updates,
@@ -144,7 +147,7 @@ def _rejected_table_refusals(
     proposal: Proposal, all_found: Mapping[TableIdentifier, Found | UserError]
 ) -> Iterator[str]:
     if path := proposal.rejected_path:
-        yield from rejected_table.problems(path, proposal.materialization, all_found.get(path))
+        yield from rejected_table.find_table_problems(path, proposal.materialization, all_found.get(path))
 
 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
@@ -153,7 +156,7 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         continuation = f", nor do they go on from the delta updates of table {proposal.table} without a backfill"
         further = continuation if goes_on else ""
         yield (f"standard updates are not available yet{further}: set `delta_updates` to true in the binding's config.")
-    for name, value in proposal.resource.additional_table_properties:
+    for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES):
             yield (
                 f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
@@ -162,9 +165,8 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         if name == "format-version" and value != "2":
             yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
     try:
-        properties = dict(proposal.resource.additional_table_properties)
-        FileOptions.of_table(properties)
-        check_properties(properties)
+        FileOptions.of_table(proposal.resource.additional_table_properties)
+        check_properties(proposal.resource.additional_table_properties)
     except ValueError as error:
         yield f"table property {error}."
     owner = found.table.owner if found.table else None

@@ -13,9 +13,8 @@ from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.metadata.manifests import WrittenLists
-from connector.model.estuary_state import check_nothing_is_staged
 from connector.model.invalid_values import Policy
-from connector.model.state_reader import read_state
+from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
@@ -36,11 +35,11 @@ def open_session(
     """Open a session. Its engine may still be starting. Raises UserError if the user must change the task first."""
     task, key_range = message.materialization, _check_key_range(message)
     staged = find_overlapping(read_state(task.name, message.state), key_range)
-    check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
+    check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
     policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
     with ExitStack() as resources:
         sockets = engine.directories.sockets
-        claims = resources.enter_context(closing(claim_server(dict(config.spark), sockets / "claims")))
+        claims = resources.enter_context(closing(claim_server(config.spark, sockets / "claims")))
         catalog = open_catalog(config)
         maintenance = resources.enter_context(run_maintenance(catalog))
         new_writer = partial(SnapshotWriter, WrittenLists())

@@ -132,4 +132,4 @@ class OpenTransaction:
 
 def _begin_tenure(table: BoundTable, committer: Committer) -> Tenure:
     pending = committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range)
-    return Tenure.begin(dict(table.properties), table.writer, pending)
+    return Tenure.begin(table.properties, table.writer, pending)

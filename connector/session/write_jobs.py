@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from connector.config.values import Settings
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
+from connector.model.properties import Properties
 from connector.spark.block_transfer import choose_transfer
 from connector.spark.claim_server import ClaimServer
 from connector.spark.engine import Engine
@@ -28,7 +28,7 @@ class WriteJobs:
         engine: Engine,
         claims: ClaimServer,
         tables: Sequence[BoundTable],
-        access: Sequence[Refreshed[Settings]],
+        access: Sequence[Refreshed[Properties]],
         bindings: int,
     ) -> None:
         self._engine = engine
@@ -57,7 +57,7 @@ class WriteJobs:
         ]
 
 
-def _make_layout(table: BoundTable, file_prefix: str, access: Refreshed[Settings]) -> TableLayout:
+def _make_layout(table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
     return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
 
 

@@ -9,10 +9,10 @@ from typing import TypeAlias
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
-from connector.config.values import Settings
 from connector.encoding.file_options import FileOptions
 from connector.host.refresh import Lease
 from connector.model.binding import Binding
+from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage import file_lists
 from connector.storage.file_io_cache import file_io
@@ -24,13 +24,13 @@ class TableLayout:
 
     binding: Binding
     location: str  # the table's
-    properties: tuple[tuple[str, str], ...]  # the table's
+    properties: Properties  # the table's
     file_prefix: str
-    access: Lease[Settings]  # FileIO properties, the object store's keys among them
+    access: Lease[Properties]  # FileIO properties, the object store's keys among them
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
 
     @property
-    def leases(self) -> tuple[Lease[Settings], ...]:
+    def leases(self) -> tuple[Lease[Properties], ...]:
         """The keys for the files of both tables."""
         return (self.access, *(self.rejected.leases if self.rejected else ()))
 
@@ -41,11 +41,11 @@ class TableLayout:
 
     @property
     def io(self) -> FileIO:
-        return file_io(dict(self.access.value))
+        return file_io(self.access.value)
 
     @cached_property
     def options(self) -> FileOptions:
-        return FileOptions.of_table(dict(self.properties))
+        return FileOptions.of_table(self.properties)
 
     def new_location(self) -> str:
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")

@@ -8,11 +8,11 @@ from functools import cache, partial
 from threading import Lock
 from typing import Final, TypeAlias
 
-from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, UnconvertibleError
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import make_directories
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.spark_session import Spark
 from connector.storage.file_io_cache import file_io
@@ -51,7 +51,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
             return started
 
         def rewrite(
-            rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Settings]
+            rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
         ) -> list[tuple[DataFile, ...] | None]:
             with turn:
                 return [
@@ -74,10 +74,10 @@ def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
         yield job
 
 
-def _rewrite(rewriting: Rewriting, file_properties: Settings, source: SourceFile) -> Outcome:
+def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        return Written(rewriting.rewritten(file_io(dict(file_properties)), source))
+        return Written(rewriting.rewritten(file_io(file_properties), source))
     except UnconvertibleError as error:
         return Unconvertible(error.column_ids)
     except ConnectorError as error:

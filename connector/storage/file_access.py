@@ -38,9 +38,9 @@ from pyiceberg.io import (
 )
 from pyiceberg.table import Table
 
-from connector.config.values import Settings
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
+from connector.model.properties import Properties
 
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
@@ -109,7 +109,7 @@ DISPLACED_BY: Final = {
 SHORTEST_LIFE: Final = 900  # seconds
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
 
-FileAccess: TypeAlias = Lease[Settings]
+FileAccess: TypeAlias = Lease[Properties]
 FileCredentials: TypeAlias = Callable[[], Mapping[str, str]]  # the config's keys, valid now, as FileIO properties
 
 
@@ -167,4 +167,4 @@ def access_to(table: Table) -> FileAccess:
             f"{table.location()}. Set {where}, or let the catalog vend them."
         )
     ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]
-    return Lease.until(tuple(properties.items()), min(ends, default=None))
+    return Lease.until(Properties(properties), min(ends, default=None))

@@ -21,6 +21,7 @@ from pyiceberg.io import (
 )
 
 from connector.host.redaction import hide_obtained
+from connector.model.properties import Properties
 
 SECRET_PROPERTIES: Final = frozenset(
     {
@@ -38,12 +39,12 @@ FILE_IOS: Final = 32  # more than one, for catalogs that hand out keys for each 
 
 def file_io(properties: Mapping[str, str]) -> FileIO:
     """The same FileIO for the same properties, which say where files are and which keys open them."""
-    return _open(tuple(sorted(properties.items())))
+    return _open(Properties(properties))
 
 
 @lru_cache(FILE_IOS)
-def _open(properties: tuple[tuple[str, str], ...]) -> FileIO:
-    hide_credentials(dict(properties))  # Spark's workers too, which hear of no secret in any other way
+def _open(properties: Properties) -> FileIO:
+    hide_credentials(properties)  # Spark's workers too, which hear of no secret in any other way
     return load_file_io(dict(properties))
 
 

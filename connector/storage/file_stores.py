@@ -71,7 +71,7 @@ def file_addresses(config: EndpointConfig) -> dict[str, str]:
         case S3TablesCatalog() as catalog:
             region = catalog.region
         case RestCatalog() | GlueCatalog() | HiveCatalog() as catalog:
-            further = dict(catalog.properties)
+            further = catalog.properties
     properties: dict[str, str] = dict(S3_TIME_LIMITS)
     if region:
         properties[S3_REGION] = region

@@ -20,7 +20,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import DecimalType, LongType, StringType
 
 from connector.config.settings import EndpointConfig, parse
-from connector.evolution.changes import MAX_DOC, changes
+from connector.evolution.changes import MAX_DOC, plan_changes
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
@@ -111,7 +111,7 @@ def fit(
     catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier, *columns: NewColumn
 ) -> Sequence[TableChange]:
     target = Target(path, OWNER, columns, {}, replaces=False)
-    return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
+    return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
 
 
 def parameters(client: Any, path: tuple[str, str]) -> dict[str, str]:

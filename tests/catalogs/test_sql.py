@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, StringType
 from connector.cli.check_command import check
 from connector.config.catalog import SqlCatalog
 from connector.config.settings import EndpointConfig, parse
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
@@ -73,7 +73,7 @@ def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, en
         NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False),
     )
     target = Target(path, Owner(writer.materialization, writer.state_key), columns, {}, replaces=False)
-    evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
+    evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
     stale, successor = stage(catalog, path, writer, 1), stage(catalog, path, writer, 2)
     for staged in (successor, replace(successor, is_recovered=True)):
         commit.commit_all_or_raise(catalog, [staged])

@@ -24,7 +24,7 @@ from connector.iceberg.tables import find_all
 from connector.model.invalid_values import Policy
 from connector.model.state import StagedCommit
 from connector.rpc.apply import perform
-from connector.rpc.plan import plans
+from connector.rpc.plan import plan_tables
 from connector.rpc.validate import validate
 from fixtures.collection import NAMESPACE
 from fixtures.conversation import line
@@ -59,7 +59,7 @@ class LocalTask:
         body = {"materialization": self._materialization(binding), "lastMaterialization": self._materialization(last)}
         message = _decoded(request.Apply, "apply", {**body, "state": state})
         endpoint, resources = parse(message.materialization.config, [binding["resourceConfig"]])
-        planned = plans(message, resources, endpoint.feature_flags, partial(find_all, self.catalog, endpoint))
+        planned = plan_tables(message, resources, endpoint.feature_flags, partial(find_all, self.catalog, endpoint))
         return perform(planned, OpenedEndpoint(endpoint, self.catalog), rewrite)
 
     def opening(self, binding: Json) -> bytes:

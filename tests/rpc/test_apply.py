@@ -23,7 +23,7 @@ from connector.iceberg.tables import find_all
 from connector.model.state import StagedCommit, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply, perform
-from connector.rpc.plan import plans
+from connector.rpc.plan import plan_tables
 from protocol import request, response
 from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
@@ -128,7 +128,7 @@ def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
     task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
     endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
     with closing(MeetingCatalog(tmp_path)) as catalog:
-        all_planned = plans(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
+        all_planned = plan_tables(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
         answer = perform(all_planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
     assert answer.action_description.splitlines() == [
         "create namespace shop",

@@ -16,6 +16,7 @@ from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
 from connector.model.invalid_values import Tally, Treated, Treatment
+from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
 from connector.spark.block_transfer import ThroughTheStore
 from connector.spark.claim_server import ClaimServer
@@ -42,7 +43,9 @@ def layouts(tmp_path: Path) -> list[TableLayout]:
     """Of two tables."""
     prefix = file_prefix(WRITER, TABLE, fence.NONE)
     of_tables = [(binding(LongType(), index=index), f"file://{tmp_path}/table{index}") for index in (0, 1)]
-    return [TableLayout(of, location, (), prefix, Lease.until((), None)) for of, location in of_tables]
+    return [
+        TableLayout(of, location, Properties(), prefix, Lease.until(Properties(), None)) for of, location in of_tables
+    ]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pyiceberg.types import LongType
 
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.block_transfer import OnThisMachine
 from connector.spark.claim_server import ClaimServer
@@ -36,7 +37,9 @@ def spool(tmp_path: Path) -> Spool:
 
 @pytest.fixture
 def claims(tmp_path: Path, spool: Spool) -> Iterator[ClaimServer]:
-    layout = TableLayout(binding(LongType(), index=0), f"file://{tmp_path}", (), "prefix", Lease.until((), None))
+    layout = TableLayout(
+        binding(LongType(), index=0), f"file://{tmp_path}", Properties(), "prefix", Lease.until(Properties(), None)
+    )
     with closing(ClaimServer(str(tmp_path / "claims"))) as server:
         server.begin(spool, [lambda: layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
         yield server

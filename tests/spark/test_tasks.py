@@ -21,6 +21,7 @@ from connector.host.errors import BrokenTaskError, ConnectorError, RetryableErro
 from connector.host.refresh import Lease
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
 from connector.spark.block_transfer import OnThisMachine, SpooledFile
@@ -103,7 +104,7 @@ def layout(directory: Path, of: Binding, rejected: TableLayout | None = None) ->
     """Of a table with small files."""
     properties = {"write.target-file-size-bytes": "1000000", "write.parquet.compression-codec": "uncompressed"}
     location = f"file://{directory}/{of.path[1]}"
-    return TableLayout(of, location, tuple(properties.items()), "prefix", Lease.until((), None), rejected)
+    return TableLayout(of, location, Properties(properties), "prefix", Lease.until(Properties(), None), rejected)
 
 
 def row(key: int, value: Any, text: str = "") -> bytes:
@@ -261,4 +262,4 @@ def test_a_small_file_is_one_request_over_a_connection_that_stays_open(tmp_path:
 def in_a_bucket(on_disk: TableLayout, s3: S3Server, proxy: FaultProxy) -> TableLayout:
     """The same table's, with its files in a new bucket behind the proxy."""
     files = file_properties(s3.file_properties(), {S3_ENDPOINT: proxy.uri})
-    return replace(on_disk, location=f"s3://{s3.new_bucket()}/table", access=Lease.until(tuple(files.items()), None))
+    return replace(on_disk, location=f"s3://{s3.new_bucket()}/table", access=Lease.until(Properties(files), None))

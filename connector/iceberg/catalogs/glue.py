@@ -93,7 +93,7 @@ def open_glue(
 
 
 def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
-    return {name: value for name, value in catalog.properties if name in GLUE_PROPERTIES}
+    return {name: value for name, value in catalog.properties.items() if name in GLUE_PROPERTIES}
 
 
 @contextmanager

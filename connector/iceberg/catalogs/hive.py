@@ -194,6 +194,6 @@ def open_hive(
     credentials: FileCredentials,
     limits: TimeLimits = TIME_LIMITS,
 ) -> HiveCatalog:
-    own = {name: value for name, value in catalog.properties if name in HIVE_PROPERTIES}
+    own = {name: value for name, value in catalog.properties.items() if name in HIVE_PROPERTIES}
     connections = Connections(catalog.uri.split(","), own.get(HIVE_USER, ""), limits)
     return _HiveCatalog(connections, credentials, {**file_properties, **own, "uri": catalog.uri})

@@ -15,9 +15,9 @@ from pyiceberg.catalog import Catalog
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_properties import is_signed
 from connector.config.settings import EndpointConfig
-from connector.config.values import Settings
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
+from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_stores
 from connector.storage.file_access import FileAccess, access_to
@@ -40,7 +40,7 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 from connector.iceberg.catalogs.local import open_local
 
                 return open_local(warehouse_of(catalog), addresses)
-            case RestCatalog() as catalog if is_signed(dict(catalog.properties)):
+            case RestCatalog() as catalog if is_signed(catalog.properties):
                 from connector.iceberg.catalogs.signed_rest import open_signed
 
                 assert aws, "the config's check demands them"
@@ -100,7 +100,7 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
 
 def keep_access_fresh(
     catalog: Catalog, config: EndpointConfig, path: TableIdentifier, first: FileAccess
-) -> Refreshed[Settings]:
+) -> Refreshed[Properties]:
     """What opens a table's files, renewed for as long as a session lasts."""
 
     def load() -> FileAccess:

@@ -82,14 +82,14 @@ def open_rest(
     limits: TimeLimits = TIME_LIMITS,
     credentials: FileCredentials = dict,
 ) -> RestCatalog:
-    properties = {**file_properties, **dict(catalog.properties), "uri": catalog.uri, "warehouse": catalog.warehouse}
+    properties = {**file_properties, **catalog.properties, "uri": catalog.uri, "warehouse": catalog.warehouse}
     return RestTables(_sign_in(catalog, limits), credentials, limits, properties)
 
 
 def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
     if not catalog.credential:
         return StaticHeader(catalog.token)
-    properties = dict(catalog.properties)
+    properties = catalog.properties
     own_address = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     uri = catalog.oauth2_server_uri or properties.get("oauth2-server-uri") or own_address
     parameters = {"scope": catalog.scope or DEFAULT_SCOPE}

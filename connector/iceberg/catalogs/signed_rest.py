@@ -37,7 +37,7 @@ def open_signed(
     file_properties: Mapping[str, str],
     credentials: FileCredentials,
 ) -> RestCatalog:
-    given = dict(catalog.properties)
+    given = catalog.properties
     service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
     kind = _TableBucket if service == S3_TABLES else RestTables
     sign_in = AwsSignature(aws, given.get(SIGNING_REGION) or region, service)

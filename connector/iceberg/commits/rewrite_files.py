@@ -14,7 +14,6 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
 
-from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
@@ -23,6 +22,7 @@ from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, Snapshot
 from connector.iceberg.metadata.live_files import LiveFile
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.storage.file_access import access_to
 from connector.storage.storage_errors import translate_errors
@@ -125,7 +125,7 @@ class RewriteFiles:
         catalog.commit_table(table, requirements, (*updates, *_new_snapshot(rewritten)))
 
 
-def _keep_access_fresh(catalog: Catalog, table: Table) -> Refreshed[Settings]:
+def _keep_access_fresh(catalog: Catalog, table: Table) -> Refreshed[Properties]:
     name = table.name()
     what = f"the keys for the files of table {'.'.join(name)}"
     return Refreshed(what, lambda: access_to(catalog.load_table(name)), access_to(table))
