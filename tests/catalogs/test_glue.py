@@ -70,12 +70,12 @@ def bucket(s3_server: S3Server) -> str:
 
 
 @pytest.fixture
-def path() -> tuple[str, str]:
-    return f"shop_{uuid.uuid4().hex}", "orders"
+def path() -> TableIdentifier:
+    return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
 
 @pytest.fixture
-def endpoint(s3_server: S3Server, bucket: str, path: tuple[str, str]) -> EndpointConfig:
+def endpoint(s3_server: S3Server, bucket: str, path: TableIdentifier) -> EndpointConfig:
     return parse(on_s3(s3_server, bucket, path[0], glue()), [])[0]
 
 
@@ -114,7 +114,7 @@ def fit(
     return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
 
 
-def parameters(client: Any, path: tuple[str, str]) -> dict[str, str]:
+def parameters(client: Any, path: TableIdentifier) -> dict[str, str]:
     found: dict[str, str] = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["Parameters"]
     return found
 
@@ -213,7 +213,7 @@ def test_another_writer_is_met_by_looking_again(
 
 
 def test_a_commit_replaces_what_its_table_was_loaded_with_or_nothing(
-    catalog: Catalog, table: Table, path: tuple[str, str]
+    catalog: Catalog, table: Table, path: TableIdentifier
 ) -> None:
     """Glue itself compares versions, and the commit learns the table's only when it is sent."""
     catalog.load_table(path).append(pa.table({"id": [100]}, schema=table.schema().as_arrow()))
@@ -301,7 +301,7 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
             fit(locked_out, wrong, TableIdentifier(path[0], "new_orders"), ID)
 
 
-def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: tuple[str, str]) -> None:
+def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: TableIdentifier) -> None:
     found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
     update = partial(client.update_table, DatabaseName=path[0])
     version = found["VersionId"]

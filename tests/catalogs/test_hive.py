@@ -70,8 +70,8 @@ def proxy(metastore: Metastore) -> Iterator[MetastoreProxy]:
 
 
 @pytest.fixture
-def path(catalog: Catalog) -> tuple[str, str]:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+def path(catalog: Catalog) -> TableIdentifier:
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     foreign_table(catalog, path)
     return path
 
@@ -203,7 +203,7 @@ def test_a_metastore_that_never_answers_a_commit_is_an_error_that_keeps_the_file
 
 
 def test_what_is_no_iceberg_table_is_refused_by_name(
-    catalog: Catalog, metastore: Metastore, path: tuple[str, str]
+    catalog: Catalog, metastore: Metastore, path: TableIdentifier
 ) -> None:
     with Connections([metastore.uri], "") as client:
         table = client.get_table_req(GetTableRequest(dbName=path[0], tblName=path[1])).table
@@ -241,7 +241,7 @@ def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> Non
 
 
 def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(catalog: Catalog) -> None:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     columns = Schema(
         NestedField(1, "id", LongType()), NestedField(2, "a", StringType()), NestedField(3, "b", LongType())
     )
@@ -252,7 +252,7 @@ def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(cat
 
 
 def test_a_metastore_lets_decimals_have_more_digits(catalog: Catalog) -> None:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     columns = Schema(NestedField(1, "id", LongType()), NestedField(2, "price", DecimalType(9, 2)))
     table = foreign_table(catalog, path, columns)
     with table.update_schema() as update:
@@ -276,7 +276,7 @@ def limits_for(fault: Fault) -> TimeLimits:
     return IMPATIENT if fault.answer is Answer.SILENCE else TIME_LIMITS
 
 
-def locks_of(metastore: Metastore, path: tuple[str, str]) -> list[Any]:
+def locks_of(metastore: Metastore, path: TableIdentifier) -> list[Any]:
     with Connections([metastore.uri], "") as client:
         standing: list[Any] = client.show_locks(ShowLocksRequest(dbname=path[0], tablename=path[1])).locks
         return standing

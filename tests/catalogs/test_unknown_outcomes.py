@@ -67,8 +67,8 @@ def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def path(catalog: Catalog) -> tuple[str, str]:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+def path(catalog: Catalog) -> TableIdentifier:
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     foreign_table(catalog, path)
     return path
 

@@ -102,5 +102,5 @@ def test_a_wider_column_takes_what_was_staged_for_a_narrower_one(
         commit_all_or_raise(catalog, [commit])
         assert [row["qty"] for row in rows(catalog)] == [5]
     else:
-        with pytest.raises(UserError, match="nobody could read them"):
+        with pytest.raises(UserError, match="no reader could read them"):
             commit_all_or_raise(catalog, [commit])

@@ -43,8 +43,8 @@ NOTE = NewColumn("note", "note", StringType(), required=False, doc="", is_indisp
 
 
 @pytest.fixture
-def path() -> tuple[str, str]:
-    return f"shop_{uuid.uuid4().hex}", "orders"
+def path() -> TableIdentifier:
+    return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
 
 def connect(server: RestCatalogServer) -> Catalog:
