@@ -269,7 +269,7 @@ def test_a_key_whose_values_have_no_equivalents_is_refused(catalog: Catalog) -> 
     table_of(catalog, NestedField(1, "id", StringType(), required=True), rows=[[{"id": "one"}]])
     location = catalog.load_table(PATH).metadata_location
     with pytest.raises(
-        UserError, match=r"'id'.*needs long, of which its values have no equivalents.*another table name"
+        UserError, match=r"'id'.*needs long, to which its values cannot be converted.*another table name"
     ):
         fit(catalog, wanted("id", LongType()))
     assert catalog.load_table(PATH).metadata_location == location
