@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 
 
 class Properties(Mapping[str, str]):
-    """Names with their values, which never change.
+    """Names with their values. They never change.
 
-    Other than a dict, it can be a key of a cache, and a default of a frozen dataclass. It can be pickled for Spark's
-    tasks, other than a MappingProxyType.
+    A dict cannot be a key of a cache, and a MappingProxyType cannot be pickled for Spark's tasks. Properties can.
     """
 
     __slots__ = ("_values",)

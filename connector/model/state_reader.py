@@ -1,7 +1,7 @@
-"""Reads the connector state. All of it is checked before anything is done with it, and an error names the place.
+"""Reads the connector state. All of it is checked before it is used, and an error names the place.
 
-A state that cannot be understood is refused as a whole and left as it is: applying the part that looks right could add
-rows in the wrong order, and would delete entries that another image can read.
+If any part of the state cannot be read, all of it is refused and left unchanged. To apply only the readable part could
+add rows in the wrong order, and would delete entries that another image can read.
 """
 
 import re
@@ -28,11 +28,11 @@ _STATE: Final = "the task's state"
 _LONGEST: Final = 100  # characters of a name that are repeated in an error
 _RANGE: Final = re.compile(KEY_RANGE)
 _FENCE: Final = re.compile(FENCE_VALUE)
-# How msgspec begins what it says of a field that is not in the form, by name or by place.
+# How msgspec's error begins for a field that the form does not have, by name or by place.
 _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most length")
 
-# Names that Estuary's S3 Iceberg connector uses beside the key ranges. A task brings its state along when its image is
-# replaced by this one.
+# Names that Estuary's S3 Iceberg connector writes beside the key ranges. A task keeps its state when this image
+# replaces the image of that connector.
 _FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
 _ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
 
@@ -44,31 +44,33 @@ class _State(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_state(materialization: str, state: Json) -> list[StagedCommit]:
-    """Return every staged commit that the state names, in no particular order. UserError where any part of the state is
-    not what this connector keeps."""
+    """Return every staged commit that the state names, in no particular order.
+
+    Raises UserError if any part of the state is not in the connector's form.
+    """
     staged = list(_staged(materialization, state))
-    chains: dict[ChainId, list[StagedCommit]] = {}
+    pending: dict[ChainId, list[StagedCommit]] = {}
     for commit in staged:
-        chains.setdefault(commit.chain_id, []).append(commit)
-    for chain in chains.values():
-        _check_chain(chain)
+        pending.setdefault(commit.chain_id, []).append(commit)
+    for commits in pending.values():
+        _check_order(commits)
     return staged
 
 
 def check_estuary_staged_nothing(state: Json, state_keys: Iterable[str]) -> None:
-    """UserError where rows of the log would be in no table: we cannot know which of the files are there already."""
+    """Raise UserError if Estuary's connector has staged files: it is unknown which of them the table has already."""
     kept = (state or {}).get("bindingStates") or {}
     for state_key in state_keys:
         files = (kept.get(state_key) or {}).get(_FILE_KEYS)
         if not isinstance(files, list | None):
             raise UserError(
                 f"the task's state, state key {state_key!r}: `{_FILE_KEYS}` is not a list. The connector that ran this "
-                "task before keeps the files there that it has staged. Restore the state from before the change."
+                "task before lists its staged files there. Restore the state from before the change."
             )
         if files:
             raise UserError(
-                f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key} which "
-                "it may not have added to the table. Run its image again until it has acknowledged them, or backfill "
+                f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key}, and "
+                "may not have added them to the table. Run its image again until it has acknowledged them, or backfill "
                 "the binding."
             )
 
@@ -89,7 +91,7 @@ def _staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
 
 
 def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:
-    """Of what is kept for a state key, our own share: by key range."""
+    """Pick the entries of this connector, by key range, from the state of one state key."""
     return {name: value for name, value in kept.items() if name not in _ESTUARY_NAMES}
 
 
@@ -128,8 +130,8 @@ def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
     return _read(place, kept, Entry)
 
 
-def _check_chain(staged: Sequence[StagedCommit]) -> None:
-    """UserError unless one writer's staged commits into one table follow each other in one line."""
+def _check_order(staged: Sequence[StagedCommit]) -> None:
+    """Raise UserError unless the pending commits of one chain follow each other in one line."""
     followers: dict[str, StagedCommit] = {}
     for commit in staged:
         other = followers.setdefault(commit.prev_value, commit)
@@ -156,15 +158,15 @@ def _read(place: str, kept: Json, form: type[T]) -> T:
 
 def _garbled(place: str, problem: str) -> UserError:
     return UserError(
-        f"{place}: {problem}. This is not what this connector keeps: another connector wrote it, or it was changed by "
-        "hand. Nothing was done with the state. Restore the state from before the change."
+        f"{place}: {problem}. This connector does not write this: another connector wrote it, or it was changed by "
+        "hand. Nothing was committed, and the state was not changed. Restore the state from before the change."
     )
 
 
 def _newer(place: str, problem: str) -> UserError:
     return UserError(
-        f"{place}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was done "
-        "with the state. Run the task with the newer image."
+        f"{place}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was "
+        "committed, and the state was not changed. Run the task with the newer image."
     )
 
 
@@ -175,5 +177,5 @@ def _place(commit: StagedCommit) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name that may be anything."""
+    """Quote a name that may be any text, and shorten it."""
     return repr(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…")

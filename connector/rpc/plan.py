@@ -1,4 +1,4 @@
-"""What an apply will do for every table: known, as values, before anything is done."""
+"""Plans what apply does to every table. The plan is made of values, before anything is changed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,20 +19,20 @@ from protocol.flow import find_collection
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for one binding."""
+    """What apply does to one table."""
 
     target: Target
-    finished: tuple[StagedCommit, ...]  # to be committed before the table is altered
-    dropped: tuple[StagedCommit, ...]  # staged for a table that a backfill replaces: never to be committed
+    finished: tuple[StagedCommit, ...]  # are committed before the table is altered
+    dropped: tuple[StagedCommit, ...]  # staged for a table that a backfill replaces: are never committed
     changes: tuple[TableChange, ...]
 
     @property
     def settled(self) -> tuple[StagedCommit, ...]:
-        """What the state need not name afterwards."""
+        """The commits that apply removes from the state."""
         return self.finished + self.dropped
 
     def state_actions(self) -> Iterator[str]:
-        """What becomes of the staged commits, a line each; the changes describe themselves."""
+        """Describe what happens to the staged commits, a line each."""
         for verb, commits in ("finish", self.finished), ("drop", self.dropped):
             if commits:
                 rows = sum(commit.rows for commit in commits)
@@ -45,7 +45,7 @@ def plan_tables(
     flags: frozenset[str],
     find_all: Callable[[Sequence[TableIdentifier]], Sequence[Found | UserError]],
 ) -> list[Plan]:
-    """Every table's plan, or one UserError that says all that stands against any of them."""
+    """Plan every table. Raises one UserError with everything that is wrong with any of them."""
     targets = list(_targets(message, resources, flags))
     staged = read_state(message.materialization.name, message.state)
     found = find_all([target.path for target in targets])
@@ -62,7 +62,7 @@ def plan_tables(
 
 
 def list_actions(planned: Sequence[Plan]) -> list[str]:
-    """The lines that apply's answer will have."""
+    """List the lines of the response to apply."""
     lines = [
         line for plan in planned for line in (*plan.state_actions(), *(change.description for change in plan.changes))
     ]
@@ -70,7 +70,7 @@ def list_actions(planned: Sequence[Plan]) -> list[str]:
 
 
 def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Target]:
-    """The bindings' tables, and their tables of rejected rows."""
+    """Yield what the bindings' tables, and their tables of rejected rows, should become."""
     last_by_path = find_last_bindings(message.last_materialization)
     materialization = message.materialization
     for binding, resource in zip(materialization.bindings, resources, strict=True):
@@ -111,8 +111,10 @@ def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommi
 
 
 def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) -> None:
-    """UserError where the current state key has rows for a table that is gone. A new one would be in the way of the old
-    one, which alone can take them."""
+    """Raise UserError if commits of the current state key are staged for a table that is gone.
+
+    Only that table can take them, and a new table would take its name.
+    """
     if table is None and staged:
         raise commit_errors.explain_missing_table(staged)
     elsewhere = [commit for commit in staged if table and commit.table_uuid != table.uuid]

@@ -1,4 +1,4 @@
-"""Validate: is the config right, what may become of every field, and is each table ours to write to?"""
+"""Validate: checks the config, answers with a constraint for every field, and checks that each table may be used."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, find_collection
 
-# The connector's own table properties, by which it knows whose a table is and what the table holds.
+# The connector's own table properties: who created the table, and what is committed to it.
 RESERVED_PROPERTIES: Final = "flow."
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A binding as the request proposes it, with its config parsed."""
+    """A binding of the request, with its config parsed."""
 
     index: int
     materialization: str
@@ -42,7 +42,7 @@ class Proposal:
 
     @property
     def place(self) -> str:
-        """Where in the request it is, for an error."""
+        """Which binding of the request it is, for an error."""
         return f"bindings[{self.index}] ({self.collection.name})"
 
     @property
@@ -51,16 +51,17 @@ class Proposal:
 
     @property
     def rejected_path(self) -> TableIdentifier | None:
-        """The path of its table of rejected rows, if it needs one."""
+        """Its table of rejected rows, if it needs one."""
         return rejected_table.name_rejected_table(self.path, self.resource.on_invalid)
 
     @property
     def replaces_table(self) -> bool:
+        """Whether apply will replace the table."""
         return replaces_table(self.last, self.binding.backfill, self.flags)
 
 
 def validate(message: request.Validate) -> response.Validated:
-    """The answer for every binding, or one error that says all that is wrong with the endpoint and with each
+    """Answer for every binding, or raise one error that says everything that is wrong with the endpoint and with each
     binding."""
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
     proposals = list(_proposals(message, endpoint, resources))
@@ -137,7 +138,7 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
 
 
 def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
-    """How the table that is there constrains the fields; one that is about to be replaced does not."""
+    """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
     return Evolution(found.table, proposal.path, proposal.materialization, proposal.resource.schema_evolution)
@@ -153,17 +154,17 @@ def _rejected_table_refusals(
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
     if not proposal.resource.delta_updates:
         goes_on = proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table
-        continuation = f", nor do they go on from the delta updates of table {proposal.table} without a backfill"
+        continuation = f", and without a backfill they cannot continue the delta updates of table {proposal.table}"
         further = continuation if goes_on else ""
         yield (f"standard updates are not available yet{further}: set `delta_updates` to true in the binding's config.")
     for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES):
             yield (
                 f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
-                "Leave it out."
+                "Remove it."
             )
         if name == "format-version" and value != "2":
-            yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
+            yield f"table property {name!r}: only tables of format version 2 are supported yet. Remove it."
     try:
         FileOptions.of_table(proposal.resource.additional_table_properties)
         check_properties(proposal.resource.additional_table_properties)
@@ -172,9 +173,8 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
     owner = found.table.owner if found.table else None
     is_ours = owner is not None and owner.materialization == proposal.materialization
     if found.table and not proposal.last and not is_ours and ALLOW_EXISTING_TABLES not in proposal.flags:
-        maker = f"materialization {owner.materialization}" if owner else "somebody else"
+        maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
         yield (
-            f"table {proposal.table} exists already, made by {maker}. Choose another table "
-            "name, or drop the table, or add its rows to those that are there: with the feature flag "
-            f"{ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
+            f"table {proposal.table} exists already, and {maker}. Choose another table name, or drop the table, or add "
+            f"rows to it with the feature flag {ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
         )

@@ -186,7 +186,7 @@ def test_a_property_with_a_name_that_was_changed_by_hand_is_shown(fenced: Fenced
     for name in ("flow.fence.zz", "flow.fence.0.1.2"):
         with fenced.catalog.load_table(PATH).transaction() as transaction:
             transaction.set_properties({name: "zz"})
-        assert name in {writer["property"] for writer in shown(fenced.place())["lineages"]}
+        assert name in {writer["property"] for writer in shown(fenced.place())["writers"]}
 
 
 # What it costs is said before
@@ -268,7 +268,7 @@ def test_the_reason_is_recorded_in_the_table(fenced: Fenced) -> None:
     assert snapshot.summary
     assert snapshot.summary["flow.fence-reset"] == "restored a backup"
     assert snapshot.summary["total-records"] == "3"
-    [writer] = shown(fenced.place())["lineages"]
+    [writer] = shown(fenced.place())["writers"]
     noted = {name: value for name, value in writer["lastReset"].items() if name != "at"}
     assert noted == {"from": before, "to": recorded(fenced.catalog), "reason": "restored a backup"}
 
@@ -287,7 +287,7 @@ def test_every_writer_is_shown_with_whose_it_is_and_when_it_last_committed(fence
     other = fence.property_name(WriterId("acme/gone", "orders.v1", "00000000-7fffffff"))
     with fenced.catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({other: "closed:v1"})
-    by_name = {writer.pop("property"): writer for writer in shown(fenced.place())["lineages"]}
+    by_name = {writer.pop("property"): writer for writer in shown(fenced.place())["writers"]}
     own = by_name[fence.property_name(WHOLE)]
     assert (own["materialization"], own["stateKey"], own["keyRange"]) == ("acme/task", "orders.v1", WHOLE.key_range)
     assert (own["value"], own["isClosed"]) == (recorded(fenced.catalog), False)

@@ -241,13 +241,13 @@ def test_a_column_that_is_converted_is_another_one_in_its_place() -> None:
 def test_a_keys_column_is_not_set_aside() -> None:
     key = NewColumn("id", "id", LONG, True, "", True, "id")
     error = refusal((column(1, "id", DateType()),), key)
-    assert "needs long, of which its values have no equivalents" in error
+    assert "needs long, to which its values cannot be converted" in error
     assert "deselect" not in error
 
 
 def test_somebody_elses_column_is_not_set_aside_for_a_field_that_has_not_been_written_to_it() -> None:
     columns, other = (column(1, "qty", DateType()),), Owner("acme/other", "shop%2Forders.v0")
-    with pytest.raises(UserError, match=r'somebody else\'s.*{"column": "…"}'):
+    with pytest.raises(UserError, match=r'this task did not create the column.*{"column": "…"}'):
         planned(columns, wanted("qty", former=""), owner=other)
     assert planned(columns, wanted("qty", former="qty"), owner=other)
     assert planned(columns, wanted("qty", former=""), owner=OWNER)
