@@ -1,4 +1,4 @@
-"""What the error of a catalog's client means for a commit, and the error that the task gets."""
+"""Tells what an error of a catalog's client means for a commit, and makes the error that the task gets."""
 
 import sys
 import zlib

@@ -59,7 +59,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class RewrittenFiles:
-    """A plan whose files are written. Its table is unchanged, and was loaded when they were."""
+    """A performed plan: the files are written, and the table was unchanged when it was loaded afterwards."""
 
     plan: RewritePlan
     table: Table
@@ -127,7 +127,7 @@ class RewriteFiles:
 
 def _keep_access_fresh(catalog: Catalog, table: Table) -> Refreshed[Properties]:
     name = table.name()
-    what = f"the keys for the files of table {'.'.join(name)}"
+    what = f"the credentials for the files of table {'.'.join(name)}"
     return Refreshed(what, lambda: access_to(catalog.load_table(name)), access_to(table))
 
 

@@ -56,7 +56,7 @@ def _source(entry: ManifestEntry, position_deletes: DeleteFileIndex) -> SourceFi
 def _check_format(file: DataFile) -> None:
     if file.file_format != FileFormat.PARQUET:
         raise UserError(
-            f"{file.file_path} is no Parquet file: the connector cannot convert its columns. Have the table's files "
+            f"{file.file_path} is no Parquet file: the connector cannot rewrite it. Have the table's files "
             "rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or increment the binding's "
             "backfill."
         )
