@@ -12,9 +12,10 @@ from pyiceberg.io import S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKE
 
 from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
 from connector.config.secret import Secret
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed
-from connector.storage.aws_errors import is_refusal
+from connector.storage.aws_errors import is_transient, read_answer
 from connector.storage.file_access import S3_EXPIRES_AT_MS
 
 FreshAwsCredentials: TypeAlias = Refreshed[AwsCredentials]
@@ -92,21 +93,8 @@ class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no ty
 def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
     client = session(open_aws_credentials(role.own, region), region).client("sts", config=CLIENT_CONFIG)
     external_id = {"ExternalId": role.external_id} if role.external_id else {}
-    try:
+    with translate(STS_ERRORS, lambda error: {"region": region, "role": role.arn, "answer": read_answer(error)}):
         answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)
-    except ClientError as error:
-        reason = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}".rstrip(".")
-        if not is_refusal(error):
-            raise RetryableError(f"AWS STS in {region} is not able to answer now: {reason}.") from error
-        raise UserError(
-            f"AWS does not let the connector assume the role {role.arn}: {reason}. Check /credentials, whose keys need "
-            "the permission sts:AssumeRole, and the role's trust policy, which must name their user and the external "
-            "id."
-        ) from error
-    except BotoCoreError as error:
-        raise RetryableError(
-            f"AWS STS in {region} cannot be reached: {error}. Check /region, and that the network allows it."
-        ) from error
     issued = answer["Credentials"]
     credentials = _credentials(issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])
     return Lease.until(credentials, issued["Expiration"].timestamp())
@@ -117,14 +105,9 @@ def _credentials(access_key_id: str, secret_access_key: str, session_token: str 
 
 
 def _find_machine_credentials() -> Lease[AwsCredentials]:
-    try:
+    with translate(MACHINE_ERRORS, lambda error: {"answer": read_answer(error)}):
         found = get_session().get_credentials()
         credentials = found and found.get_frozen_credentials()
-    except BotoCoreError as error:
-        raise UserError(
-            f"the machine's AWS credentials cannot be used: {str(error).rstrip('.')}. Correct them, or set "
-            "/credentials."
-        ) from error
     if not credentials:
         raise UserError(
             "the config has no AWS credentials, and this machine has none in its environment, profile, container or "
@@ -132,3 +115,31 @@ def _find_machine_credentials() -> Lease[AwsCredentials]:
         )
     expires_at = time.time() + MACHINE_CREDENTIALS_HOLD if credentials.token else None
     return Lease.until(_credentials(credentials.access_key, credentials.secret_key, credentials.token), expires_at)
+
+
+STS_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_transient,
+        RetryableError,
+        "AWS STS in {region} is not able to answer now: {answer}.",
+    ),
+    Entry(
+        is_a(ClientError),
+        UserError,
+        "AWS does not let the connector assume the role {role}: {answer}. Check /credentials, whose keys need the "
+        "permission sts:AssumeRole, and the role's trust policy, which must name their user and the external id.",
+    ),
+    Entry(
+        is_a(BotoCoreError),
+        RetryableError,
+        "AWS STS in {region} cannot be reached: {answer}. Check /region, and that the network allows it.",
+    ),
+)
+
+MACHINE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(BotoCoreError),
+        UserError,
+        "the machine's AWS credentials cannot be used: {answer}. Correct them, or set /credentials.",
+    ),
+)

@@ -25,8 +25,8 @@ from pyiceberg.io import (
 )
 
 from connector.host.errors import ConnectorError, UserError, all_of
+from connector.storage.aws_errors import OTHER_REGION, Bucket, translate_s3_errors
 from connector.storage.probe_object import CONTENT, NAME_PREFIX, is_abandoned, new_name
-from connector.storage.s3_errors import OTHER_REGION, Bucket, translate_errors
 
 ANY_REGION: Final = "us-east-1"  # Amazon knows the bucket's own
 TIME_LIMITS: Final = {"connect_timeout": 5, "read_timeout": 15}  # seconds, for each of two attempts
@@ -36,7 +36,7 @@ def probe_bucket(name: str, prefix: str, properties: Mapping[str, str]) -> None:
     """Put, get and delete an object, with the FileIO properties that files are written with; then delete what killed
     probes have left there."""
     bucket = Bucket(name, prefix, properties.get(S3_ENDPOINT, ""), properties.get(S3_REGION, ""))
-    with translate_errors(bucket, "s3:PutObject"), closing(_client(properties)) as client:
+    with translate_s3_errors(bucket, "s3:PutObject"), closing(_client(properties)) as client:
         probe = _Probe(client, bucket, f"{prefix}/" if prefix else "")
         key = f"{probe.directory}{new_name()}"
         probe.put(key)
@@ -60,17 +60,17 @@ class _Probe:
     directory: str
 
     def put(self, key: str) -> None:
-        with translate_errors(self.bucket, "s3:PutObject"):
+        with translate_s3_errors(self.bucket, "s3:PutObject"):
             self.client.put_object(Bucket=self.bucket.name, Key=key, Body=CONTENT)
 
     def read_back(self, key: str) -> None:
-        with translate_errors(self.bucket, "s3:GetObject"):
+        with translate_s3_errors(self.bucket, "s3:GetObject"):
             content = self.client.get_object(Bucket=self.bucket.name, Key=key)["Body"].read()
         if content != CONTENT:
             raise UserError(f"s3://{self.bucket.name}/{key}: what was written is not what is read. Check /s3_endpoint.")
 
     def delete(self, key: str) -> None:
-        with translate_errors(self.bucket, "s3:DeleteObject"):
+        with translate_s3_errors(self.bucket, "s3:DeleteObject"):
             self.client.delete_object(Bucket=self.bucket.name, Key=key)
 
     def find_abandoned(self) -> Iterator[str]:

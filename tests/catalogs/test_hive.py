@@ -20,8 +20,7 @@ from connector.config.catalog import HiveCatalog
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
-from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits
-from connector.iceberg.catalogs.metastore_errors import translate_errors
+from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits, translate_errors
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import find
 from connector.model.state import StagedCommit, WriterId

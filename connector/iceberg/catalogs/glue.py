@@ -1,7 +1,7 @@
 """AWS Glue as a catalog. Opening it makes no call to AWS."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -22,11 +22,12 @@ from pyiceberg.typedef import Identifier
 
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
-from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, file_credentials, session
-from connector.storage.aws_errors import is_refusal
+from connector.storage.aws_errors import has_code, is_transient, read_answer
 from connector.storage.file_access import file_properties
 from connector.storage.file_io_cache import file_io
 
@@ -96,64 +97,71 @@ def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
     return {name: value for name, value in catalog.properties if name in GLUE_PROPERTIES}
 
 
-@contextmanager
-def translate_errors(region: str) -> Iterator[None]:
-    """Turn a Glue that cannot be reached or that refuses us into an error that says what to do."""
-    place = f"AWS Glue in {region}"
-    try:
-        yield
-    except ClientError as error:
-        answer = error.response["Error"]
-        reason = ": ".join(filter(None, (answer["Code"], answer.get("Message", "").rstrip("."))))
-        if not is_refusal(error):
-            raise RetryableError(f"{place} is not able to answer now: {reason}.") from error
-        is_late = any(words in reason for words in CLOCK_ERRORS)
-        sentence = WRONG_CLOCK if is_late else REFUSALS.get(answer["Code"], OTHER_REFUSAL)
-        raise UserError(f"{place} {sentence.format(reason=reason)}") from error
-    except BotoCoreError as error:
-        kind, sentence = next((kind, sentence) for types, kind, sentence in FAILURES if isinstance(error, types))
-        raise kind(sentence.format(place=place)) from error
+def translate_errors(region: str) -> AbstractContextManager[None]:
+    """Translate the errors of requests to Glue."""
+    return translate(GLUE_ERRORS, lambda error: {"place": f"AWS Glue in {region}", "answer": read_answer(error)})
 
 
-_KEYS_REFUSED: Final = "does not accept the keys ({reason}). Check /credentials."
-OTHER_REFUSAL: Final = "refused the request ({reason}). Check /credentials, /region and /catalog/glue_id."
-
-# They have the code of a wrong key.
-CLOCK_ERRORS: Final = ("Signature expired", "Signature not yet current")
-WRONG_CLOCK: Final = "says that the clock of this machine is wrong ({reason}). Set it."
-
-# By the codes of Glue's errors.
-REFUSALS: Final[Mapping[str, str]] = {
-    "UnrecognizedClientException": _KEYS_REFUSED,
-    "InvalidClientTokenId": _KEYS_REFUSED,
-    "InvalidSignatureException": "says that the secret access key is not that of the access key id ({reason}). Check "
-    "both in /credentials.",
-    "IncompleteSignatureException": _KEYS_REFUSED,
-    "MissingAuthenticationTokenException": _KEYS_REFUSED,
-    "ExpiredTokenException": "says that the session token has expired ({reason}). Start the task again.",
-    "AccessDeniedException": "forbids this ({reason}). Allow it in the policy of the keys, or set others in "
-    "/credentials.",
-}
-
-# The first entry that an error is an instance of explains it.
-FAILURES: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
-    (
-        (InvalidRegionError,),
+GLUE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_transient,
+        RetryableError,
+        "{place} is not able to answer now: {answer}.",
+    ),
+    Entry(
+        # With the same codes as a wrong secret.
+        is_a(ClientError, saying=("Signature expired", "Signature not yet current"), read=read_answer),
+        UserError,
+        "{place} says that the clock of this machine is wrong ({answer}). Set it.",
+    ),
+    Entry(
+        has_code(
+            "IncompleteSignatureException",
+            "InvalidClientTokenId",
+            "MissingAuthenticationTokenException",
+            "UnrecognizedClientException",
+        ),
+        UserError,
+        "{place} does not accept the keys ({answer}). Check /credentials.",
+    ),
+    Entry(
+        has_code("InvalidSignatureException"),
+        UserError,
+        "{place} says that the secret access key is not that of the access key id ({answer}). Check both in "
+        "/credentials.",
+    ),
+    Entry(
+        has_code("ExpiredTokenException"),
+        UserError,
+        "{place} says that the session token has expired ({answer}). Start the task again.",
+    ),
+    Entry(
+        has_code("AccessDeniedException"),
+        UserError,
+        "{place} forbids this ({answer}). Allow it in the policy of the keys, or set others in /credentials.",
+    ),
+    Entry(
+        is_a(ClientError),
+        UserError,
+        "{place} refused the request ({answer}). Check /credentials, /region and /catalog/glue_id.",
+    ),
+    Entry(
+        is_a(InvalidRegionError),
         UserError,
         "{place} has no address: that is not a region's name. Correct /region.",
     ),
-    (
-        (ConnectTimeoutError, ReadTimeoutError),
+    Entry(
+        is_a(ConnectTimeoutError, ReadTimeoutError),
         RetryableError,
         "{place} did not answer in time. Check that the network allows it.",
     ),
-    (
-        (SSLError,),
+    Entry(
+        is_a(SSLError),
         UserError,
         "{place} cannot be spoken to securely: it has no certificate that this machine trusts.",
     ),
-    (
-        (Exception,),
+    Entry(
+        is_a(BotoCoreError),
         RetryableError,
         "{place} cannot be reached. Check /region, and that the network allows it.",
     ),

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -13,6 +14,10 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
+from connector.host.errors import RetryableError, UserError
+from connector.iceberg.catalog_messages import first_line
 
 DEFAULT_PORT: Final = 9083
 LONGEST_ANSWER: Final = 1 << 28  # bytes: what claims to be longer is no metastore's
@@ -97,3 +102,40 @@ class _Calls:
             raise MetastoreRefusalError(error.message) from error
         except (MetaException, TApplicationException) as error:
             raise MetastoreError(error.message) from error
+
+
+def translate_errors(uri: str) -> AbstractContextManager[None]:
+    """Translate the errors of requests to the metastore."""
+    place = f"the Hive metastore at {uri}"
+    return translate(METASTORE_ERRORS, lambda error: {"place": place, "answer": first_line(str(error)), "error": error})
+
+
+METASTORE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(MetastoreUnreachableError),
+        RetryableError,
+        "{place} cannot be reached: {error}. Check that it is up, that the network allows it, and /catalog/uri; it "
+        "must speak Thrift without Kerberos and TLS.",
+    ),
+    Entry(
+        is_a(MetastoreRefusalError),
+        UserError,
+        "{place} refuses this: {answer}. Check the names in the config.",
+    ),
+    Entry(
+        is_a(MetastoreError, saying=("No FileSystem for scheme", "ClassNotFoundException")),
+        UserError,
+        "{place} cannot reach the store of the tables' files ({answer}). Give it the store's client and sign-in, as "
+        "Hive's own tables there need them.",
+    ),
+    Entry(
+        is_a(MetastoreError, saying=("Permission denied", "AccessControlException", "AccessDenied")),
+        UserError,
+        "{place} may not do this itself ({answer}). Give it, or the user of /catalog/properties/ugi, the permission.",
+    ),
+    Entry(
+        is_a(MetastoreError),
+        RetryableError,
+        "{place} is not able to answer now: {answer}.",
+    ),
+)

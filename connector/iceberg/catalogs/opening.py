@@ -89,9 +89,9 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
 
             return sql.translate_errors(catalog.uri)
         case HiveCatalog() as catalog:
-            from connector.iceberg.catalogs import metastore_errors
+            from connector.iceberg.catalogs import metastore
 
-            return metastore_errors.translate_errors(catalog.uri)
+            return metastore.translate_errors(catalog.uri)
         case GlueCatalog():
             from connector.iceberg.catalogs import glue
 

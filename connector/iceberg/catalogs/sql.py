@@ -1,7 +1,7 @@
 """Catalogs in an SQL database: what the Local and SQL catalogs have in common, and PostgreSQL."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 from uuid import uuid4
@@ -18,7 +18,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from connector.config import catalog as catalog_config
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
+from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
@@ -28,7 +30,6 @@ CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"
 # In seconds and milliseconds, for a server that falls silent.
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
-REFUSED: Final = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
 
 
 class SqlTables(SqlCatalog):
@@ -130,30 +131,44 @@ def _url(catalog: catalog_config.SqlCatalog) -> URL:
     return url.update_query_dict({**TIME_LIMITS, **url.query})
 
 
-@contextmanager
-def translate_errors(uri: str) -> Iterator[None]:
-    """Turn a database that cannot be reached or that refuses us into an error that says what to do."""
+def translate_errors(uri: str) -> AbstractContextManager[None]:
+    """Translate the errors of using the database."""
     place = f"the SQL catalog at {uri}"
-    try:
-        yield
-    except (ProgrammingError, InternalError) as error:
-        raise UserError(
-            f"{place} refuses this: {_first_line(error)}. Allow the user to create tables in the database's schema, "
-            "and to read and write iceberg_tables and iceberg_namespace_properties."
-        ) from error
-    except OperationalError as error:
-        reason = _first_line(error)
-        if any(words in reason for words in REFUSED):
-            raise UserError(
-                f"{place} does not let us in: {reason}. Check /catalog/uri and /catalog/password."
-            ) from error
-        raise RetryableError(
-            f"{place} cannot be reached: {reason}. Check that the server is up, that the network allows it, and "
-            "/catalog/uri."
-        ) from error
-    except (DBAPIError, PoolTimeoutError) as error:
-        raise RetryableError(f"{place} is not able to answer now: {type(error).__name__}.") from error
+    return translate(
+        SQL_ERRORS, lambda error: {"place": place, "kind": type(error).__name__, "answer": _read_answer(error)}
+    )
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().splitlines()[0].rstrip(".")
+def _read_answer(error: Exception) -> str:
+    """Return the first line of the database's answer, without the SQL statement."""
+    return first_line(str(error.orig)) if isinstance(error, DBAPIError) else ""
+
+
+SQL_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(ProgrammingError, InternalError),
+        UserError,
+        "{place} refuses this: {answer}. Allow the user to create tables in the database's schema, and to read and "
+        "write iceberg_tables and iceberg_namespace_properties.",
+    ),
+    Entry(
+        is_a(
+            OperationalError,
+            saying=("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied"),
+            read=_read_answer,
+        ),
+        UserError,
+        "{place} does not let us in: {answer}. Check /catalog/uri and /catalog/password.",
+    ),
+    Entry(
+        is_a(OperationalError),
+        RetryableError,
+        "{place} cannot be reached: {answer}. Check that the server is up, that the network allows it, and "
+        "/catalog/uri.",
+    ),
+    Entry(
+        is_a(DBAPIError, PoolTimeoutError),
+        RetryableError,
+        "{place} is not able to answer now: {kind}.",
+    ),
+)
