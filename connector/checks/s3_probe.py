@@ -1,18 +1,19 @@
-"""Whether objects can be written, read and deleted in a bucket, tried with one of no meaning.
+"""A bucket in which the storage probe tries a file, by boto3.
 
-The tasks use PyArrow, whose errors are texts, often without a cause. boto3's errors have codes, and say which region a
-bucket is in.
+Data files are written by PyArrow, whose errors are texts, often without a cause. boto3's errors have codes, and say
+which region a bucket is in.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import boto3
 from botocore import UNSIGNED
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from pyiceberg.io import (
     S3_ACCESS_KEY_ID,
     S3_ANONYMOUS,
@@ -24,65 +25,60 @@ from pyiceberg.io import (
     S3_SESSION_TOKEN,
 )
 
-from connector.host.errors import ConnectorError, UserError, all_of
 from connector.storage.aws_errors import OTHER_REGION, Bucket, translate_s3_errors
-from connector.storage.probe_object import CONTENT, NAME_PREFIX, is_abandoned, new_name
 
 ANY_REGION: Final = "us-east-1"  # Amazon knows the bucket's own
 TIME_LIMITS: Final = {"connect_timeout": 5, "read_timeout": 15}  # seconds, for each of two attempts
 
 
-def probe_bucket(name: str, prefix: str, properties: Mapping[str, str]) -> None:
-    """Put, get and delete an object, with the FileIO properties that files are written with; then delete what killed
-    probes have left there."""
+@contextmanager
+def open_bucket(name: str, prefix: str, properties: Mapping[str, str]) -> "Iterator[BucketAccess]":
+    """Open a bucket with the FileIO properties that data files are written with."""
     bucket = Bucket(name, prefix, properties.get(S3_ENDPOINT, ""), properties.get(S3_REGION, ""))
-    with translate_s3_errors(bucket, "s3:PutObject"), closing(_client(properties)) as client:
-        probe = _Probe(client, bucket, f"{prefix}/" if prefix else "")
-        key = f"{probe.directory}{new_name()}"
-        probe.put(key)
-        errors = []
-        for use in (probe.read_back, probe.delete):
-            try:
-                use(key)
-            except ConnectorError as error:
-                errors.append(error)
-        if errors:
-            raise all_of(errors)
-        with suppress(BotoCoreError, ClientError, ConnectorError):  # keys that may not list may still write
-            for find_abandoned in probe.find_abandoned():
-                probe.delete(find_abandoned)
+    with translate_s3_errors(bucket, "s3:PutObject"):
+        client = _open_client(properties)
+    try:
+        yield BucketAccess(client, bucket)
+    finally:
+        client.close()
 
 
 @dataclass(frozen=True)
-class _Probe:
+class BucketAccess:
+    """Objects below a prefix in a bucket."""
+
     client: Any
     bucket: Bucket
-    directory: str
+    setting: str = "/s3_endpoint"
 
-    def put(self, key: str) -> None:
+    @property
+    def location(self) -> str:
+        return f"s3://{self.bucket.path}"
+
+    def write(self, name: str, content: bytes) -> None:
         with translate_s3_errors(self.bucket, "s3:PutObject"):
-            self.client.put_object(Bucket=self.bucket.name, Key=key, Body=CONTENT)
+            self.client.put_object(Bucket=self.bucket.name, Key=self._key(name), Body=content)
 
-    def read_back(self, key: str) -> None:
+    def read(self, name: str) -> bytes:
         with translate_s3_errors(self.bucket, "s3:GetObject"):
-            content = self.client.get_object(Bucket=self.bucket.name, Key=key)["Body"].read()
-        if content != CONTENT:
-            raise UserError(f"s3://{self.bucket.name}/{key}: what was written is not what is read. Check /s3_endpoint.")
+            return bytes(self.client.get_object(Bucket=self.bucket.name, Key=self._key(name))["Body"].read())
 
-    def delete(self, key: str) -> None:
+    def delete(self, name: str) -> None:
         with translate_s3_errors(self.bucket, "s3:DeleteObject"):
-            self.client.delete_object(Bucket=self.bucket.name, Key=key)
+            self.client.delete_object(Bucket=self.bucket.name, Key=self._key(name))
 
-    def find_abandoned(self) -> Iterator[str]:
-        """The keys of objects that killed probes have left there."""
-        listed = self.client.list_objects_v2(Bucket=self.bucket.name, Prefix=f"{self.directory}{NAME_PREFIX}")
+    def list_files(self, prefix: str) -> Iterator[tuple[str, datetime]]:
+        with translate_s3_errors(self.bucket, "s3:ListBucket"):
+            listed = self.client.list_objects_v2(Bucket=self.bucket.name, Prefix=self._key(prefix))
         for found in listed.get("Contents", ()):
-            if is_abandoned(found["Key"].removeprefix(self.directory), found["LastModified"]):
-                yield found["Key"]
+            yield found["Key"].removeprefix(self._key("")), found["LastModified"]
+
+    def _key(self, name: str) -> str:
+        return f"{self.bucket.prefix}/{name}" if self.bucket.prefix else name
 
 
-def _client(properties: Mapping[str, str]) -> Any:
-    """As PyArrow reads the properties."""
+def _open_client(properties: Mapping[str, str]) -> Any:
+    """Read the properties as PyArrow does."""
     endpoint, region, proxy = (properties.get(name) for name in (S3_ENDPOINT, S3_REGION, S3_PROXY_URI))
     client = boto3.Session(
         region_name=region or ANY_REGION,
@@ -98,7 +94,7 @@ def _client(properties: Mapping[str, str]) -> Any:
             proxies={"http": proxy, "https": proxy} if proxy else None,
             signature_version=UNSIGNED if _is_true(properties, S3_ANONYMOUS) else None,
             s3={"addressing_style": _addressing(properties)},
-            # Not every store knows the checksums that botocore would add.
+            # Some stores do not know the checksums that botocore would add.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         ),
@@ -119,6 +115,6 @@ def _is_true(properties: Mapping[str, str], name: str) -> bool:
 
 
 def _refuse_to_be_redirected(response: Any, operation: Any, **_: object) -> None:
-    """botocore would find the bucket in its own region. PyArrow, which was given one, does not."""
+    """Raise the redirection. botocore would follow it to the bucket's region, but PyArrow stays in the given region."""
     if response is not None and response[1].get("Error", {}).get("Code") in OTHER_REGION:
         raise ClientError(response[1], operation.name)
