@@ -19,8 +19,8 @@ from pyiceberg.io import load_file_io
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
 from connector.config.settings import EndpointConfig
-from connector.host.errors import ConnectorError, UserError, all_of
-from connector.iceberg.catalogs.opening import translate_errors, warehouse_of
+from connector.host.errors import ConnectorError, UserError, join_errors
+from connector.iceberg.catalogs.opening import find_warehouse, translate_errors
 from connector.storage import file_stores, storage_errors
 from connector.storage.file_access import file_properties, has_sign_in
 
@@ -55,11 +55,11 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
     `properties` are FileIO properties; the catalog's server may have sent some of them.
     """
     if isinstance(config.catalog, LocalCatalog):
-        directory = warehouse_of(config.catalog)
+        directory = find_warehouse(config.catalog)
         try_place(_Directory(config, directory))
         return str(directory)
     file_access = file_properties(properties)
-    root = file_stores.root(config)
+    root = file_stores.find_root(config)
     if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
         return Skipped("the catalog chooses the location or the credentials of each table")
     if config.storage:
@@ -83,7 +83,7 @@ def try_place(place: Place) -> None:
         except ConnectorError as error:
             errors.append(error)
     if errors:
-        raise all_of(errors)
+        raise join_errors(errors)
     with suppress(ConnectorError):  # credentials that may not list may still write
         for other, written_at in place.list_files(NAME_PREFIX):
             if is_abandoned(other, written_at):

@@ -59,7 +59,7 @@ class FencedError(ConnectorError):
     """Another process owns the writer, or the table does not say who does: this process must stop."""
 
 
-def all_of(errors: Sequence[ConnectorError]) -> ConnectorError:
+def join_errors(errors: Sequence[ConnectorError]) -> ConnectorError:
     """One error that says what all of them say; retryable only if every one of them is."""
     kind = RetryableError if all(isinstance(error, RetryableError) for error in errors) else UserError
     return kind("\n".join(dict.fromkeys(map(str, errors))))

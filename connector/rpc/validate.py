@@ -16,7 +16,7 @@ from connector.evolution.columns import Evolution
 from connector.evolution.constraints import constraints, most_severe
 from connector.evolution.problems import problems
 from connector.evolution.table_change import Found
-from connector.host.errors import InvalidConfigError, UserError, all_of
+from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
@@ -80,7 +80,7 @@ def validate(message: request.Validate) -> response.Validated:
         except UserError as error:
             errors += (UserError(f"{proposal.place}: {line}") for line in str(error).splitlines())
     if errors:
-        raise all_of(errors)
+        raise join_errors(errors)
     return response.Validated(tuple(answers))
 
 

@@ -40,14 +40,14 @@ def open_aws_credentials(
             return Refreshed("the machine's AWS keys", _find_machine_credentials)
 
 
-def session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
+def open_session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
     """A session whose clients sign with keys that are valid at that moment."""
     core = get_session()
     core.register_component("credential_provider", CredentialResolver([_Provider(credentials)]))
     return boto3.Session(botocore_session=core, region_name=region)
 
 
-def file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
+def read_file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
     """The keys as FileIO properties."""
     lease = credentials.current()
     found = {
@@ -61,7 +61,7 @@ def file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
     return found
 
 
-def to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
+def convert_to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
     """The keys in botocore's form."""
     now = credentials.current().value
     token = now.session_token.reveal() if now.session_token else None
@@ -76,7 +76,7 @@ class _Renewed(Credentials):  # type: ignore[misc]  # botocore has no types
         self._credentials = credentials
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        return to_botocore(self._credentials)
+        return convert_to_botocore(self._credentials)
 
 
 class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
@@ -91,7 +91,7 @@ class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no ty
 
 
 def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
-    client = session(open_aws_credentials(role.own, region), region).client("sts", config=CLIENT_CONFIG)
+    client = open_session(open_aws_credentials(role.own, region), region).client("sts", config=CLIENT_CONFIG)
     external_id = {"ExternalId": role.external_id} if role.external_id else {}
     with translate(STS_ERRORS, lambda error: {"region": region, "role": role.arn, "answer": read_answer(error)}):
         answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)

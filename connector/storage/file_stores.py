@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
 
 
-def root(config: EndpointConfig) -> str | None:
+def find_root(config: EndpointConfig) -> str | None:
     """Where new tables go; None leaves it to the catalog. The Local catalog has a directory of its own."""
     if config.storage:
         return config.storage.location
@@ -56,10 +56,10 @@ def root(config: EndpointConfig) -> str | None:
 
 def data_file_properties(config: EndpointConfig) -> dict[str, str]:
     """The FileIO properties that the config has, with keys that are valid now."""
-    return file_properties(file_addresses(config), file_credentials(config, aws_credentials_of(config))())
+    return file_properties(find_file_addresses(config), choose_file_credentials(config, find_aws_credentials(config))())
 
 
-def file_addresses(config: EndpointConfig) -> dict[str, str]:
+def find_file_addresses(config: EndpointConfig) -> dict[str, str]:
     """The same without keys."""
     if config.storage:
         return file_properties(_addresses(config.storage))
@@ -96,7 +96,7 @@ def _addresses(storage: Storage) -> dict[str, str]:
             return {}
 
 
-def file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") -> FileCredentials:
+def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") -> FileCredentials:
     """The store's keys; `aws` are those that sign in to the catalog, and to S3 if the files are there."""
     # Each store's client is imported when it is needed.
     match config.storage:
@@ -106,9 +106,9 @@ def file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") 
             return partial(_azure_credentials, storage.sign_in)
     if aws is None:
         return dict
-    from connector.storage.aws_credentials import file_credentials
+    from connector.storage.aws_credentials import read_file_credentials
 
-    return partial(file_credentials, aws)
+    return partial(read_file_credentials, aws)
 
 
 def _azure_credentials(sign_in: AzureSignIn | None) -> dict[str, str]:
@@ -126,12 +126,12 @@ def _azure_credentials(sign_in: AzureSignIn | None) -> dict[str, str]:
 def _google_credentials(storage: GoogleStorage) -> FileCredentials:
     if not storage.service_account and not storage.uses_machine_credentials:
         return dict
-    from connector.storage.google_credentials import file_credentials, google_tokens
+    from connector.storage.google_credentials import open_google_tokens, read_file_credentials
 
-    return partial(file_credentials, google_tokens(storage.service_account))
+    return partial(read_file_credentials, open_google_tokens(storage.service_account))
 
 
-def aws_credentials_of(config: EndpointConfig) -> "FreshAwsCredentials | None":
+def find_aws_credentials(config: EndpointConfig) -> "FreshAwsCredentials | None":
     if config.credentials is None or isinstance(config.catalog, LocalCatalog):
         return None
     from connector.storage.aws_credentials import open_aws_credentials

@@ -21,12 +21,12 @@ GoogleTokens: TypeAlias = Refreshed[Secret]
 SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
 
 
-def google_tokens(key: Secret | None) -> GoogleTokens:
+def open_google_tokens(key: Secret | None) -> GoogleTokens:
     """Without a key, those of this machine's own credentials."""
     return Refreshed("the token of Google Cloud Storage", lambda: _fetch(key))
 
 
-def file_credentials(tokens: GoogleTokens) -> dict[str, str]:
+def read_file_credentials(tokens: GoogleTokens) -> dict[str, str]:
     """The token as FileIO properties."""
     lease = tokens.current()
     assert lease.expires_at is not None, "Google's tokens end"

@@ -138,7 +138,7 @@ def test_a_lock_that_a_dead_process_has_left_is_released(
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     with Connections([metastore.uri], "") as client:
-        client.lock(hive_lock.request(path))
+        client.lock(hive_lock.make_request(path))
     commit.finish(catalog, [stage(catalog, path, WRITER, 1)])
     assert ids_of(catalog, path) == [1]
     assert locks_of(metastore, path) == []
@@ -150,7 +150,7 @@ def test_a_lock_of_another_engine_is_respected_and_named(
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     monkeypatch.setattr(commit, "RETRY_FOR", 0.2)
     staged = stage(catalog, path, WRITER, 1)
-    request = hive_lock.request(path)
+    request = hive_lock.make_request(path)
     request.agentInfo, request.user, request.hostname = "Iceberg", "etl", "spark-3"
     with Connections([metastore.uri], "") as client:
         held = client.lock(request)

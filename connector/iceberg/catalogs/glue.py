@@ -26,10 +26,9 @@ from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, file_credentials, session
+from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials
 from connector.storage.aws_errors import has_code, is_transient, read_answer
-from connector.storage.file_access import file_properties
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import file_properties, open_file_io
 
 
 class _GlueCatalog(GlueCatalog):
@@ -68,7 +67,7 @@ class _GlueCatalog(GlueCatalog):
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # Not from the table's own properties.
-        return file_io(file_properties(self.properties, file_credentials(self._credentials)))
+        return open_file_io(file_properties(self.properties, read_file_credentials(self._credentials)))
 
 
 def _metadata_of(identifier: str | Identifier) -> str:
@@ -81,7 +80,7 @@ def open_glue(
     credentials: FreshAwsCredentials,
     file_properties: Mapping[str, str],
 ) -> GlueCatalog:
-    client = session(credentials, region).client("glue", config=CLIENT_CONFIG)
+    client = open_session(credentials, region).client("glue", config=CLIENT_CONFIG)
     # Made here: of threads that first need them at the same time, each would get exception classes of its own.
     _ = client.exceptions
     if catalog.glue_id:

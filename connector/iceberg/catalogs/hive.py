@@ -37,8 +37,7 @@ from connector.iceberg.catalogs.metastore import (
 )
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import FileCredentials, file_properties, open_file_io
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
 NOWHERE: Final = "the address of no metadata"
@@ -160,7 +159,7 @@ class _HiveCatalog(HiveCatalog):
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # Not from the table's own properties.
-        return file_io(file_properties(self.properties, self._credentials()))
+        return open_file_io(file_properties(self.properties, self._credentials()))
 
 
 def _alter(client: Any, table: HiveTable, expected: str) -> None:

@@ -39,7 +39,7 @@ POLL_SECONDS: Final = 0.1
 @contextmanager
 def hold_lock(connections: Connections, client: Any, path: TableIdentifier) -> Iterator[None]:
     """Hold the lock while a table is changed; CommitFailedException if another holds it for longer than we wait."""
-    lock = client.lock(request(path))
+    lock = client.lock(make_request(path))
     try:
         if lock.state != LockState.ACQUIRED:
             _wait(client, lock.lockid, path)
@@ -50,7 +50,7 @@ def hold_lock(connections: Connections, client: Any, path: TableIdentifier) -> I
             another.unlock(UnlockRequest(lockid=lock.lockid))
 
 
-def request(path: TableIdentifier) -> LockRequest:
+def make_request(path: TableIdentifier) -> LockRequest:
     database, table = path
     component = LockComponent(
         level=LockLevel.TABLE,

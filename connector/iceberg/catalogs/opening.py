@@ -32,14 +32,14 @@ READABLE_CHARACTERS: Final = 64
 def open_catalog(config: EndpointConfig) -> Catalog:
     """The catalog, made from the config alone: PyIceberg's own environment variables and files are not read."""
     # Each catalog's client is imported when it is needed: together they take a second and many megabytes.
-    addresses, aws = file_stores.file_addresses(config), file_stores.aws_credentials_of(config)
-    credentials = file_stores.file_credentials(config, aws)
+    addresses, aws = file_stores.find_file_addresses(config), file_stores.find_aws_credentials(config)
+    credentials = file_stores.choose_file_credentials(config, aws)
     with translate_errors(config):
         match config.catalog:
             case LocalCatalog() as catalog:
                 from connector.iceberg.catalogs.local import open_local
 
-                return open_local(warehouse_of(catalog), addresses)
+                return open_local(find_warehouse(catalog), addresses)
             case RestCatalog() as catalog if is_signed(dict(catalog.properties)):
                 from connector.iceberg.catalogs.signed_rest import open_signed
 
@@ -75,7 +75,7 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
         case LocalCatalog() as catalog:
             from connector.iceberg.catalogs import local
 
-            return local.translate_errors(warehouse_of(catalog))
+            return local.translate_errors(find_warehouse(catalog))
         case RestCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
@@ -114,9 +114,9 @@ def table_location(config: EndpointConfig, path: TableIdentifier) -> str | None:
     """Where a new table's files go; None leaves it to the catalog."""
     match config.catalog:
         case LocalCatalog() as catalog:
-            root: str | None = "/".join(filter(None, (f"file://{warehouse_of(catalog)}", config.prefix)))
+            root: str | None = "/".join(filter(None, (f"file://{find_warehouse(catalog)}", config.prefix)))
         case _:
-            root = file_stores.root(config)
+            root = file_stores.find_root(config)
     namespace, table = path
     return root and f"{root}/{_namespace_directory(namespace)}/{_with_digest(table)}"
 
@@ -134,7 +134,7 @@ def _readable(name: str) -> str:
     return re.sub("[^-_0-9a-zA-Z]", "_", name)[:READABLE_CHARACTERS]
 
 
-def warehouse_of(catalog: LocalCatalog) -> Path:
+def find_warehouse(catalog: LocalCatalog) -> Path:
     """The catalog's directory, whether or not it exists."""
     with _warehouse_lock:  # several threads may be the first to ask
         return catalog.warehouse or _temporary_warehouse()

@@ -12,9 +12,8 @@ from requests import Session
 from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
-from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
-from connector.storage.file_access import FileCredentials, file_properties, with_expiry
-from connector.storage.file_io_cache import file_io, hide_credentials
+from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
+from connector.storage.file_access import FileCredentials, add_expiry, file_properties, hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may hand out, for requests about a table
 
@@ -34,7 +33,7 @@ class RestTables(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
-        return time_limited(_with_fixed_environment(session, self.uri), self._limits)
+        return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
         super()._fetch_config()
@@ -50,8 +49,8 @@ class RestTables(RestCatalog):
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         vended = {**table_response.config, **vended}
         _hide(vended)
-        properties = file_properties(self._credentials(), self.properties, with_expiry(vended))
-        io = file_io(properties)
+        properties = file_properties(self._credentials(), self.properties, add_expiry(vended))
+        io = open_file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
@@ -94,4 +93,4 @@ def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
     uri = catalog.oauth2_server_uri or properties.get("oauth2-server-uri") or own_address
     parameters = {"scope": catalog.scope or DEFAULT_SCOPE}
     parameters |= {name: properties[name] for name in ("audience", "resource") if name in properties}
-    return OAuth2Client(time_limited(Session(), limits), uri, catalog.credential, parameters)
+    return OAuth2Client(limit_time(Session(), limits), uri, catalog.credential, parameters)

@@ -16,7 +16,7 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
 from connector.iceberg.catalogs.rest import RestTables
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS
-from connector.storage.aws_credentials import FreshAwsCredentials, to_botocore
+from connector.storage.aws_credentials import FreshAwsCredentials, convert_to_botocore
 from connector.storage.file_access import FileCredentials
 
 DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
@@ -76,7 +76,7 @@ class AwsSignature(AuthBase):
             data=body,
             headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()},
         )
-        SigV4Auth(to_botocore(self._credentials), self._service, self._region).add_auth(signed)
+        SigV4Auth(convert_to_botocore(self._credentials), self._service, self._region).add_auth(signed)
         request.headers.update(dict(signed.headers))
         return request
 

@@ -23,8 +23,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import FileCredentials, file_properties, open_file_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"
@@ -90,7 +89,7 @@ class _TablesOnS3(SqlTables):
         )
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return file_io(file_properties(self.properties))  # not from the table's own properties
+        return open_file_io(file_properties(self.properties))  # not from the table's own properties
 
 
 def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:

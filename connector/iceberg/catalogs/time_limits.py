@@ -28,7 +28,7 @@ class TimeLimits(NamedTuple):
 TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
 
 
-def time_limited(session: Session, limits: TimeLimits) -> Session:
+def limit_time(session: Session, limits: TimeLimits) -> Session:
     for scheme in ("http://", "https://"):
         session.mount(scheme, _TimeLimitedAdapter(limits))
     return session
