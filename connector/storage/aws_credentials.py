@@ -1,4 +1,4 @@
-"""AWS keys that are always valid: the config's own, those of an assumed role, or the machine's."""
+"""AWS credentials that are always valid: those of the config, of an assumed role, or of this machine."""
 
 import time
 from typing import Final, TypeAlias
@@ -20,35 +20,36 @@ from connector.storage.file_access import S3_EXPIRES_AT_MS
 
 FreshAwsCredentials: TypeAlias = Refreshed[AwsCredentials]
 
-# botocore may retry: a repeated UpdateTable may find its own first try and look like a conflict, but the fence tells.
+# botocore may retry. If the first UpdateTable was done, the second one looks like a conflict; the fence tells them
+# apart.
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
 )
-MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore renews the machine's keys before less than this is left
+MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore refreshes the machine's credentials before less is left
 
 
 def open_aws_credentials(
     credentials: AwsCredentials | AwsRole | MachineCredentials, region: str
 ) -> FreshAwsCredentials:
-    """`region` is where a role is assumed."""
+    """Return the credentials that the config chooses. A role is assumed in this region."""
     match credentials:
         case AwsCredentials():
-            return Refreshed("the AWS keys", lambda: Lease.until(credentials, None))
+            return Refreshed("the AWS credentials", lambda: Lease.until(credentials, None))
         case AwsRole():
-            return Refreshed("the keys of the AWS role", lambda: _assume(credentials, region))
+            return Refreshed("the credentials of the AWS role", lambda: _assume(credentials, region))
         case MachineCredentials():
-            return Refreshed("the machine's AWS keys", _find_machine_credentials)
+            return Refreshed("the machine's AWS credentials", _find_machine_credentials)
 
 
 def open_session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
-    """A session whose clients sign with keys that are valid at that moment."""
+    """Return a session whose clients sign each request with credentials that are valid then."""
     core = get_session()
     core.register_component("credential_provider", CredentialResolver([_Provider(credentials)]))
     return boto3.Session(botocore_session=core, region_name=region)
 
 
 def read_file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
-    """The keys as FileIO properties."""
+    """Return the credentials as FileIO properties."""
     lease = credentials.current()
     found = {
         S3_ACCESS_KEY_ID: lease.value.access_key_id,
@@ -62,14 +63,14 @@ def read_file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
 
 
 def convert_to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
-    """The keys in botocore's form."""
+    """Return the credentials in botocore's form."""
     now = credentials.current().value
     token = now.session_token.reveal() if now.session_token else None
     return ReadOnlyCredentials(now.access_key_id, now.secret_access_key.reveal(), token)
 
 
-class _Renewed(Credentials):  # type: ignore[misc]  # botocore has no types
-    """botocore asks for these with every request."""
+class _FreshCredentials(Credentials):  # type: ignore[misc]  # botocore has no types
+    """Credentials that botocore asks for with each request."""
 
     def __init__(self, credentials: FreshAwsCredentials) -> None:
         super().__init__("", "")
@@ -87,7 +88,7 @@ class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no ty
         self._credentials = credentials
 
     def load(self) -> Credentials:
-        return _Renewed(self._credentials)
+        return _FreshCredentials(self._credentials)
 
 
 def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
@@ -126,8 +127,8 @@ STS_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(ClientError),
         UserError,
-        "AWS does not let the connector assume the role {role}: {answer}. Check /credentials, whose keys need the "
-        "permission sts:AssumeRole, and the role's trust policy, which must name their user and the external id.",
+        "AWS does not let the connector assume the role {role}: {answer}. The credentials in /credentials need the "
+        "permission sts:AssumeRole, and the role's trust policy must name their user and the external id.",
     ),
     Entry(
         is_a(BotoCoreError),

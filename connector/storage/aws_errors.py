@@ -127,7 +127,7 @@ S3_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("SignatureDoesNotMatch"),
         UserError,
-        "{bucket}: the secret access key is not that of the access key id ({answer}). Check both in /credentials.",
+        "{bucket}: the secret access key does not belong to the access key id ({answer}). Check both in /credentials.",
     ),
     Entry(
         has_code("InvalidToken"),
@@ -137,7 +137,7 @@ S3_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("ExpiredToken"),
         UserError,
-        "{bucket}: the session token has expired ({answer}). Sign in anew: start the task again.",
+        "{bucket}: the session token has expired ({answer}). Start the task again to sign in again.",
     ),
     Entry(
         has_code("RequestTimeTooSkewed"),
@@ -152,8 +152,8 @@ S3_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("AccessDenied"),
         UserError,
-        "{bucket}: the keys do not allow {permission} ({answer}). Allow it on {objects}, or correct /bucket, /prefix "
-        "or /credentials.",
+        "{bucket}: the credentials do not allow {permission} ({answer}). Allow it on {objects}, or correct /bucket, "
+        "/prefix or /credentials.",
     ),
     Entry(
         has_code(*OTHER_REGION),
@@ -199,7 +199,7 @@ S3_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(SSLError),
         UserError,
-        "{bucket}: {server} cannot be spoken to securely: it has no certificate that this machine trusts, or does not "
+        "{bucket}: {server} has no secure connection: this machine does not trust its certificate, or it does not "
         "speak https. Check /s3_endpoint.",
     ),
     Entry(

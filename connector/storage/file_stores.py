@@ -1,4 +1,4 @@
-"""An endpoint config's store for data files: where new tables go, and which FileIO properties open it."""
+"""The store for data files in an endpoint config: where new tables go, and which FileIO properties open it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -42,11 +42,12 @@ from connector.storage.file_access import DEFAULT_REGION, FileCredentials, file_
 if TYPE_CHECKING:
     from connector.storage.aws_credentials import FreshAwsCredentials
 
-S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
+S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; PyArrow's defaults are 1 and 3
 
 
 def find_root(config: EndpointConfig) -> str | None:
-    """Where new tables go; None leaves it to the catalog. The Local catalog has a directory of its own."""
+    """Return the location of new tables, or None if the catalog chooses it. Not for the Local catalog, which has a
+    directory."""
     if config.storage:
         return config.storage.location
     if not config.bucket or isinstance(config.catalog, S3TablesCatalog):
@@ -55,12 +56,12 @@ def find_root(config: EndpointConfig) -> str | None:
 
 
 def data_file_properties(config: EndpointConfig) -> dict[str, str]:
-    """The FileIO properties that the config has, with keys that are valid now."""
+    """Return the FileIO properties of the config, with credentials that are valid now."""
     return file_properties(find_file_addresses(config), choose_file_credentials(config, find_aws_credentials(config))())
 
 
 def find_file_addresses(config: EndpointConfig) -> dict[str, str]:
-    """The same without keys."""
+    """Return the FileIO properties of the config without credentials."""
     if config.storage:
         return file_properties(_addresses(config.storage))
     region = config.region
@@ -76,7 +77,7 @@ def find_file_addresses(config: EndpointConfig) -> dict[str, str]:
     if region:
         properties[S3_REGION] = region
     if config.s3_endpoint:
-        # Stores other than Amazon's rarely have a host name for each bucket.
+        # Stores other than Amazon's seldom have a host name for each bucket.
         properties |= {S3_ENDPOINT: config.s3_endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
     return file_properties(properties, further)
 
@@ -97,8 +98,8 @@ def _addresses(storage: Storage) -> dict[str, str]:
 
 
 def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") -> FileCredentials:
-    """The store's keys; `aws` are those that sign in to the catalog, and to S3 if the files are there."""
-    # Each store's client is imported when it is needed.
+    """Return what reads the store's credentials. `aws` are those of the catalog, and of S3 if the files are there."""
+    # A store's client is imported only if it is needed.
     match config.storage:
         case GoogleStorage() as storage:
             return _google_credentials(storage)
@@ -132,6 +133,7 @@ def _google_credentials(storage: GoogleStorage) -> FileCredentials:
 
 
 def find_aws_credentials(config: EndpointConfig) -> "FreshAwsCredentials | None":
+    """Return the AWS credentials of the config, if it uses any."""
     if config.credentials is None or isinstance(config.catalog, LocalCatalog):
         return None
     from connector.storage.aws_credentials import open_aws_credentials

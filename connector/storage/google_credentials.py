@@ -1,4 +1,4 @@
-"""Tokens for Google Cloud Storage that are always valid: of the config's service account, or of this machine's."""
+"""Tokens for Google Cloud Storage that are always valid: for the config's service account, or for this machine."""
 
 from contextlib import AbstractContextManager
 from datetime import UTC
@@ -22,14 +22,14 @@ SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
 
 
 def open_google_tokens(key: Secret | None) -> GoogleTokens:
-    """Without a key, those of this machine's own credentials."""
+    """Return tokens for a service account's key, or without a key for this machine's credentials."""
     return Refreshed("the token of Google Cloud Storage", lambda: _fetch(key))
 
 
 def read_file_credentials(tokens: GoogleTokens) -> dict[str, str]:
-    """The token as FileIO properties."""
+    """Return the token as FileIO properties."""
     lease = tokens.current()
-    assert lease.expires_at is not None, "Google's tokens end"
+    assert lease.expires_at is not None, "Google's tokens expire"
     return {GCS_TOKEN: lease.value.reveal(), GCS_TOKEN_EXPIRES_AT_MS: str(int(lease.expires_at * 1000))}
 
 
@@ -43,9 +43,10 @@ def _fetch(key: Secret | None) -> Lease[Secret]:
 def _of_service_account(key: Secret) -> Any:
     try:
         return Credentials.from_service_account_info(service_account(key.reveal()), scopes=SCOPES)
-    except ValueError:  # its text may quote the key
+    except ValueError:  # the error's text may quote the key
         raise UserError(
-            "/storage/service_account_json: its private_key is none. Paste the file as Google's console writes it."
+            "/storage/service_account_json: its private_key is not a private key. Paste the file as Google's console "
+            "writes it."
         ) from None
 
 

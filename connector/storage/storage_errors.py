@@ -47,7 +47,7 @@ STORAGE_ERRORS: Final[ErrorTable] = (
     Entry(
         _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
         UserError,
-        "{location}: the object store does not accept the keys ({answer}). Check /credentials.",
+        "{location}: the object store does not accept the credentials ({answer}). Check /credentials.",
     ),
     Entry(
         _says("ACCESS_DENIED"),

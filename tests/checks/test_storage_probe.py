@@ -100,7 +100,7 @@ def test_a_bucket_that_can_be_used_is_left_as_it_was(
 
 
 def test_an_endpoint_without_a_scheme_is_one_of_https(right: EndpointConfig) -> None:
-    with pytest.raises(UserError, match="cannot be spoken to securely"):
+    with pytest.raises(UserError, match="has no secure connection"):
         probe(replace(right, s3_endpoint=right.s3_endpoint.removeprefix("http://")))
 
 

@@ -1,4 +1,4 @@
-"""AWS Glue as a catalog. Opening it makes no call to AWS."""
+"""AWS Glue as a catalog."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -32,8 +32,10 @@ from connector.storage.file_access import file_properties, open_file_io
 
 
 class _GlueCatalog(GlueCatalog):
-    """Glue only knows where a table's metadata is: the client reads and writes it, with keys that are valid now. What
-    the object store refuses becomes an error that says so."""
+    """PyIceberg's catalog, with credentials that are valid now, and with errors of the store translated.
+
+    Glue keeps only the address of a table's metadata; the client reads and writes it.
+    """
 
     _base = CommitBase()
 
@@ -46,7 +48,7 @@ class _GlueCatalog(GlueCatalog):
             return super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
-        return False  # in Glue a view is a table that is not Iceberg's, which load_table refuses
+        return False  # Glue's views are tables of another kind, which load_table refuses
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         with storage_errors.translate_errors(_metadata_of(identifier)):
@@ -60,13 +62,13 @@ class _GlueCatalog(GlueCatalog):
         base = self._base.table
         if base is None:
             return super()._convert_glue_to_iceberg(glue_table)
-        # Glue would compare with the version that was read just now, which is not the base's if the table has changed.
+        # Glue compares with the version that was read just now. If the table has changed, this is not the base's.
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
             raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
         return base
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # Not from the table's own properties.
+        # The table's properties must not decide how its files are reached.
         return open_file_io(file_properties(self.properties, read_file_credentials(self._credentials)))
 
 
@@ -80,11 +82,12 @@ def open_glue(
     credentials: FreshAwsCredentials,
     file_properties: Mapping[str, str],
 ) -> GlueCatalog:
+    """Open the catalog. This sends no request."""
     client = open_session(credentials, region).client("glue", config=CLIENT_CONFIG)
-    # Made here: of threads that first need them at the same time, each would get exception classes of its own.
+    # Made here: if several threads needed the exception classes first, each of them would make other ones.
     _ = client.exceptions
     if catalog.glue_id:
-        # PyIceberg reads glue.id only for a client of its own making.
+        # PyIceberg reads glue.id only for a client that it makes itself.
         def add_catalog_id(params: dict[str, object], **_: object) -> None:
             params.setdefault("CatalogId", catalog.glue_id)
 
@@ -121,12 +124,12 @@ GLUE_ERRORS: Final[ErrorTable] = (
             "UnrecognizedClientException",
         ),
         UserError,
-        "{place} does not accept the keys ({answer}). Check /credentials.",
+        "{place} does not accept the credentials ({answer}). Check /credentials.",
     ),
     Entry(
         has_code("InvalidSignatureException"),
         UserError,
-        "{place} says that the secret access key is not that of the access key id ({answer}). Check both in "
+        "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
         "/credentials.",
     ),
     Entry(
@@ -137,7 +140,7 @@ GLUE_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("AccessDeniedException"),
         UserError,
-        "{place} forbids this ({answer}). Allow it in the policy of the keys, or set others in /credentials.",
+        "{place} forbids this ({answer}). Allow it in the policy of these credentials, or set others in /credentials.",
     ),
     Entry(
         is_a(ClientError),
@@ -157,7 +160,7 @@ GLUE_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(SSLError),
         UserError,
-        "{place} cannot be spoken to securely: it has no certificate that this machine trusts.",
+        "{place} has no secure connection: this machine does not trust its certificate.",
     ),
     Entry(
         is_a(BotoCoreError),

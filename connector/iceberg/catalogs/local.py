@@ -1,4 +1,4 @@
-"""The Local catalog: an SQLite file in its warehouse directory, which several processes may use at a time."""
+"""The Local catalog: an SQLite file in its warehouse directory. Several processes may use it at the same time."""
 
 from contextlib import AbstractContextManager
 from functools import partial
@@ -22,7 +22,7 @@ BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
 
 
 class _LocalTables(SqlTables):
-    """Iceberg names metadata files by absolute paths: after its directory was moved, a table's cannot be found."""
+    """PyIceberg's catalog, with an error that explains a moved warehouse: Iceberg names files by absolute paths."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
         try:
@@ -38,6 +38,7 @@ class _LocalTables(SqlTables):
 
 
 def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
+    """Open the catalog, and make its directory and its file if they do not exist."""
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
     properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_properties}
@@ -59,7 +60,7 @@ def _read_reason(error: Exception) -> str:
         case DatabaseError():
             return str(error.orig)
         case FileExistsError():
-            return "it is no directory"
+            return "it is not a directory"
         case OSError():
             return error.strerror or str(error)
     return str(error)
@@ -79,7 +80,7 @@ LOCAL_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(DatabaseError, OSError),
         UserError,
-        "the warehouse directory {warehouse} of the Local catalog cannot be used: {reason}. Change /catalog/warehouse, "
-        "or the directory's permissions.",
+        "the warehouse directory {warehouse} of the Local catalog cannot be used: {reason}. Change "
+        "/catalog/warehouse, or the directory's permissions.",
     ),
 )

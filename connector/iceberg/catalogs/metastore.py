@@ -1,4 +1,4 @@
-"""Connections to a Hive metastore: one for every use, with time limits, to the first server that takes it."""
+"""Connections to a Hive metastore: one for each use, with time limits, to the first server that accepts it."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalog_messages import first_line
 
 DEFAULT_PORT: Final = 9083
-LONGEST_ANSWER: Final = 1 << 28  # bytes: what claims to be longer is no metastore's
+LONGEST_ANSWER: Final = 1 << 28  # bytes: no metastore sends a longer one
 
 
 class TimeLimits(NamedTuple):
@@ -34,19 +34,20 @@ TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
 
 
 class MetastoreError(OSError):
-    """The metastore says that it has not done what it was asked."""
+    """The metastore did not do what it was asked to do."""
 
 
 class MetastoreUnreachableError(MetastoreError):
-    """There was no answer: it may have been done or not."""
+    """There was no answer. The metastore may have done what it was asked to do, or not."""
 
 
 class MetastoreRefusalError(MetastoreError):
-    """The metastore refuses, and will again."""
+    """The metastore refuses, and would refuse again."""
 
 
 class Connections(threading.local):
-    """What PyIceberg enters for each use. Its own shares one connection among all threads, and waits for ever."""
+    """The client that PyIceberg enters for each use. PyIceberg's own shares one connection among all threads, and has
+    no time limit."""
 
     def __init__(self, uris: Sequence[str], user: str, limits: TimeLimits = TIME_LIMITS) -> None:
         self._uris, self._user, self._limits = uris, user, limits
@@ -84,8 +85,8 @@ class Connections(threading.local):
 
 
 class _Calls:
-    """A client's methods. Thrift's errors are immutable, and a generator-based context manager fails when it passes one
-    on: so all but those that are caught at once are replaced here."""
+    """The methods of a client, with other errors: Thrift's are immutable, and a context manager that is a generator
+    cannot pass them on. Those that the caller catches at once are kept."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -131,7 +132,8 @@ METASTORE_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(MetastoreError, saying=("Permission denied", "AccessControlException", "AccessDenied")),
         UserError,
-        "{place} may not do this itself ({answer}). Give it, or the user of /catalog/properties/ugi, the permission.",
+        "{place} has no permission for this ({answer}). Give the permission to it, or to the user in "
+        "/catalog/properties/ugi.",
     ),
     Entry(
         is_a(MetastoreError),

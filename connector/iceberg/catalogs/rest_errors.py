@@ -1,4 +1,4 @@
-"""A REST catalog's errors, in words that say what to do."""
+"""The errors of REST catalogs, in words that say what to do."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -27,7 +27,7 @@ from connector.iceberg.catalogs.sign_in import TokenServerError
 
 QUOTED_CHARACTERS: Final = 300
 
-# What an error calls the catalog, the settings that may be wrong, and who may lack a permission.
+# The words for the catalog, for the settings that may be wrong, and for the user that may lack a permission.
 REST_WORDS: Final[Mapping[str, str]] = {
     "catalog": "the REST catalog",
     "uri": "/catalog/uri",
@@ -38,7 +38,7 @@ S3_TABLES_WORDS: Final[Mapping[str, str]] = {
     "catalog": "Amazon S3 Tables",
     "uri": "/catalog/table_bucket_arn",
     "warehouse": "/catalog/table_bucket_arn",
-    "principal": "the keys of /credentials",
+    "principal": "the credentials in /credentials",
 }
 
 
@@ -57,14 +57,14 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, RESTError) and not isinstance(error, CommitStateUnknownException)
 
 
-NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which ends before /v1."
+NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which must end before /v1."
 
 REST_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(SSLError),
         UserError,
-        "{place} cannot be spoken to securely: it has no certificate that this machine trusts, or does not speak "
-        "https. Check {uri}.",
+        "{place} has no secure connection: this machine does not trust its certificate, or it does not speak https. "
+        "Check {uri}.",
     ),
     Entry(
         is_a(Timeout),
@@ -89,7 +89,7 @@ REST_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(NotImplementedError),
         UserError,
-        "{place} does not offer all that this needs: {answer}. Check {uri}.",
+        "{place} does not support everything that the connector needs: {answer}. Check {uri}.",
     ),
     Entry(
         is_a(OAuthError, UnauthorizedError, AuthorizationExpiredError),
@@ -104,13 +104,13 @@ REST_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(ForbiddenError),
         UserError,
-        "{place} forbids this: {answer}. Give {principal} the permission that it needs.",
+        "{place} forbids this: {answer}. Give {principal} the missing permission.",
     ),
     Entry(
         is_a(ServiceUnavailableError, TooManyRequestsError, ServerError),
         RetryableError,
-        "{place} is not able to answer now: {answer}. If it stays so, see the server's log, and check that it may use "
-        "/bucket.",
+        "{place} is not able to answer now: {answer}. If this repeats, see the server's log, and check that the "
+        "server may use /bucket.",
     ),
     Entry(
         lambda error: _is_refusal(error) and read_message(error).is_page,

@@ -1,4 +1,4 @@
-"""Catalogs in an SQL database: what the Local and SQL catalogs have in common, and PostgreSQL."""
+"""Catalogs in an SQL database: the common part of the Local and SQL catalogs, and PostgreSQL."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -27,13 +27,13 @@ from connector.storage.file_access import FileCredentials, file_properties, open
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"
-# In seconds and milliseconds, for a server that falls silent.
+# For a server that stops answering. The first is in seconds, the others in milliseconds.
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
 
 
 class SqlTables(SqlCatalog):
-    """PyIceberg's, but it sees the views that other engines keep in the same database, and a commit writes the new
-    address only where it finds the one that its table was loaded from."""
+    """PyIceberg's catalog, but it finds the views that other engines keep in the same database, and a commit replaces
+    only the metadata that its table was loaded with."""
 
     _base = CommitBase()
 
@@ -41,7 +41,7 @@ class SqlTables(SqlCatalog):
         try:
             super().__init__(name, **properties)
         except BaseException:
-            self.close()  # nobody else has the half-made catalog
+            self.close()  # the caller has no reference to it
             raise
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
@@ -51,7 +51,7 @@ class SqlTables(SqlCatalog):
         return self._base.table or super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
-        """Whether the name is a view's, given that it is not a table's."""
+        """Whether a view has this name, if no table has it."""
         namespace, name = self.identifier_to_tuple(identifier)
         named = select(IcebergTables.table_name).where(
             IcebergTables.catalog_name == self.name,
@@ -63,8 +63,7 @@ class SqlTables(SqlCatalog):
 
 
 class _TablesOnS3(SqlTables):
-    """The client reads and writes the tables' metadata, with keys that are valid now. What the object store refuses
-    becomes an error that says so."""
+    """Reads and writes the tables' metadata with credentials that are valid now, and translates the store's errors."""
 
     def __init__(self, credentials: FileCredentials, name: str, properties: Mapping[str, str]) -> None:
         self._credentials = credentials
@@ -83,17 +82,20 @@ class _TablesOnS3(SqlTables):
             return super().commit_table(table, *args, **kwargs)
 
     def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
-        self.properties.update(self._credentials())  # PyIceberg looks for them here
+        self.properties.update(self._credentials())  # PyIceberg reads them here
         return storage_errors.translate_errors(
             f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}"
         )
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return open_file_io(file_properties(self.properties))  # not from the table's own properties
+        return open_file_io(
+            file_properties(self.properties)
+        )  # the table's properties must not decide how its files are reached
 
 
 def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
-    # When two processes open it first, the slower one may fail to create a table that exists by now: once per table.
+    """Open a catalog, and create its tables in the database if they do not exist."""
+    # If two processes open a new catalog, the slower one may fail to create a table that exists by now: once per table.
     for _ in range(CATALOG_TABLES):
         try:
             return open_catalog()
@@ -106,12 +108,13 @@ def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
 def open_sql(
     catalog: catalog_config.SqlCatalog, file_properties: Mapping[str, str], credentials: FileCredentials
 ) -> SqlTables:
+    """Open a catalog in PostgreSQL."""
     properties = {"uri": _url(catalog).render_as_string(hide_password=False), **file_properties}
     return open_with_retries(partial(_TablesOnS3, credentials, catalog.name, properties))
 
 
 def try_to_write(catalog: Catalog) -> None:
-    """Add a made-up table and roll that back."""
+    """Add a row for a table that does not exist, and roll back."""
     assert isinstance(catalog, SqlCatalog)
     row = {
         "catalog_name": catalog.name,
@@ -157,7 +160,7 @@ SQL_ERRORS: Final[ErrorTable] = (
             read=_read_answer,
         ),
         UserError,
-        "{place} does not let us in: {answer}. Check /catalog/uri and /catalog/password.",
+        "{place} refuses the connection: {answer}. Check /catalog/uri and /catalog/password.",
     ),
     Entry(
         is_a(OperationalError),
