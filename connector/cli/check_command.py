@@ -22,8 +22,8 @@ from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, Res
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
-from connector.iceberg.catalogs.opening import warehouse_of
-from connector.iceberg.catalogs.rest_errors import address
+from connector.iceberg.catalog_messages import read_address
+from connector.iceberg.catalogs.opening import find_warehouse
 from connector.spark.cluster import where_tasks_run
 
 GIGABYTE: Final = 1e9
@@ -71,9 +71,9 @@ def _find_free_space() -> str:
 def _describe_catalog(opened: OpenedEndpoint) -> str:
     match opened.config.catalog:
         case LocalCatalog() as catalog:
-            return f"the Local catalog in {warehouse_of(catalog)} is open"
+            return f"the Local catalog in {find_warehouse(catalog)} is open"
         case RestCatalog(uri, warehouse):
-            return f"the REST catalog at {address(uri)} with warehouse {warehouse} is open"
+            return f"the REST catalog at {read_address(uri)} with warehouse {warehouse} is open"
         case S3TablesCatalog(arn):
             return f"Amazon S3 Tables' {arn} is open"
         case SqlCatalog(uri):

@@ -16,7 +16,7 @@ from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
 from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import Found
-from connector.host.errors import InvalidConfigError, UserError, all_of
+from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
@@ -80,7 +80,7 @@ def validate(message: request.Validate) -> response.Validated:
         except UserError as error:
             errors += (UserError(f"{proposal.place}: {line}") for line in str(error).splitlines())
     if errors:
-        raise all_of(errors)
+        raise join_errors(errors)
     return response.Validated(tuple(answers))
 
 

@@ -15,7 +15,7 @@ from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage import file_lists
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import open_file_io
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TableLayout:
 
     @property
     def io(self) -> FileIO:
-        return file_io(self.access.value)
+        return open_file_io(self.access.value)
 
     @cached_property
     def options(self) -> FileOptions:

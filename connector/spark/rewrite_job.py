@@ -15,7 +15,7 @@ from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.spark_session import Spark
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import open_file_io
 
 # An object store's keys may expire before the last file of a large table is written: each job gets fresh ones.
 JOB_SIZE: Final = 4 << 30  # bytes of data files
@@ -77,7 +77,7 @@ def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
 def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        return Written(rewriting.rewritten(file_io(file_properties), source))
+        return Written(rewriting.rewritten(open_file_io(file_properties), source))
     except UnconvertibleError as error:
         return Unconvertible(error.column_ids)
     except ConnectorError as error:

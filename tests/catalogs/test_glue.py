@@ -292,7 +292,9 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
     staged = stage(catalog, path, WRITER, 1)
     config = on_s3(s3_server, bucket, path[0], glue()) | {"credentials": aws_keys(s3_server, "wrong")}
     wrong = parse(config, [])[0]
-    refusal = r"the metadata of table .*orders: the object store (forbids this|does not accept the keys).*/credentials"
+    refusal = (
+        r"the metadata of table .*orders: the object store (forbids this|does not accept the credentials).*/credentials"
+    )
     with open_catalog(wrong) as locked_out:
         for use in (partial(load_table, locked_out, path), partial(finish, locked_out, staged)):
             with pytest.raises(UserError, match=refusal), translate_errors(wrong):

@@ -20,8 +20,7 @@ from connector.config.catalog import HiveCatalog
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
-from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits
-from connector.iceberg.catalogs.metastore_errors import translate_errors
+from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits, translate_errors
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import find
 from connector.model.state import StagedCommit, WriterId
@@ -139,7 +138,7 @@ def test_a_lock_that_a_dead_process_has_left_is_released(
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     with Connections([metastore.uri], "") as client:
-        client.lock(hive_lock.request(path))
+        client.lock(hive_lock.make_request(path))
     commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1)])
     assert ids_of(catalog, path) == [1]
     assert locks_of(metastore, path) == []
@@ -151,7 +150,7 @@ def test_a_lock_of_another_engine_is_respected_and_named(
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     monkeypatch.setattr(commit, "RETRY_FOR", 0.2)
     staged = stage(catalog, path, WRITER, 1)
-    request = hive_lock.request(path)
+    request = hive_lock.make_request(path)
     request.agentInfo, request.user, request.hostname = "Iceberg", "etl", "spark-3"
     with Connections([metastore.uri], "") as client:
         held = client.lock(request)

@@ -130,7 +130,11 @@ def test_every_row_is_in_the_bucket_for_pyiceberg_and_duckdb(
 @pytest.mark.parametrize(
     ("name", "what", "remedy"),
     [
-        ("wrong_secret", "the object store does not accept the keys (SIGNATURE_DOES_NOT_MATCH", "Check /credentials."),
+        (
+            "wrong_secret",
+            "the object store does not accept the credentials (SIGNATURE_DOES_NOT_MATCH",
+            "Check /credentials.",
+        ),
         ("no_store", "the object store cannot be reached (NETWORK_CONNECTION", "/s3_endpoint and /region."),
         ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "it may use /bucket."),
         ("no_catalog", "cannot be reached", "and /catalog/uri."),

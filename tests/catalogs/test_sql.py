@@ -87,7 +87,7 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
 ) -> None:
     catalog.create_namespace_if_not_exists(NAMESPACE)
     wrong = parse(config | {"credentials": aws_keys(s3_server, "planted-and-wrong")}, [])[0]
-    refusal = "the metadata of table .*: the object store (forbids this|does not accept the keys).*/credentials"
+    refusal = "the metadata of table .*: the object store (forbids this|does not accept the credentials).*/credentials"
     with open_catalog(wrong) as locked_out, pytest.raises(UserError, match=refusal):
         locked_out.create_table((NAMESPACE, "new"), Schema(), table_location(wrong, TableIdentifier(NAMESPACE, "new")))
 

@@ -21,7 +21,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import open_file_io
 from connector.storage.storage_errors import translate_errors
 from protocol import request
 from protocol.flow import WHOLE_RANGE, ValidateBinding
@@ -176,7 +176,7 @@ def write(properties: Properties) -> None:
     """As a task does, which knows no secret but the keys of files."""
     with (
         translate_errors("s3://lake/file"),
-        file_io(properties).new_output("s3://lake/file").create(overwrite=True) as stream,
+        open_file_io(properties).new_output("s3://lake/file").create(overwrite=True) as stream,
     ):
         stream.write(b"content")
 

@@ -390,7 +390,7 @@ def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
         catalog.list_namespaces()
     assert str(raised.value) == (
         "AWS Glue in us-east-1 forbids this (AccessDeniedException: not you). "
-        "Allow it in the policy of the keys, or set others in /credentials."
+        "Allow it in the policy of these credentials, or set others in /credentials."
     )
 
 
