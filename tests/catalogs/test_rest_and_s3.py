@@ -136,7 +136,7 @@ def test_every_row_is_in_the_bucket_for_pyiceberg_and_duckdb(
             "Check /credentials.",
         ),
         ("no_store", "the object store cannot be reached (NETWORK_CONNECTION", "/s3_endpoint and /region."),
-        ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "it may use /bucket."),
+        ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "the server may use /bucket."),
         ("no_catalog", "cannot be reached", "and /catalog/uri."),
     ],
 )
