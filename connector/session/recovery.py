@@ -22,11 +22,9 @@ from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.transactions import Session, StartWriting
-from connector.spark.block_transfer import choose_transfer
-from connector.spark.claim_server import claim_server
-from connector.spark.engine import Engine
-from connector.spark.layout import Layout, TableLayout
+from connector.spark.engine import Engine, choose_transfer, claim_server
 from connector.spark.spool import Spool
+from connector.spark.table_files import Layout, TableLayout
 from connector.spark.write_job import WriteJob
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization

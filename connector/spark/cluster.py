@@ -2,14 +2,19 @@
 
 import re
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import connector
 from connector.host.errors import RetryableError, UserError
+from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import WORKER_ALLOCATION
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 MASTER: Final = "spark.master"
 DRIVER_HOST: Final = "spark.driver.host"
@@ -88,6 +93,26 @@ def where_tasks_run(settings: Mapping[str, str]) -> str:
             f"{MASTER} in /advanced/spark."
         )
     return f"tasks run on {settings[MASTER]}"
+
+
+def wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
+    """Return when the cluster has given an executor. Raises RetryableError if it gives none, or ends the
+    application."""
+    deadline = time.monotonic() + EXECUTOR_TIMEOUT
+    scala = context._jsc.sc()
+    while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
+        if scala.isStopped():
+            reason = jvm.last_words.rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
+            raise RetryableError(
+                f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' "
+                "say more."
+            )
+        if time.monotonic() > deadline:
+            raise RetryableError(
+                f"the Spark master {context.master} has given no executor within {EXECUTOR_TIMEOUT:.0f} s. Check that "
+                "its workers have the cores and the memory that spark.* in /advanced/spark asks for."
+            )
+        time.sleep(0.1)
 
 
 def _masters(settings: Mapping[str, str]) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: claim blocks, decode their lines, write data files."""
+"""A task in a Python worker of Spark: claims blocks, decodes their lines, and writes data files."""
 
 import gc
 import traceback
@@ -16,8 +16,8 @@ from connector.encoding.decoder import RowDecoder, Stray
 from connector.encoding.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
-from connector.spark.blocks import Block
 from connector.spark.claims import Address, Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
+from connector.spark.spool import Block
 from connector.spark.table_files import TableFiles
 from protocol.protocol_error import ProtocolError
 
@@ -49,8 +49,9 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
 
 
 def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None:
-    """Consecutive blocks of one binding go to the same files, while the keys are the same. One table is written at a
-    time, for which memory is planned."""
+    """Write consecutive blocks of one binding to the same files, while the credentials are the same.
+
+    One table is written at a time: the memory is planned for one."""
     claims.send(Next(None))
     claim = _receive(claims)
     while claim:
@@ -61,7 +62,7 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
             _write_block(claims, claim, files, layout.io)
             claims.send(Next(layout.binding.index))
             if not claims.poll(layout.seconds_left):
-                files.close()  # the keys may expire before the next block comes
+                files.close()  # the credentials may expire before the next block comes
             claim = _receive(claims)
         wrote = Wrote(files.finish())
         unfinished.pop_all()  # once this is sent the files may count, whatever becomes of the answer

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from connector.host.refresh import Lease
-from connector.spark.layout import TableLayout
+from connector.spark.table_files import TableLayout
 from encoding.store_lines import binding
 
 
