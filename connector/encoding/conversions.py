@@ -27,9 +27,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.encoding.arrow_schema import arrow_type_of
+from connector.encoding.column_types import arrow_type_of, rule
 from connector.encoding.texts import Texts, UnfitError, double_texts
-from connector.encoding.value_rules import rule
 
 Conversion: TypeAlias = Callable[[pa.Array, PrimitiveType], pa.Array]
 _Texts: TypeAlias = Callable[[pa.Array], pa.StringArray]

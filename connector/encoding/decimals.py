@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import DecimalType
 
-from connector.encoding.parsing import Parser
-from connector.encoding.texts import NO_ROWS, Positions, Texts
+from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts
 
 NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SAFE_DIGITS: Final = len(str(2**127)) - 1  # any so many fit into 128 bits with a sign

@@ -7,13 +7,19 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from connector.encoding.arrow_schema import arrow_schema
-from connector.encoding.column_input import ColumnInput, FittedColumn, fit
+from connector.encoding.column_types import arrow_schema
 from connector.encoding.invalid_cells import InvalidCells, RejectedRow
 from connector.encoding.packed import PackedTupleError
-from connector.encoding.plain import PlainCells, is_usual, usual_cell_type
 from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, loose_row, rows_decoder
-from connector.encoding.tuple_columns import TupleColumns
+from connector.encoding.tuple_columns import (
+    ColumnInput,
+    FittedColumn,
+    PlainCells,
+    TupleColumns,
+    fit,
+    is_usual,
+    usual_cell_type,
+)
 from connector.model.binding import Binding
 from connector.model.invalid_values import Tally
 from protocol.protocol_error import ProtocolError

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple, TypeAlias
 import orjson
 import pyarrow as pa
 
-from connector.encoding.column_input import FittedColumn
 from connector.encoding.row_lines import Lines, LooseRow
-from connector.encoding.tuple_columns import TupleColumns
+from connector.encoding.tuple_columns import FittedColumn, TupleColumns
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment

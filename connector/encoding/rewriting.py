@@ -16,10 +16,9 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
 from connector.config.values import Settings
-from connector.encoding.arrow_schema import FIELD_ID, arrow_type_of, is_written
+from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
 from connector.encoding.conversions import NoEquivalentError, convert
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.file_options import FileOptions
+from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.model.binding import Column

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.encoding.parsing import Parser
-from connector.encoding.texts import NO_ROWS, Positions, Texts
+from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH

@@ -1,6 +1,6 @@
-"""A column as text: both forms of a tuple come to this wherever no typed decoder fits."""
+"""A column as text, where no typed decoder fits its values; and text to values, a whole column in one call."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,8 +17,9 @@ Bytes = npt.NDArray[np.uint8]
 
 _QUOTE: Final = ord('"')
 _NULL: Final = ord("n")
+# Texts, or fewer: so many are parsed one by one.
+_FASTER_BY_VALUE: Final = 16
 _decode_string = msgspec.json.Decoder(str).decode
-
 
 NO_ROWS: Final = np.empty(0, np.int64)
 
@@ -148,3 +149,41 @@ def double_texts(doubles: pa.DoubleArray) -> pa.StringArray:
     named = np.select([np.isnan(numbers), numbers > 0], ["NaN", "Infinity"], "-Infinity")
     values = pc.if_else(pa.array(np.isfinite(numbers)), finite, pa.array(named, pa.string()))
     return pc.if_else(doubles.is_valid(), values, pa.scalar(None, pa.string()))
+
+
+@dataclass(frozen=True)
+class Parser:
+    """`by_value` reads whatever `at_once` reads, with the same result, and more; ValueError means that a text is
+    unfit."""
+
+    arrow_type: pa.DataType
+    by_value: Callable[[str], object]
+    reason: str
+    at_once: Callable[[pa.StringArray], pa.Array] | None = None  # default: Arrow's cast. Raises ArrowInvalid
+
+    def parse(self, texts: pa.StringArray) -> pa.Array:
+        unfit: list[int] = []
+        array = pa.concat_arrays(self._parts(texts, 0, unfit))
+        if unfit:
+            raise UnfitError(np.array(unfit), self.reason)
+        return array
+
+    def _parts(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[pa.Array]:
+        """Halves the texts again and again around those that Arrow cannot read."""
+        try:
+            yield self.at_once(texts) if self.at_once else texts.cast(self.arrow_type)
+        except pa.ArrowInvalid:
+            if len(texts) <= _FASTER_BY_VALUE:
+                yield pa.array(self._values(texts, first_row, unfit), self.arrow_type)
+                return
+            half = len(texts) // 2
+            yield from self._parts(texts[:half], first_row, unfit)
+            yield from self._parts(texts[half:], first_row + half, unfit)
+
+    def _values(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[object]:
+        for row, text in enumerate(texts.to_pylist(), first_row):
+            try:
+                yield None if text is None else self.by_value(text)
+            except ValueError:
+                unfit.append(row)
+                yield None

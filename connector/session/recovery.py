@@ -22,10 +22,10 @@ from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.transactions import Session, StartWriting
-from connector.spark.engine import Engine, choose_transfer, claim_server
+from connector.spark.engine import Engine, claim_server
 from connector.spark.spool import Spool
 from connector.spark.table_files import Layout, TableLayout
-from connector.spark.write_job import WriteJob
+from connector.spark.write_job import WriteJob, choose_transfer
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
 

@@ -1,6 +1,6 @@
-"""The engine of a session: Spark with its limits and directories, and how its tasks get their blocks."""
+"""The engine of a session: Spark with its limits and directories, and the server that its tasks claim blocks from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +8,10 @@ from pathlib import Path
 from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
 from connector.host.tempdirs import TemporaryDirectories, make_directories
-from connector.spark.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.claims import ClaimServer
 from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
 from connector.spark.limits import Limits
 from connector.spark.spark_session import Spark
-from connector.spark.table_files import Layout
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,3 @@ def claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
             f"/advanced/spark to an address of this machine that the cluster reaches, or {BIND_ADDRESS} where it has "
             "another name here."
         ) from error
-
-
-def choose_transfer(spark: Spark, layouts: Sequence[Layout]) -> BlockTransfer:
-    """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
-    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)

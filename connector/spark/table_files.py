@@ -11,10 +11,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector.config.values import Settings
-from connector.encoding.arrow_schema import arrow_schema
-from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter
+from connector.encoding.column_types import arrow_schema
+from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOptions
 from connector.encoding.decoder import Decoded
-from connector.encoding.file_options import FileOptions
 from connector.encoding.invalid_cells import batch_of
 from connector.host.refresh import Lease
 from connector.model.binding import Binding

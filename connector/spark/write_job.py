@@ -10,9 +10,10 @@ from typing import Final, TypeAlias
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
-from connector.spark.block_transfer import BlockTransfer
+from connector.spark.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.claims import ClaimServer
 from connector.spark.ledger import Counted, Ledger
+from connector.spark.spark_session import Spark
 from connector.spark.spool import Spool
 from connector.spark.table_files import Layout
 from connector.spark.tasks import write_files
@@ -97,3 +98,8 @@ class WriteJob:
     def _report_failure(self, job: "Future[list[None]]") -> None:
         if not job.cancelled() and (error := job.exception()):
             self._ledger.fail(error)
+
+
+def choose_transfer(spark: Spark, layouts: Sequence[Layout]) -> BlockTransfer:
+    """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
+    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)
