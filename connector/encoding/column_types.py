@@ -49,7 +49,7 @@ _decode_base64 = msgspec.json.Decoder(list[bytes]).decode
 
 
 def is_written(column_type: IcebergType) -> bool:
-    """Whether values can be written to columns of this type."""
+    """Return whether values can be written to columns of this type."""
     return isinstance(column_type, DecimalType) or column_type in _ARROW_TYPES
 
 

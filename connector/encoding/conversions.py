@@ -39,7 +39,7 @@ class NoEquivalentError(Exception):
 
 
 def convert(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
-    """Every value's equivalent; nulls stay null. NoEquivalentError if a single value has none."""
+    """Return the equivalent of every value; nulls stay null. Raises NoEquivalentError if a value has none."""
     try:
         return CONVERSIONS[type(old), type(new)](array, new)
     except (KeyError, pa.ArrowInvalid, UnfitError) as error:

@@ -43,13 +43,13 @@ _NEARLY_ALL: Final = 950  # of the first sample
 class FileOptions:
     """How large data files become, and how they are compressed."""
 
-    target_size: int
+    target_size: int  # bytes
     codec: str
     level: int | None
 
     @classmethod
     def of_table(cls, properties: Mapping[str, str]) -> "FileOptions":
-        """ValueError if nothing can be written with these properties."""
+        """Return the options that a table's properties ask for. Raises ValueError if a property is invalid."""
         codec = properties.get(CODEC, "zstd").lower()
         if codec not in CODECS:
             raise ValueError(f"{CODEC} is {codec!r}; it may be {', '.join(CODECS)}")
@@ -68,13 +68,13 @@ class RowGroup:
     """
 
     def __init__(self, capacity: int) -> None:
-        """`capacity` is in bytes, which take no memory before they are written to."""
+        """`capacity` is in bytes. They take no memory before they are written to."""
         self._memory = memoryview(mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
 
     def add(self, batch: pa.RecordBatch) -> bool:
-        """Add a batch if there is room for it, and say whether there was."""
+        """Add a batch if there is room for it. Return whether there was."""
         end = self._size + _size_of(batch)
         if end > len(self._memory):
             return False
@@ -85,7 +85,7 @@ class RowGroup:
         return True
 
     def take(self) -> list[pa.RecordBatch]:
-        """Remove and return all batches; they are valid until the next one is added."""
+        """Remove and return all batches. They are valid until the next one is added."""
         batches, self._batches, self._size = self._batches, [], 0
         return batches
 
@@ -109,6 +109,7 @@ class DataFileWriter:
         self._files: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch. A full row group is written to the open file."""
         if self._row_group.add(batch):
             return
         self._write_row_group(self._row_group.take())
@@ -116,17 +117,17 @@ class DataFileWriter:
             self._write_row_group([batch])  # larger than a row group: written as it is
 
     def finish(self) -> list[DataFile]:
-        """All files, complete and durable."""
+        """Return all files, complete and durable."""
         self.close_file()
         return self._files
 
     def close_file(self) -> None:
-        """Make what was written so far durable: further rows go to another file."""
+        """End the open file, so that its rows are durable. Further rows go to another file."""
         self._write_row_group(self._row_group.take())
         self._end_file()
 
     def abort(self) -> None:
-        """Delete what was written, as far as possible: nothing refers to it."""
+        """Delete all files, as far as possible. Nothing refers to them."""
         locations = [file.path for file in self._files]
         if self._open_file:
             locations.append(self._open_file.location)
@@ -181,7 +182,7 @@ class _OpenFile:
         return int(self._stream.tell())
 
     def write(self, rows: pa.Table) -> None:
-        """As one row group."""
+        """Write the rows as one row group."""
         with translate_errors(self.location):
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         for place, column in enumerate(rows.columns):
@@ -213,7 +214,7 @@ def _worth_a_dictionary(rows: pa.Table) -> list[str]:
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
-    """Whether every value occurs twice or more on average."""
+    """Return whether every value occurs twice or more on average."""
     # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted
     # further.
     if pc.count_distinct(column.slice(0, _FIRST_SAMPLE)).as_py() > _NEARLY_ALL:
@@ -222,13 +223,14 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 
 def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:
-    """Booleans, which are bits already; and types of other engines' tables, whose values Arrow cannot count."""
+    """Return True for booleans, which are bits already, and for types of other engines whose values Arrow cannot
+    count."""
     of_others = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
     return bool(pa.types.is_boolean(arrow_type) or of_others)
 
 
 def _size_of(batch: pa.RecordBatch) -> int:
-    """Bytes that the batch takes when it is copied."""
+    """Return the bytes that a copy of the batch takes."""
     counted = pa.MockOutputStream()
     _write(counted, batch)
     return int(counted.size())

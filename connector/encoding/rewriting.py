@@ -146,7 +146,7 @@ Rewrite: TypeAlias = Callable[
 
 
 def _places(schema: pa.Schema, path: str) -> dict[int, int]:
-    """The places of a file's columns, by their field ids."""
+    """Return the places of a file's columns, by their field ids."""
     ids = [int((field.metadata or {}).get(FIELD_ID, _NO_ID)) for field in schema]
     if _NO_ID in ids:
         raise UserError(
@@ -184,7 +184,7 @@ def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> p
 
 
 def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """The rows that are not deleted, a few megabytes at a time."""
+    """Yield the rows that are not deleted, a few megabytes at a time."""
     groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
     first = 0
@@ -197,7 +197,7 @@ def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[p
 
 
 def _find_deleted_rows(io: FileIO, source: SourceFile) -> npt.NDArray[np.int64]:
-    """The positions of deleted rows, in order and without duplicates."""
+    """Return the positions of deleted rows, in order and without duplicates."""
     positions = [np.empty(0, np.int64)]
     for path in source.position_deletes:
         with translate_errors(path), io.new_input(path).open() as stream:

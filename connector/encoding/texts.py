@@ -40,12 +40,14 @@ class Texts:
     is_string: Mask
 
     def require_strings(self, reason: str) -> None:
+        """Raise UnfitError if a value is no string."""
         others = np.flatnonzero(~self.is_string & validity(self.array))
         if len(others):
             raise UnfitError(others, reason)
 
 
 def validity(array: pa.Array) -> Mask:
+    """Return which values are not null."""
     if not array.null_count:
         return np.ones(len(array), dtype=np.bool_)
     valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
@@ -53,7 +55,7 @@ def validity(array: pa.Array) -> Mask:
 
 
 def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
-    """JSON values byte for byte, but strings without quotes and escapes. An empty cell is a missing value."""
+    """Return JSON values byte for byte, but strings without quotes and escapes. An empty cell is a missing value."""
     data = b"".join((*cells, b" "))  # with a space, so that even an empty last cell has a first byte
     ends = np.cumsum(np.fromiter(map(len, cells), np.int64, len(cells)))
     begins = np.concatenate(([0], ends[:-1]))
@@ -85,7 +87,7 @@ def _is_decodable(cell: msgspec.Raw) -> bool:
 
 
 def gather(data: bytes, begins: Positions, ends: Positions, valid: Mask) -> pa.BinaryArray:
-    """The slices of `data`, which do not overlap and are in order."""
+    """Return the slices of `data`, which do not overlap and are in order. Rows that are not valid are null."""
     if valid.all() and np.array_equal(begins[1:], ends[:-1]):
         return _binaries(np.append(begins[:1], ends), data)
     bounds = np.empty(2 * len(begins) + 1, dtype=np.int64)
@@ -98,12 +100,13 @@ def gather(data: bytes, begins: Positions, ends: Positions, valid: Mask) -> pa.B
 
 
 def contains(positions: Positions, begins: Positions, ends: Positions) -> Mask:
-    """Which slices hold one of the positions; these are in order."""
+    """Return which slices hold one of the positions, which are in order."""
     held: Mask = np.searchsorted(positions, begins) < np.searchsorted(positions, ends)
     return held
 
 
 def replace_values(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
+    """Return the array with `value(row)` in the rows `where`."""
     rows = np.flatnonzero(where)
     if not len(rows):
         return array
@@ -111,7 +114,8 @@ def replace_values(array: pa.BinaryArray, where: Mask, value: Callable[[int], by
 
 
 def as_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """Checked, not copied: readers of the file could make nothing of invalid UTF-8."""
+    """Return the same values as strings, without copying. Raises UnfitError if one is not UTF-8: readers of the file
+    would fail on it."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid as error:
@@ -142,7 +146,7 @@ def _positions_of(byte: bytes, data: bytes) -> Positions:
 
 
 def double_texts(doubles: pa.DoubleArray) -> pa.StringArray:
-    """The shortest digits that mean the number, as documents have them."""
+    """Return each number with the fewest digits that identify it, as in documents."""
     numbers = doubles.fill_null(0).to_numpy()
     texts = orjson.dumps(np.where(np.isfinite(numbers), numbers, 0.0), option=orjson.OPT_SERIALIZE_NUMPY)
     finite = pa.array(texts[1:-1].decode().split(",") if len(doubles) else [], pa.string())
@@ -162,6 +166,7 @@ class Parser:
     at_once: Callable[[pa.StringArray], pa.Array] | None = None  # default: Arrow's cast. Raises ArrowInvalid
 
     def parse(self, texts: pa.StringArray) -> pa.Array:
+        """Return the values of the texts. Raises UnfitError with the rows of all texts that are unfit."""
         unfit: list[int] = []
         array = pa.concat_arrays(self._parts(texts, 0, unfit))
         if unfit:
@@ -169,7 +174,7 @@ class Parser:
         return array
 
     def _parts(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[pa.Array]:
-        """Halves the texts again and again around those that Arrow cannot read."""
+        """Yield the values of the texts. Halves the texts again and again around those that Arrow cannot read."""
         try:
             yield self.at_once(texts) if self.at_once else texts.cast(self.arrow_type)
         except pa.ArrowInvalid:

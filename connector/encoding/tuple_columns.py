@@ -218,12 +218,13 @@ _OWN_CODES: Final[dict[PrimitiveType, tuple[frozenset[int], _Reader]]] = {
 
 @dataclass(frozen=True)
 class TupleColumns:
-    """Key or values; `name` is the plain form's attribute of Row."""
+    """The columns of the key or of the values: `name` is the attribute of Row."""
 
     name: str
     columns: tuple[Column, ...]
 
     def tuple_of(self, row: Row[Any, Any]) -> Any:
+        """Return the row's plain tuple; None if it is packed or absent."""
         return getattr(row, self.name)
 
     def cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:

@@ -1,4 +1,4 @@
-"""What is different where tasks run on other machines, because `spark.master` names a cluster."""
+"""Settings and checks for tasks on other machines, where `spark.master` names a cluster."""
 
 import re
 import socket
@@ -32,12 +32,12 @@ _HOST_AND_PORT: Final = re.compile(r"(?P<host>[^/:\[\]]+|\[[^\]]+\]):(?P<port>[0
 
 
 def is_local(settings: Mapping[str, str]) -> bool:
-    """Whether tasks run on this machine."""
+    """Return whether tasks run on this machine."""
     return settings.get(MASTER, "local").startswith("local")
 
 
 def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Defaults that a cluster needs."""
+    """Return the default settings that a cluster needs."""
     package_root = str(Path(connector.__file__).parent.parent)
     environment = {"PYTHONPATH": package_root, **WORKER_ALLOCATION}
     return {
@@ -49,8 +49,8 @@ def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def driver_host(settings: Mapping[str, str]) -> str:
-    """How the cluster reaches this process: as configured, or at the address from which this machine reaches the
-    master."""
+    """Return the host at which the cluster reaches this process: as configured, or the address from which this machine
+    reaches the master."""
     if host := settings.get(DRIVER_HOST):
         return host
     for address in _masters(settings):
@@ -64,7 +64,10 @@ def driver_host(settings: Mapping[str, str]) -> str:
 
 
 def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
-    """Where this process listens for its tasks; port 0 is any free one."""
+    """Return the host and the port where this process listens for its tasks. Port 0 is any free port.
+
+    Raises UserError if the port is invalid.
+    """
     port = settings.get(CLAIMS_PORT, "0")
     if not port.isdecimal() or int(port) > MAX_PORT:
         raise UserError(f"{CLAIMS_PORT} in /advanced/spark is {port!r}, which is no port.")
@@ -72,8 +75,10 @@ def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
 
 
 def where_tasks_run(settings: Mapping[str, str]) -> str:
-    """A sentence for a person. RetryableError if no master of a standalone cluster answers: Spark itself would try for
-    a minute without saying so.
+    """Return a sentence that says where tasks run.
+
+    Raises RetryableError if no master of a standalone cluster answers: Spark itself would try for a minute without
+    saying so.
     """
     if is_local(settings):
         return "tasks run on this machine"
@@ -116,7 +121,7 @@ def wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
 
 
 def _masters(settings: Mapping[str, str]) -> list[tuple[str, int]]:
-    """The addresses of a standalone cluster's masters; none for any other cluster."""
+    """Return the addresses of a standalone cluster's masters; none for any other cluster."""
     master = settings[MASTER]
     if not master.startswith(_STANDALONE):
         return []

@@ -1,7 +1,7 @@
-"""Spark, started in the background: only a job waits for it. And what has happened to Spark, in words for a user.
+"""Spark: starts in the background, runs jobs, and explains in an error why it failed.
 
-Where a process of Spark ends, the others only see that it is silent. The one that sees it first raises an error of its
-own, so errors are translated by what has ended, not by who noticed.
+If a process of Spark ends, the other processes only see that it does not answer, and each raises an error of its own.
+So an error is translated by the process that has ended, not by the one that noticed.
 """
 
 import re
@@ -91,25 +91,25 @@ class Spark:
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
 
     def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
-        """Run a job of one task per core; a task gets an iterator of one number."""
+        """Submit a job of one task per core, and return its results. Each task gets an iterator of one number."""
         return self._executor.submit(self._run, task)
 
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
-        """Run a job that calls `call` for each thing, several things per task."""
+        """Submit a job that calls `call` for each thing, with several things per task. Return the results in order."""
         return self._executor.submit(self._map, call, things)
 
     def end_of_task(self) -> RetryableError:
-        """Why a task of this machine has ended without a word. Waits a moment for the JVM, which may be ending too."""
+        """Return the error that says why a task of this machine was lost. Waits some seconds for the JVM to end too."""
         return end_of_task(self._jvm)
 
     def stop(self) -> None:
-        """End Spark in good order, after its jobs."""
+        """Wait for all jobs, then stop Spark."""
         self._executor.shutdown()
         self._context.result().stop()
         self._jvm.stop()
 
     def kill(self) -> None:
-        """End Spark now, starting or not; a job that is running fails."""
+        """Kill Spark at once, even while it starts. A running job fails."""
         self._jvm.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -154,8 +154,10 @@ def _connect(jvm: Jvm, settings: Mapping[str, str], directories: TemporaryDirect
 
 @contextmanager
 def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
-    """Turn what Py4J and PySpark raise into a RetryableError, at once: the error's text is in the JVM, and goes with
-    it."""
+    """Turn errors of Py4J and PySpark into a RetryableError.
+
+    At once: the error's text is in the JVM, and is lost when the JVM ends.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -171,7 +173,7 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
 
 
 def end_of_task(jvm: Jvm) -> RetryableError:
-    """Why a task has ended without a word: its worker has ended, by itself or with the JVM."""
+    """Return the error that says why a task was lost: its worker ended, alone or with the JVM."""
     return RetryableError(_end_of(jvm, ENDING_TIMEOUT) or WORKER_ENDED)
 
 
@@ -184,7 +186,7 @@ def _end_of(jvm: Jvm, timeout: float) -> str | None:
 
 
 def _told_by_java(error: Exception) -> str | None:
-    """The trace of an exception in the JVM; None if the JVM has said nothing."""
+    """Return the stack trace of an exception in the JVM; None if the JVM raised none, or does not answer."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if not isinstance(error, Py4JJavaError):
@@ -196,7 +198,7 @@ def _told_by_java(error: Exception) -> str | None:
 
 
 def _cause(text: str) -> str:
-    """The line of Spark's long error message that says what happened."""
+    """Return the line of Spark's long error message that says what happened."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it

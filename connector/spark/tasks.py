@@ -27,8 +27,11 @@ decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's tr
 
 
 def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
-    """One task of a transaction's job. It reports on the connection what it has written, or why it cannot go on, which
-    fails the transaction."""
+    """Run one task of a transaction's job.
+
+    The task reports to the driver which files it has written. If it cannot go on, it reports the error, and the
+    transaction fails.
+    """
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
     gc.collect()  # the daemon has turned the automatic collection off
@@ -102,7 +105,7 @@ def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
 
 
 def _batches(block: Any) -> Iterator[bytes]:
-    """A block's whole lines, about DECODING_BATCH bytes at a time."""
+    """Yield the lines of a block, about DECODING_BATCH bytes at a time, without splitting a line."""
     buffer = bytearray(DECODING_BATCH)
     held = 0
     while read := _read_into(block, buffer, held):
