@@ -50,7 +50,7 @@ class _Stores:
         self._decoder = msgspec.json.Decoder(line)
 
     def of_lines(self, lines: bytes) -> list[Row[Any, Any]]:
-        """One row for each line that is not blank. Raises msgspec's errors, which do not say on which line."""
+        """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
         self._made.clear()
         count = len(self._decoder.decode_lines(lines))
         return self._noted(count)
@@ -77,8 +77,8 @@ _LOOSE: Final = _Stores(list[msgspec.Raw], list[msgspec.Raw], bases=(_NO_OTHER,)
 
 
 def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
-    """A decoder of lines whose elements have these types. On any other line it raises msgspec's error, which does not
-    say which line that is."""
+    """Return a decoder of lines whose elements have these types. On another line the decoder raises msgspec's error,
+    which does not name the line."""
     halves = GenericAlias(tuple, tuple(keys)), GenericAlias(tuple, tuple(values))
     # Usual lines have no other member than the Store. That costs nothing to check, while fields for other messages do.
     alone, among_others = _Stores(*halves, forbid_unknown_fields=True), _Stores(*halves, bases=(_NO_OTHER,))
@@ -93,7 +93,7 @@ def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes]
 
 
 def loose_row(line: bytes, number: int) -> LooseRow:
-    """A Store of any binding with any elements; ProtocolError if the line is none."""
+    """Return the row of a Store of any binding, with any elements. Raises ProtocolError if the line is no Store."""
     try:
         row = _loose_row(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -127,7 +127,7 @@ def _loose_row(line: bytes) -> LooseRow:
 
 
 def _row_of_parts(line: bytes) -> LooseRow:
-    """The row of a line with a value that msgspec refuses: this is a matter of the value's own field."""
+    """Return the row of a line with a value that msgspec refuses: only the field of that value is invalid."""
     messages = [(name, value) for name, value in parse_members(line) if name in REQUESTS and value != b"null"]
     stores = [parse_members(value) for name, value in messages if name == "store"]
     heads = [(name, value) for store in stores for name, value in store if name in _HEAD]
@@ -158,15 +158,17 @@ class Lines:
 
     @cached_property
     def each(self) -> list[bytes]:
-        """Without their newlines."""
+        """The lines without their newlines."""
         return self.content.removesuffix(_NEWLINE).split(_NEWLINE)
 
     def row(self, place: int) -> LooseRow:
+        """Return the row of one line (from 0)."""
         return loose_row(self.each[place], self.number(place))
 
 
 def binding_of(row: Row[Any, Any], number: int) -> int:
-    """Proto3 JSON may write a number as a string, and leave out or null a zero."""
+    """Return the index of the row's binding. Proto3 JSON may write a number as a string, and a zero as null or not at
+    all."""
     try:
         return int(row.binding or 0)
     except ValueError as error:

@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType
 
-from connector.encoding.arrow_schema import is_written
+from connector.encoding.column_types import is_written
 from connector.evolution import rejected_table
 from connector.evolution.field_config import name_columns
 from connector.evolution.rejected_table import name_rejected_table

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from connector.config.settings import EndpointConfig
-from connector.encoding.file_options import FileOptions
+from connector.encoding.data_files import FileOptions
 from connector.encoding.rewriting import UnconvertibleError
 from connector.evolution.table_change import (
     Alteration,

@@ -8,7 +8,7 @@ from connector.checks.endpoint import survey
 from connector.config.catalog import GlueCatalog
 from connector.config.settings import EndpointConfig, ResourceConfig, parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES
-from connector.encoding.file_options import FileOptions
+from connector.encoding.data_files import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import find_last_bindings, name_former_columns, replaces_table

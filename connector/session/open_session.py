@@ -20,8 +20,7 @@ from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
 from connector.session.transactions import Session
 from connector.session.write_jobs import WriteJobs
-from connector.spark.claim_server import claim_server
-from connector.spark.engine import Engine
+from connector.spark.engine import Engine, claim_server
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
 

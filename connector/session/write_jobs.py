@@ -8,12 +8,11 @@ from itertools import count
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.model.properties import Properties
-from connector.spark.block_transfer import choose_transfer
-from connector.spark.claim_server import ClaimServer
+from connector.spark.claims import ClaimServer
 from connector.spark.engine import Engine
-from connector.spark.layout import Layout, TableLayout
 from connector.spark.spool import Spool
-from connector.spark.write_job import WriteJob
+from connector.spark.table_files import Layout, TableLayout
+from connector.spark.write_job import WriteJob, choose_transfer
 
 
 class WriteJobs:

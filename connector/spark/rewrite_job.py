@@ -17,13 +17,13 @@ from connector.model.state import DataFile
 from connector.spark.spark_session import Spark
 from connector.storage.file_access import open_file_io
 
-# An object store's keys may expire before the last file of a large table is written: each job gets fresh ones.
+# Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
 JOB_SIZE: Final = 4 << 30  # bytes of data files
 
 
 @dataclass(frozen=True)
 class Written:
-    """The files that take the place of one; None if it stays as it is."""
+    """The files that replace a data file; None if the file needs no change."""
 
     files: tuple[DataFile, ...] | None
 
@@ -40,7 +40,10 @@ Outcome: TypeAlias = Written | Unconvertible | ConnectorError
 
 @contextmanager
 def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
-    """Runs the jobs, one table's after another's. Spark starts with the first job, and ends with the block."""
+    """Yield a function that rewrites the files of one table. Tables are rewritten one after the other.
+
+    Spark starts with the first job, and is killed when the block ends.
+    """
     turn = Lock()
     with ExitStack() as resources:
 

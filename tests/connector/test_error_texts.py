@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.encoding.file_options import CODEC, LEVEL, TARGET_SIZE
+from connector.encoding.data_files import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.host.errors import ConnectorError

@@ -15,8 +15,8 @@ from connector.host import logs
 from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
-from connector.spark.claim_server import claim_server
 from connector.spark.cluster import claims_address, where_tasks_run
+from connector.spark.engine import claim_server
 from connector.spark.java import java
 from connector.spark.limits import Limits
 from support.snapshots import check_text

@@ -7,7 +7,7 @@ from pyiceberg.types import LongType
 
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
-from connector.spark.layout import TableLayout
+from connector.spark.table_files import TableLayout
 from encoding.store_lines import binding
 
 

@@ -15,8 +15,7 @@ from connector.config.catalog import GlueCatalog
 from connector.config.credentials import AwsCredentials
 from connector.config.secret import Secret
 from connector.config.settings import EndpointConfig
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.file_options import FileOptions
+from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import translate_errors
