@@ -49,7 +49,7 @@ def main() -> int:
         try:
             for some in parts[name]():
                 figures |= some
-        except (Exception, SystemExit) as error:  # the other lines are worth having all the same
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the other lines are still of use
             print(f"{name}: {error or type(error).__name__}", file=sys.stderr, flush=True)
     _report(before, figures, given, arguments.write)
     return 0

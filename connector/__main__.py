@@ -108,7 +108,7 @@ def _fence(options: argparse.Namespace) -> None:
 def _show(text: str) -> None:
     """Print the text. If stdout takes nothing, the exit status says so."""
     try:
-        print(redact(text), flush=True)
+        print(redact(text), flush=True)  # noqa: T201 - the output of a command; nothing else prints
     except BrokenPipeError:
         raise signals.Stopped(signals.UNREAD) from None
     except OSError as error:

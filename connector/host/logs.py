@@ -91,7 +91,7 @@ class TextFormatter(logging.Formatter):
     """Formats records as readable lines, without fields: the message says the same."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         return f"{moment} {_level(record):5} {_message(record, self)}"
 
 

@@ -177,7 +177,7 @@ def _retry(committer: Committer, interrupt: Callable[[Exception], None]) -> None
     try:
         while committer.wait_for_retry():
             committer.retry()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the session raises it
         interrupt(error)
 
 

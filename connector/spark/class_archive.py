@@ -23,4 +23,4 @@ def make() -> Path:
 
 
 if __name__ == "__main__":
-    print(make())
+    make()

@@ -45,7 +45,7 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
             raise  # the transaction or the network has failed: another task may go on
         except OSError as error:
             claims.send(Failed(RetryableError(f"A data file could not be written: {error}")))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
             broken = BrokenTaskError(type(error).__name__, str(error))
             claims.send(Failed(broken, "".join(traceback.format_exception(error))))
     return ()

@@ -75,7 +75,7 @@ CONVERTED: list[tuple[PrimitiveType, PrimitiveType, Any, Any]] = [
     (DateType(), StringType(), dt.date(1, 2, 3), "0001-02-03"),
     (TimeType(), StringType(), dt.time(1, 2, 3, 40), "01:02:03.00004"),
     (TimeType(), StringType(), dt.time(10, 20), "10:20:00"),
-    (TimestampType(), StringType(), dt.datetime(2024, 1, 2, 3, 4, 50), "2024-01-02T03:04:50"),
+    (TimestampType(), StringType(), dt.datetime(2024, 1, 2, 3, 4, 50), "2024-01-02T03:04:50"),  # noqa: DTZ001 - the value of a timestamp column
     (TimestamptzType(), StringType(), dt.datetime(2024, 1, 2, 3, 4, 50, tzinfo=UTC), "2024-01-02T03:04:50Z"),
     (TimestamptzType(), StringType(), dt.datetime(1, 1, 1, 0, 0, 0, 120000, UTC), "0001-01-01T00:00:00.12Z"),
     (UUIDType(), StringType(), uuid.UUID(int=7).bytes, "00000000-0000-0000-0000-000000000007"),

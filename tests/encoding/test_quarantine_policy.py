@@ -1,7 +1,7 @@
 """`on_invalid: quarantine`: a row with a value that fits its column in no way leaves its table, whole."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import orjson
@@ -78,7 +78,7 @@ def test_the_first_field_with_an_invalid_value_is_the_one_that_is_named_and_coun
         ("id", 1),
         ("value1", 1),
     }
-    assert decoded.batch.to_pylist() == [{"id": 4, "value0": 4, "value1": datetime(2024, 1, 1).date()}]
+    assert decoded.batch.to_pylist() == [{"id": 4, "value0": 4, "value1": date(2024, 1, 1)}]
 
 
 @pytest.mark.parametrize("form", [plain, packed])

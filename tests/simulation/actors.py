@@ -119,7 +119,7 @@ class Actor:
                 self._run(self)
         except Killed:
             self.tell("is killed")
-        except Exception as error:  # judged by whoever directs the schedule
+        except Exception as error:  # noqa: BLE001 - the schedule judges it
             self.error = error
             self.tell(f"ends with {type(error).__name__}: {error}")
         self.is_done = True

@@ -84,7 +84,7 @@ class ManifestMerger:
                 return list(held)
             for spec_id in {manifest.partition_spec_id for manifest in added}:
                 held = self._merge(table, prefix, spec_id, held, added, thresholds)
-        except Exception as error:  # merging helps later commits; it must not stop this one
+        except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
             )

@@ -59,7 +59,7 @@ class Maintenance:
         try:
             dropped = find_dropped_metadata(table.metadata, after) if must_delete_old_metadata(table) else ()
             is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the commit is done: nothing that follows may fail it
             _warn(path, "old metadata files and snapshots were not removed", error)
             return
         if dropped:
@@ -94,7 +94,7 @@ class Maintenance:
                 task.perform(self._ended.is_set)
             except SessionEndedError:
                 return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - maintenance must not end the session
                 if not self._ended.is_set():
                     _warn(task.path, task.consequence, error)
 

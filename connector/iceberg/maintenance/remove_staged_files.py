@@ -47,8 +47,7 @@ def _find_discarded(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
             for location in (*commit.locations, *(file.path for file in files_of(table.io, commit.files)))
         }
         return [locations[name] for name in find_unreferenced(table, locations)]
-    except Exception as error:
-        # Perhaps the user backfills because the table cannot be read.
+    except Exception as error:  # noqa: BLE001 - perhaps the user backfills because the table cannot be read
         log.warning(
             "table %s: files that were staged for the old table were not deleted, because it cannot be read: %s: %s",
             ".".join(table.name()),
