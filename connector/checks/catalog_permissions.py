@@ -9,7 +9,7 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.checks.steps import Skipped
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.catalogs.opening import table_location, translate_errors
 from connector.model.table_identifier import TableIdentifier
 

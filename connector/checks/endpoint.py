@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 
 from connector.checks import catalog_permissions, storage_probe
 from connector.checks.steps import Skipped, Step, attempt
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
 from connector.host.threads import map_in_threads

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.catalogs.opening import translate_errors, warehouse_of
 from connector.storage import file_stores
 from connector.storage.file_access import file_properties, has_sign_in

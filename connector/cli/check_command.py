@@ -56,7 +56,7 @@ def _steps(file: str) -> Iterator[Step[Any]]:
         yield namespace.then("table", try_to_create)
         yield parsed.then("storage", lambda config: try_storage(config, opened.found))
     yield attempt("java", spark_installation.find_installation)
-    yield parsed.then("spark", lambda config: where_tasks_run(dict(config.spark)))
+    yield parsed.then("spark", lambda config: where_tasks_run(dict(config.advanced.spark)))
     yield attempt("disk", _scratch_directory)
 
 

@@ -28,4 +28,4 @@ def _actions(message: request.Apply) -> list[str]:
     task = message.materialization
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
     with closing(open_catalog(endpoint)) as catalog:
-        return actions(plans(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint)))
+        return actions(plans(message, resources, endpoint.advanced.feature_flags, partial(find_all, catalog, endpoint)))

@@ -24,7 +24,7 @@ def handle_open(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
     task = message.materialization
     config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     os.environ.update(NO_THREADS)  # Spark's workers inherit it
-    with engine.start_engine(dict(config.spark)) as started:
+    with engine.start_engine(dict(config.advanced.spark)) as started:
         # Not before: importing PyIceberg takes a second, in which the JVM can be starting.
         with _without_garbage_collection():
             from connector.session.recovery import open_session

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from connector.config.settings import ResourceConfig
+from connector.config.resource_config import ResourceConfig
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution import rejected_table
 from connector.evolution.changes import changes, columns, last_bindings

@@ -7,7 +7,8 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from connector.config.settings import EndpointConfig, ResourceConfig
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.resource_config import ResourceConfig
 from connector.config.values import Settings
 from connector.host.errors import MissingTableError, UserError
 from connector.host.refresh import Refreshed
@@ -44,7 +45,8 @@ def open_session(
     check_nothing_is_staged(message.state, (binding.state_key for binding in task.bindings))
     with ExitStack() as resources:
         spark, directories = engine.spark, engine.directories
-        claims = resources.enter_context(closing(claim_server(dict(config.spark), directories.sockets / "claims")))
+        settings, sockets = dict(config.advanced.spark), directories.sockets
+        claims = resources.enter_context(closing(claim_server(settings, sockets / "claims")))
         catalog = open_catalog(config)
         spools = count(1)
 
@@ -61,7 +63,8 @@ def open_session(
             return start_writing
 
         maintenance = resources.enter_context(run_maintenance(catalog))
-        committer = Committer(maintenance.attempt, Limit(config.max_waiting_commits, config.max_waiting_bytes))
+        advanced = config.advanced
+        committer = Committer(maintenance.attempt, Limit(advanced.max_waiting_commits, advanced.max_waiting_bytes))
         with translate_errors(config):
             policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
             bind = partial(bind_all, catalog, task, key_range, policies)

@@ -9,9 +9,7 @@ from pyiceberg.exceptions import RESTError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.config.catalog import RestCatalog
-from connector.config.catalog_names import check_name
-from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL, RestCatalog, check_name
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError
 from connector.iceberg.catalogs.rest import open_rest

@@ -10,17 +10,15 @@ import msgspec
 import orjson
 import pytest
 
-from connector.config import settings
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
-from connector.config.catalog_schemas import CATALOG
-from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
+from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
+from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions, EndpointConfig
 from connector.config.keywords import KEYWORDS
+from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import chosen_catalog
-from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
-from connector.config.schema_evolution import SchemaEvolution
 from connector.config.secret import Secret
 from connector.config.settings import parse, resource_path
-from connector.config.values import FEATURE_FLAGS
+from connector.config.values import FEATURE_FLAGS, SchemaEvolution, SecretSettings
 from connector.host.errors import InvalidConfigError
 from connector.model.invalid_values import OnInvalid
 from protocol.flow import Json
@@ -114,13 +112,15 @@ def test_every_documented_example_is_a_config(example: Json) -> None:
 
 
 def test_every_kind_of_catalog_has_a_documented_example() -> None:
-    kinds = {choice["properties"]["catalog_type"]["const"] for choice in CATALOG["oneOf"]}
+    kinds = {
+        choice["properties"]["catalog_type"]["const"] for choice in ENDPOINT_SCHEMA["properties"]["catalog"]["oneOf"]
+    }
     assert {chosen_catalog(example) for example in EXAMPLES} == kinds
 
 
 def test_everything_that_can_be_set_arrives() -> None:
     endpoint, _ = parse(EVERYTHING, [])
-    assert endpoint == settings.EndpointConfig(
+    assert endpoint == EndpointConfig(
         namespace="ns",
         catalog=RestCatalog(
             "https://host/catalog",
@@ -129,7 +129,7 @@ def test_everything_that_can_be_set_arrives() -> None:
             Secret("bearer"),
             "all",
             "https://idp/token",
-            (("header.X-Key", "in a header"),),
+            SecretSettings([("header.X-Key", "in a header")]),
         ),
         upload_interval=timedelta(minutes=90),
         credentials=AwsCredentials("id", Secret("secret")),
@@ -137,8 +137,10 @@ def test_everything_that_can_be_set_arrives() -> None:
         prefix="lake/flow",
         region="us-east-1",
         s3_endpoint="http://store:9000",
-        feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
-        spark=(("spark.master", "local[2]"),),
+        advanced=AdvancedOptions(
+            feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
+            spark=SecretSettings([("spark.master", "local[2]")]),
+        ),
     )
 
 
@@ -174,7 +176,7 @@ def test_a_resource_arrives_with_its_table_properties() -> None:
     }
     _, resources = parse(LOCAL, [resource])
     assert resources == [
-        settings.ResourceConfig("T", "N", False, (("write.metadata.compression-codec", "gzip"),)),
+        ResourceConfig("T", "N", False, (("write.metadata.compression-codec", "gzip"),)),
     ]
 
 
@@ -201,8 +203,8 @@ def test_a_resource_arrives_with_its_policy_for_invalid_values() -> None:
 
 def test_what_is_left_out_has_the_defaults_that_the_schemas_print() -> None:
     endpoint, resources = parse(LOCAL, [{"table": "t"}])
-    assert endpoint == settings.EndpointConfig("ns", LocalCatalog(), timedelta(minutes=5))
-    assert resources == [settings.ResourceConfig("t", namespace=None, delta_updates=True)]
+    assert endpoint == EndpointConfig(namespace="ns", catalog=LocalCatalog(), upload_interval=timedelta(minutes=5))
+    assert resources == [ResourceConfig("t", namespace=None, delta_updates=True)]
     assert ENDPOINT_SCHEMA["properties"]["upload_interval"]["default"] == "PT5M"
     assert RESOURCE_SCHEMA["properties"]["delta_updates"]["default"] is True
 
@@ -222,12 +224,16 @@ def test_the_older_keys_are_used_where_credentials_are_absent() -> None:
 
 
 def test_the_keys_of_an_assumed_role_are_used() -> None:
-    assert parse(IAM, [])[0].credentials == AwsCredentials("id", Secret("secret"), Secret("token"))
+    credentials = parse(IAM, [])[0].credentials
+    assert isinstance(credentials, AwsIam)
+    assert credentials.keys == AwsCredentials("id", Secret("secret"), Secret("token"))
 
 
 def test_a_role_is_assumed_with_keys_of_its_own_config() -> None:
-    role = AwsRole("arn:aws:iam::1:role/flow", AwsCredentials("id", Secret("secret")), "ours", "materialize-iceberg")
-    assert parse(ROLE, [])[0].credentials == role
+    role = parse(ROLE, [])[0].credentials
+    assert role == AwsRole("arn:aws:iam::1:role/flow", "ours", "materialize-iceberg", "id", Secret("secret"))
+    assert isinstance(role, AwsRole)
+    assert role.own == AwsCredentials("id", Secret("secret"))
 
 
 def test_temporary_keys_have_a_session_token() -> None:
@@ -241,8 +247,10 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
     assert parse({**without_keys, **MACHINE_CREDENTIALS}, [])[0].credentials == MachineCredentials()
     assert parse({**GLUE, **MACHINE_CREDENTIALS}, [])[0].credentials == AwsCredentials("id", Secret("secret"))
     role = {"auth_type": "AWSRole", "aws_role_arn": "arn:aws:iam::1:role/flow", "role_session_name": "lake"}
-    expected = AwsRole(role["aws_role_arn"], MachineCredentials(), session_name="lake")
-    assert parse({**without_keys, "credentials": role, **MACHINE_CREDENTIALS}, [])[0].credentials == expected
+    parsed = parse({**without_keys, "credentials": role, **MACHINE_CREDENTIALS}, [])[0].credentials
+    assert parsed == AwsRole(role["aws_role_arn"], session_name="lake")
+    assert isinstance(parsed, AwsRole)
+    assert parsed.own == MachineCredentials()
     assert complaints({**without_keys, "credentials": role}) == [
         f"/credentials/{name}: is required without the feature flag use_machine_credentials"
         for name in ("awsAccessKeyId", "awsSecretAccessKey")
@@ -252,7 +260,7 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
 def test_a_hive_metastore_may_be_several_servers() -> None:
     uri = "thrift://one:9083,thrift://two:9083"
     catalog = {"catalog_type": "Hive Metastore", "uri": uri, "properties": {"ugi": "flow:etl"}}
-    assert parse({**GLUE, "catalog": catalog}, [])[0].catalog == HiveCatalog(uri, (("ugi", "flow:etl"),))
+    assert parse({**GLUE, "catalog": catalog}, [])[0].catalog == HiveCatalog(uri, SecretSettings([("ugi", "flow:etl")]))
 
 
 @pytest.mark.parametrize("uri", ["postgresql://user@host:5432/lake", "postgresql://host/lake?sslmode=require"])
@@ -489,7 +497,7 @@ def test_another_upload_interval_is_refused(text: str) -> None:
     ],
 )
 def test_a_feature_flag_is_on_unless_no_stands_before_it(text: str, on: set[str]) -> None:
-    assert parse(with_advanced(feature_flags=text), [])[0].feature_flags == on
+    assert parse(with_advanced(feature_flags=text), [])[0].advanced.feature_flags == on
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,10 @@ import pytest
 from connector.config.secret import Secret
 from connector.config.settings import parse
 from connector.config.storage import (
-    AccountKey,
     AzureStorage,
-    ClientSecret,
     GoogleStorage,
     HdfsStorage,
     LocalFiles,
-    SasToken,
     Storage,
 )
 from connector.host.errors import InvalidConfigError
@@ -42,19 +39,19 @@ def storage(given: Json, **config: Json) -> Storage | None:
             {},
             GoogleStorage("b", "lake", Secret(KEY), endpoint="http://host"),
         ),
-        (GOOGLE, MACHINE_CREDENTIALS, GoogleStorage("b", uses_machine_credentials=True)),
+        (GOOGLE, MACHINE_CREDENTIALS, GoogleStorage("b")),
         ({**GOOGLE, "service_account_json": KEY}, MACHINE_CREDENTIALS, GoogleStorage("b", service_account=Secret(KEY))),
         (GOOGLE, {"catalog": REST}, GoogleStorage("b")),
         (
             {**AZURE, "account_key": "cGxhbnRlZA==", "prefix": "lake/", "endpoint": "http://host/"},
             {},
-            AzureStorage("lake", "c-1", "lake", AccountKey(Secret("cGxhbnRlZA==")), "http://host"),
+            AzureStorage("lake", "c-1", "lake", Secret("cGxhbnRlZA=="), endpoint="http://host"),
         ),
-        ({**AZURE, "sas_token": "planted"}, {}, AzureStorage("lake", "c-1", sign_in=SasToken(Secret("planted")))),
+        ({**AZURE, "sas_token": "planted"}, {}, AzureStorage("lake", "c-1", sas_token=Secret("planted"))),
         (
             {**AZURE, **APPLICATION},
             {},
-            AzureStorage("lake", "c-1", sign_in=ClientSecret("t", "c", Secret("planted"))),
+            AzureStorage("lake", "c-1", tenant_id="t", client_id="c", client_secret=Secret("planted")),
         ),
         (AZURE, {"catalog": REST}, AzureStorage("lake", "c-1")),
         ({"storage_type": "HDFS", "uri": "hdfs://node:8020/lake/"}, {}, HdfsStorage("hdfs://node:8020/lake")),

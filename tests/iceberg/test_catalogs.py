@@ -5,8 +5,6 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.errorfactory import ClientExceptionsFactory
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+from msgspec.structs import replace
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
@@ -22,8 +21,9 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog
 from connector.config.credentials import AwsCredentials, MachineCredentials
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig
+from connector.config.values import SecretSettings
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
@@ -47,11 +47,11 @@ IMPATIENT = TimeLimits(connect=0.2, read=0.2)
 
 
 def local(warehouse: Path | None, **settings: Any) -> EndpointConfig:
-    return EndpointConfig("ns", LocalCatalog(warehouse), timedelta(), **settings)
+    return EndpointConfig(namespace="ns", catalog=LocalCatalog(warehouse), **settings)
 
 
 def on_s3(catalog: RestCatalog | GlueCatalog, **settings: Any) -> EndpointConfig:
-    return EndpointConfig("ns", catalog, timedelta(), credentials=KEYS, bucket="b", region="us-east-1", **settings)
+    return EndpointConfig(namespace="ns", catalog=catalog, credentials=KEYS, bucket="b", region="us-east-1", **settings)
 
 
 def rest(uri: str, **settings: Any) -> RestCatalog:
@@ -299,7 +299,7 @@ def test_what_only_the_caller_can_judge_passes_unchanged(error: Exception) -> No
 
 @pytest.mark.catalog
 def test_a_real_rest_catalog_places_tables_where_no_bucket_is_given(rest_catalog: RestCatalogServer) -> None:
-    endpoint = EndpointConfig("ns", rest(rest_catalog.uri), timedelta())
+    endpoint = EndpointConfig(namespace="ns", catalog=rest(rest_catalog.uri))
     path = TableIdentifier("catalogs", "t")
     assert table_location(endpoint, path) is None
     with open_catalog(endpoint) as catalog:
@@ -429,14 +429,18 @@ def test_workers_get_what_files_take_and_no_catalog_secret() -> None:
 
 
 def test_properties_of_files_reach_whoever_opens_them_and_others_do_not() -> None:
-    catalog = rest("http://host", properties=(("s3.proxy-uri", "http://proxy"), ("header.X-Key", "planted")))
+    catalog = rest(
+        "http://host", properties=SecretSettings([("s3.proxy-uri", "http://proxy"), ("header.X-Key", "planted")])
+    )
     properties = data_file_properties(on_s3(catalog))
     assert properties["s3.proxy-uri"] == "http://proxy"
     assert "header.X-Key" not in properties
 
 
 def test_glue_keeps_older_versions_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint = on_s3(GlueCatalog(properties=(("glue.skip-archive", "false"), ("s3.request-timeout", "5"))))
+    endpoint = on_s3(
+        GlueCatalog(properties=SecretSettings([("glue.skip-archive", "false"), ("s3.request-timeout", "5")]))
+    )
     with glue_answering(monkeypatch, 500, {}), open_catalog(endpoint) as catalog:
         assert (catalog.properties["glue.skip-archive"], catalog.properties["s3.request-timeout"]) == ("false", "5")
 
