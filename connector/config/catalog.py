@@ -155,7 +155,7 @@ class LocalCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=LOCAL):
 Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | HiveCatalog | LocalCatalog
 
 LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
-ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs and other control characters")
+ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs or other control characters")
 
 # The further demands of some catalogs.
 DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -163,11 +163,13 @@ DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
     REST: (r"[^/\\%]*", r"must not contain /, \ or %, which the servers of REST catalogs refuse"),
     HIVE: (
         "[0-9a-z_]{1,128}",
-        "must consist of at most 128 letters without accents, digits and underscores: Hive takes no other name",
+        "must have at most 128 characters, all of them letters without accents, digits or underscores: Hive accepts "
+        "no other name",
     ),
     S3_TABLES: (
         "[0-9a-z]([0-9a-z_]*[0-9a-z])?",
-        "must consist of letters, digits and, in between, underscores: Amazon S3 Tables takes no other name",
+        "must consist of letters, digits and underscores, and begin and end with a letter or digit: Amazon S3 Tables "
+        "accepts no other name",
     ),
 }
 

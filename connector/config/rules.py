@@ -73,15 +73,17 @@ def _needs_of_credentials(config: Json) -> Iterator[Problem]:
     match at(config, "credentials", "auth_type"):
         case credentials.AWS_IAM:
             if not all(at(config, "credentials", name) for name in OLDER_KEYS):
-                yield Problem(("credentials",), "lacks the keys that the runtime adds when it has assumed the role")
+                yield Problem(("credentials",), "has no keys: the runtime adds them when it assumes the role")
         case credentials.AWS_ROLE:
             for name in ("awsAccessKeyId", "awsSecretAccessKey"):
                 if not at(config, "credentials", name) and not _allows_machine_credentials(config):
-                    yield Problem(("credentials", name), f"is required without the feature flag {MACHINE_CREDENTIALS}")
+                    yield Problem(
+                        ("credentials", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on"
+                    )
         case None:
             for name, other in (OLDER_KEYS, OLDER_KEYS[::-1]):
                 if at(config, other) and not at(config, name):
-                    yield Problem((name,), f"is required beside {other}")
+                    yield Problem((name,), f"is required if {other} is set")
 
 
 def _needs_of_temporary_keys(config: Json) -> Iterator[Problem]:
@@ -90,7 +92,7 @@ def _needs_of_temporary_keys(config: Json) -> Iterator[Problem]:
     if at(keys, "auth_type") == credentials.AWS_ACCESS_KEY and is_temporary and not at(keys, "awsSessionToken"):
         yield Problem(
             ("credentials", "awsSessionToken"),
-            f"is required by temporary keys, whose ids begin with {credentials.TEMPORARY}",
+            f"is required by temporary keys, whose IDs begin with {credentials.TEMPORARY}",
         )
 
 
@@ -101,7 +103,7 @@ def _needs_of_signed_requests(config: Json) -> Iterator[Problem]:
     if not _has_other_credentials(config) and not at(config, "credentials"):
         yield Problem(("credentials",), f"is required by {SIGNED}")
     if not at(properties, SIGNING_REGION) and not at(config, "region"):
-        yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} without a /region")
+        yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} unless /region is set")
 
 
 # Catalogs that choose the store of their tables.
@@ -119,11 +121,11 @@ def _needs_of_storage(config: Json) -> Iterator[Problem]:
         return
     catalog_type = chosen_catalog(config)
     if isinstance(catalog_type, str) and catalog_type in OWN_STORES:
-        yield Problem(("storage",), f"must be left out: {catalog_type} {OWN_STORES[catalog_type]}")
+        yield Problem(("storage",), f"must be removed: {catalog_type} {OWN_STORES[catalog_type]}")
         return
     for name in S3_SETTINGS:
         if at(config, name):
-            yield Problem((name,), "is for data files in Amazon S3: leave it out beside /storage, or leave that out")
+            yield Problem((name,), "is for data files in Amazon S3: remove it, or remove /storage")
     # A REST catalog can vend the credentials for the files of its tables.
     is_needed = catalog_type != REST
     match at(config, "storage", "storage_type"):
@@ -131,7 +133,7 @@ def _needs_of_storage(config: Json) -> Iterator[Problem]:
             is_needed = is_needed and not _allows_machine_credentials(config)
             if is_needed and not at(config, "storage", "service_account_json"):
                 name = "service_account_json"
-                yield Problem(("storage", name), f"is required without the feature flag {MACHINE_CREDENTIALS}")
+                yield Problem(("storage", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
         case storage.AZURE:
             yield from _needs_of_azure(config["storage"], is_needed=is_needed)
 
@@ -141,16 +143,17 @@ def _needs_of_azure(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
     given = [name for name in ("account_key", "sas_token") if storage.get(name)] + application[:1]
     if is_needed and not given:
         yield Problem(
-            ("storage",), "lacks a way to sign in: account_key, sas_token, or client_secret and what it needs"
+            ("storage",),
+            "needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and client_id",
         )
     if len(given) > 1:
         yield Problem(
             ("storage",),
-            "has more than one way to sign in: account_key, sas_token and client_secret exclude each other",
+            "has more than one way to sign in: set only one of account_key, sas_token and client_secret",
         )
     for name in APPLICATION_SETTINGS:
         if application and name not in application:
-            yield Problem(("storage", name), f"is required beside {application[0]}")
+            yield Problem(("storage", name), f"is required if {application[0]} is set")
 
 
 def _has_other_credentials(config: Json) -> bool:

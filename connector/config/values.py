@@ -56,7 +56,7 @@ def parse_feature_flags(text: str) -> frozenset[str]:
     for given in filter(None, map(str.strip, text.split(","))):
         flag = given.removeprefix("no_")
         if flag not in FEATURE_FLAGS:
-            raise ValueError(f"{given!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}")
+            raise ValueError(f"{given!r} is not a feature flag; the feature flags are {', '.join(FEATURE_FLAGS)}")
         flags[flag] = flag == given
     return frozenset(flag for flag, on in flags.items() if on)
 
@@ -86,7 +86,7 @@ def parse_directory(text: str) -> Path:
     directory = os.path.abspath(path)
     # PyIceberg reads a location as a URI: it would write to the part before such a character, another directory.
     if "#" in directory or "?" in directory:
-        raise ValueError("must be a directory without # and ? in its whole path")
+        raise ValueError("must be a directory without # or ? in its absolute path")
     return Path(directory)
 
 

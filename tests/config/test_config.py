@@ -252,7 +252,7 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
     assert isinstance(parsed, AwsRole)
     assert parsed.own == MachineCredentials()
     assert complaints({**without_keys, "credentials": role}) == [
-        f"/credentials/{name}: is required without the feature flag use_machine_credentials"
+        f"/credentials/{name}: is required unless the feature flag use_machine_credentials is on"
         for name in ("awsAccessKeyId", "awsSecretAccessKey")
     ]
 
@@ -308,7 +308,7 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
     }
     resources = [{"table": "t"}, {"table": "a.b", "namespace": "n.m"}, {"delta_updates": "yes"}, "t"]
     assert sorted(complaints(endpoint, *resources)) == [
-        "/advanced/feature_flags: 'fast' is not a feature flag; the known ones are "
+        "/advanced/feature_flags: 'fast' is not a feature flag; the feature flags are "
         "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials",
         "/advanced/spark/master: must be a setting whose name begins with spark.",
         "/advanced/spark/spark.a: must be a string",
@@ -347,8 +347,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         (None, "/: the config is missing"),
         ([], "/: must be an object"),
         ({**LOCAL, "namespace": ""}, "/namespace: must not be empty"),
-        ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required beside aws_access_key_id"),
-        ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required beside aws_secret_access_key"),
+        ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required if aws_access_key_id is set"),
+        ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required if aws_secret_access_key is set"),
         (without(GLUE, "bucket"), "/bucket: is required by AWS Glue"),
         (without(S3_TABLES, "credentials"), "/credentials: is required by Amazon S3 Tables"),
         (
@@ -359,8 +359,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         *(
             (
                 {**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}},
-                "/catalog/uri: must be postgresql://user@host/database, without the password: that is a property of "
-                "its own",
+                "/catalog/uri: must be postgresql://user@host/database. Put the password into /catalog/password",
             )
             for uri in (
                 "mysql://host/lake",
@@ -375,7 +374,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
         (
             {**IAM, "credentials": without(IAM["credentials"], "aws_secret_access_key")},
-            "/credentials: lacks the keys that the runtime adds when it has assumed the role",
+            "/credentials: has no keys: the runtime adds them when it assumes the role",
         ),
         (
             {**GLUE, "catalog": {"catalog_type": "AWS Glue", "properties": {"glue.skip-archiv": "false"}}},
@@ -391,7 +390,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ({**LOCAL, "NAMESPACES": "n"}, "/NAMESPACES: is not a known property; did you mean namespace?"),
         (
             with_advanced(xyz=1),
-            "/advanced/xyz: is not a known property; the known ones are feature_flags, "
+            "/advanced/xyz: is not a known property; the known properties are feature_flags, "
             "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution",
         ),
     ],
@@ -410,7 +409,7 @@ def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> Non
 
 def test_only_the_chosen_catalog_says_what_it_misses() -> None:
     assert complaints(with_catalog(glue_id="1")) == [
-        "/catalog/glue_id: is not a known property; the known ones are catalog_type, warehouse"
+        "/catalog/glue_id: is not a known property; the known properties are catalog_type, warehouse"
     ]
 
 
@@ -428,7 +427,7 @@ def test_a_secret_in_any_place_is_never_repeated() -> None:
     errors = [error for base in (EVERYTHING, IAM) for endpoint in planted(base, secret) if (error := refusal(endpoint))]
     # A feature flag is no secret: the error names the one that it does not know.
     assert [error for error in errors if secret in error] == [
-        f"/advanced/feature_flags: {secret!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}"
+        f"/advanced/feature_flags: {secret!r} is not a feature flag; the feature flags are {', '.join(FEATURE_FLAGS)}"
     ]
     assert len(errors) > 100
 

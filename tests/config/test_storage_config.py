@@ -63,7 +63,7 @@ def test_a_storage_is_read_into_a_value(given: Json, config: Json, parsed: Stora
     assert not [secret for secret in ("planted", "cGxhbnRlZA==") if secret in repr(parsed)]
 
 
-OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or leave that out"
+OF_S3: Final = "is for data files in Amazon S3: remove it, or remove /storage"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             {**GOOGLE, "service_account_json": KEY},
             {"catalog": {"catalog_type": "Local"}},
-            ["/storage: must be left out: Local keeps its tables in its warehouse directory"],
+            ["/storage: must be removed: Local keeps its tables in its warehouse directory"],
         ),
         (
             {**GOOGLE, "service_account_json": KEY},
@@ -97,12 +97,15 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             AZURE,
             {},
-            ["/storage: lacks a way to sign in: account_key, sas_token, or client_secret and what it needs"],
+            [
+                "/storage: needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and "
+                "client_id"
+            ],
         ),
         (
             {**AZURE, "account_key": "cGxhbnRlZA==", **APPLICATION},
             {},
-            ["/storage: has more than one way to sign in: account_key, sas_token and client_secret exclude each other"],
+            ["/storage: has more than one way to sign in: set only one of account_key, sas_token and client_secret"],
         ),
         (
             {**AZURE, "account_key": "planted!"},
@@ -113,8 +116,8 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
             {**AZURE, "client_secret": "planted"},
             {},
             [
-                "/storage/client_id: is required beside client_secret",
-                "/storage/tenant_id: is required beside client_secret",
+                "/storage/client_id: is required if client_secret is set",
+                "/storage/tenant_id: is required if client_secret is set",
             ],
         ),
         (
@@ -129,7 +132,7 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             GOOGLE,
             {},
-            ["/storage/service_account_json: is required without the feature flag use_machine_credentials"],
+            ["/storage/service_account_json: is required unless the feature flag use_machine_credentials is on"],
         ),
         (
             {**GOOGLE, "service_account_json": '{"private_key": "planted"}'},
