@@ -5,16 +5,16 @@ FROM ${BASE_IMAGE} AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-# The mount makes a builder other than BuildKit stop here: it says that it needs BuildKit. Without it, such a builder would run
-# for minutes and fail at the first secret. Java's package needs the directory of manual pages that slim images leave out.
+# The mount makes a builder other than BuildKit stop here, with an error that names BuildKit. Otherwise such a builder would run
+# for minutes and fail at the first secret. Java's package needs the directory of manual pages, which slim images do not have.
 RUN --mount=type=tmpfs,target=/var/cache/apt \
     mkdir -p /usr/share/man/man1 \
     && apt-get update --error-on=any \
     && apt-get install --yes --no-install-recommends binutils
 
 
-# A Java runtime with the modules that Spark needs, and an archive of Java's own classes: for the collector that Spark's JVM
-# has, and the same bytes each time.
+# A Java runtime with the modules that Spark needs, and an archive of Java's own classes. The archive is made with the garbage
+# collector that Spark's JVM uses. That collector also makes the same bytes in each build.
 FROM build AS java
 
 RUN apt-get install --yes --no-install-recommends openjdk-17-jdk-headless
@@ -24,7 +24,7 @@ RUN jlink --add-modules "$(paste --serial --delimiters , java-modules.txt)" --ou
     && /opt/java/bin/java -XX:+UseSerialGC -Xshare:dump
 
 
-# The pinned packages. An index of one's own, and its password, are a secret: they stay out of every layer.
+# The pinned packages. The address and password of a private package index are a build secret, so no layer contains them.
 FROM build AS installed
 
 RUN python3 -m venv --without-pip /opt/connector
@@ -43,11 +43,11 @@ COPY . ./
 RUN python3 -m pip --python /opt/connector/bin/python wheel --no-build-isolation --no-deps --no-index --wheel-dir /wheel .
 
 
-# The packages without what is never used of them, byte-compiled.
+# The packages, without their unused parts, and byte-compiled.
 FROM installed AS packages
 
 COPY image/unused.txt image/trim.py ./
-# Modules are compiled, and files dated, so that the same sources make the same layers.
+# Compiled modules and timestamps are always the same, so that the same sources make the same layers.
 RUN cd /opt/connector/lib/python3.11/site-packages \
     && python3 /build/trim.py /build/unused.txt . \
     && strip --strip-unneeded cryptography/hazmat/bindings/*.so pyarrow/*.so* pyiceberg/avro/*.so pyroaring.*.so \
@@ -56,7 +56,7 @@ RUN cd /opt/connector/lib/python3.11/site-packages \
     && find /opt/connector -exec touch --no-dereference --date @315532800 {} +
 
 
-# The connector, in a tree of its own, with the archive of Spark's classes that it makes beside the packages.
+# The connector in a separate directory tree, with the archive of Spark's classes. Making the archive needs the packages.
 FROM packages AS connector
 
 COPY --from=java /opt/java /opt/java
@@ -74,10 +74,10 @@ FROM ${BASE_IMAGE}
 COPY --from=java /opt/java /opt/java
 COPY --from=packages /opt/connector /opt/connector
 COPY --from=connector /new /
-# Public images of Python come without compiled modules of its library, and nobody can add them on a read-only root.
+# Public Python images have no compiled modules of the standard library, and a read-only root cannot get them later.
 RUN PYTHONHASHSEED=0 python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 
-# Whoever runs it, with a name or without, may write to /tmp only.
+# Any user, with or without a name, can write only to /tmp.
 ENV PATH=/opt/connector/bin:$PATH \
     JAVA_HOME=/opt/java \
     HOME=/tmp \

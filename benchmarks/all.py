@@ -149,7 +149,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", choices=PARTS, nargs="+", default=PARTS, help="of the lines (commits take half the time)"
     )
-    parser.add_argument("--ten-gigabytes", action="store_true", help="these lines too: a quarter of an hour more")
+    parser.add_argument("--ten-gigabytes", action="store_true", help="these lines too: about ten minutes more")
     parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")
     return parser.parse_args()
 

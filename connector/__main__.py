@@ -1,4 +1,4 @@
-"""The command: without an argument it speaks the protocol on stdin and stdout."""
+"""The command line. Without a command, it speaks the protocol on stdin and stdout."""
 
 import argparse
 import logging
@@ -8,27 +8,24 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from connector import VERSION
+from connector.cli.arguments import make_parser
 from connector.host import logs, signals
 from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import redact
 from connector.rpc import spec
 from protocol import stdio
-from protocol.flow import WHOLE_RANGE
 from protocol.protocol_error import ProtocolError
 
 log = logging.getLogger("connector")
 
-CONFIG_HELP = "a file with the endpoint config; - for stdin"
-
 FAILED = 1
-BROKEN = 70  # EX_SOFTWARE: our fault
+BROKEN = 70  # EX_SOFTWARE: a defect of the connector
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     stdio.ensure_stderr()
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     match options.command:
         case "spec":
             return _run_to_exit_status(lambda: _show(spec.describe()))
@@ -43,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_to_exit_status(work: Callable[[], int | None]) -> int:
-    """Do the work; an error becomes one log record and the exit status."""
-    # The core of a process that crashes would have its secrets: Spark's processes inherit this.
+    """Do the work, and return the exit status. An error becomes one log record."""
+    # No core dumps: they would contain secrets. Spark's processes inherit this limit.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
         logs.configure()
@@ -61,16 +58,16 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
 
 
 def _serve() -> None:
-    # A descriptor that is closed would be the next file's that is opened, and get the answers.
+    # The next file that is opened would get a closed descriptor, and then the responses.
     if sys.stdin is None or sys.stdout is None:
-        raise UserError("stdin and stdout must be open: requests come from the one, and answers go to the other.")
+        raise UserError("stdin and stdout must be open: requests come from stdin, and responses go to stdout.")
     wire = stdio.claim_stdout()
     _check_codec()
     signals.install(wire)
     if sys.stdin.isatty():
-        log.info("this terminal is read for requests of Flow's protocol, JSON lines; --help lists the commands")
-    # Before PyArrow is loaded: it takes ten megabytes for each small file that it writes to S3, and its own allocator
-    # would keep them.
+        log.info("reading requests of Flow's protocol, JSON lines, from this terminal; --help lists the commands")
+    # Set before PyArrow is loaded. PyArrow takes ten megabytes for each small file that it writes to S3, and its
+    # default allocator would not give them back.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     from connector import driver
 
@@ -109,7 +106,7 @@ def _fence(options: argparse.Namespace) -> None:
 
 
 def _show(text: str) -> None:
-    """Print it; whoever does not get it is not told that all is well."""
+    """Print the text. If stdout takes nothing, the exit status says so."""
     try:
         print(redact(text), flush=True)
     except BrokenPipeError:
@@ -121,72 +118,11 @@ def _show(text: str) -> None:
 def _check_codec() -> None:
     codec = os.environ.get("FLOW_RUNTIME_CODEC") or "json"
     if codec != "json":
-        raise UserError(f"FLOW_RUNTIME_CODEC is {codec!r}; this connector speaks json only.")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="materialize-iceberg",
-        description="Materializes Flow collections into Apache Iceberg tables. Without a command it speaks Flow's "
-        "materialization protocol, JSON lines on stdin and stdout; logs go to stderr.",
-        epilog="Environment: LOG_FORMAT (json or text), LOG_LEVEL (debug, info, warn, error), "
-        "FLOW_RUNTIME_CODEC (json).",
-    )
-    parser.add_argument("--version", action="version", version=VERSION)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("spec", help="print the config schemas, as the spec response has them")
-    check = commands.add_parser(
-        "check",
-        help="try whether a config can be used on this machine",
-        description="Checks an endpoint config, reaches its catalog and its storage, and looks for what this machine "
-        "needs, step by step. The exit status is 1 where something fails.",
-    )
-    check.add_argument("--config", required=True, help=CONFIG_HELP)
-    check.add_argument("--json", action="store_true", help="print JSON")
-    commands.add_parser(
-        "plan",
-        help="say what an apply request would do, and do nothing",
-        description="Reads requests, JSON lines as the runtime sends them, from stdin, and prints what the first apply "
-        "request among them would do: a line for each action, those of the apply response's actionDescription.",
-    )
-    _add_fence(
-        commands.add_parser("fence", help="look at, and reset, what a table knows of the tasks that write to it")
-    )
-    return parser
-
-
-def _add_fence(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="list a table's writers, and what it makes of a task's state")
-    _add_place(show, needs_state=False)
-    show.add_argument("--json", action="store_true", help="print JSON")
-    reset = actions.add_parser(
-        "reset",
-        help="let a task go on that is fenced or lacks staged files: says what that costs, does it only with --yes",
-    )
-    _add_place(reset, needs_state=True)
-    reset.add_argument("--state-key", required=True, help="the binding's state key, as `fence show` names it")
-    reset.add_argument("--key-range", default=WHOLE_RANGE.key_range, help="default: %(default)s")
-    reset.add_argument(
-        "--staged",
-        choices=("add", "skip"),
-        required=True,
-        help="whether the rows that the state names as staged are to be added, or count as landed",
-    )
-    reset.add_argument("--reason", required=True, help="recorded in the table")
-    reset.add_argument("--yes", action="store_true", help="do it")
-
-
-def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
-    parser.add_argument("--config", required=True, help=CONFIG_HELP)
-    parser.add_argument("--table", required=True, help="namespace.table")
-    parser.add_argument("--materialization", required=needs_state, help="the task's name")
-    parser.add_argument("--state", required=needs_state, help="a file with the task's connector state")
+        raise UserError(f"FLOW_RUNTIME_CODEC is {codec!r}, but this connector speaks only json.")
 
 
 def run() -> None:
-    """Run the command as a process, which ends at once: some thread may still wait for a network that does not
-    answer."""
+    """Run the command, and end the process at once: a thread may still wait for a network that does not answer."""
     os._exit(main())
 
 

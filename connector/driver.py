@@ -1,17 +1,17 @@
-"""The loop: a request is judged, handled and answered before the next one is taken up."""
+"""The loop that serves requests: it checks, handles and answers each one before it takes the next."""
 
 import logging
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from connector.host import signals
 from connector.host.logs import Event, fields
 from connector.host.signals import UNREAD, Stopped
 from connector.model.state import StagedTransaction
 from connector.rpc import spec
-from connector.session.upload_interval import UploadInterval
 from protocol import request, response, stdio
 from protocol.flow import ConnectorState, Json
 from protocol.lifecycle import Lifecycle
@@ -27,21 +27,24 @@ log = logging.getLogger(__name__)
 
 Send: TypeAlias = Callable[[Response], None]
 
+QUICK_TRANSACTIONS: Final = 3  # at the start of a session, so that the person who started it soon sees rows
+LARGE_TRANSACTION: Final = 128 << 20  # bytes of data files: enough for a snapshot, and more input may be waiting
+
 
 def serve(requests: RequestReader, wire: Wire) -> None:
-    """Answer requests until the input ends where it may."""
+    """Serve requests until the input ends. Raises ProtocolError if it ends at a point where the protocol forbids it."""
     lifecycle = Lifecycle()
 
     def send(answer: Response) -> None:
-        lifecycle.sending(answer)
+        lifecycle.check_response(answer)
         try:
             stdio.write_response(wire, answer)
         except BrokenPipeError:
             raise Stopped(UNREAD) from None
 
-    judged = _check_order(requests, lifecycle)
-    for message in judged:
-        # Imported when needed: spec must answer at once, without loading PyIceberg.
+    checked = _check_order(requests, lifecycle)
+    for message in checked:
+        # Import these only when needed: spec must answer at once, without loading PyIceberg.
         match message:
             case request.Spec():
                 send(spec.spec())
@@ -58,50 +61,71 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
                 with handle_open(message) as (session, upload_interval):
                     send(response.Opened())
-                    with session.retrying(requests.interrupt):
-                        _serve_transactions(session, UploadInterval(upload_interval), judged, requests, send)
+                    with session.retry_pending(requests.interrupt):
+                        _serve_transactions(session, UploadInterval(upload_interval), checked, requests, send)
 
 
 def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
     for message in requests:
         try:
-            lifecycle.received(message)
+            lifecycle.check_request(message)
         except ProtocolError as error:
             raise ProtocolError(f"line {requests.line}: {error}") from None
         yield message
         signals.raise_again()
-    lifecycle.ended()
+    lifecycle.check_end()
+
+
+class UploadInterval:
+    """Decides how long each acknowledgement of a session is held back. Otherwise small transactions would make a
+    snapshot every second. Meanwhile the runtime reads more input into the next transaction, which gets larger."""
+
+    def __init__(self, interval: timedelta) -> None:
+        self._interval = interval.total_seconds()
+        self._commits = 0
+
+    def find_delay(self, committed: int) -> float:
+        """Return the delay in seconds after a transaction that committed so many bytes of data files."""
+        if not committed:
+            return 0.0
+        self._commits += 1
+        if self._commits <= QUICK_TRANSACTIONS or committed >= LARGE_TRANSACTION:
+            return 0.0
+        return self._interval
 
 
 def _serve_transactions(
-    session: "Session", interval: UploadInterval, judged: Iterator[Request], requests: RequestReader, send: Send
+    session: "Session", interval: UploadInterval, checked: Iterator[Request], requests: RequestReader, send: Send
 ) -> None:
-    """The lifecycle has judged the order of the messages."""
-    staged = StagedTransaction()  # none: open has committed an earlier session's, and the first answer reports them
-    for message in judged:
+    """Serve the transactions of a session. The requests come in the order that the lifecycle allows."""
+    # Open has committed what earlier sessions staged. The first answer reports it.
+    staged = StagedTransaction()
+    for message in checked:
         match message:
             case request.Acknowledge():
-                _refuse_reset(message.state_patches, requests)
-                landed = session.acknowledge(staged)
-                answer = response.Acknowledged(_patch(landed.patch))
-                _hold(interval.hold(landed.size), requests, partial(send, answer))
+                _check_patches(message.state_patches, requests)
+                committed = session.acknowledge(staged)
+                answer = response.Acknowledged(_patch(committed.patch))
+                _hold_back(interval.find_delay(committed.size), requests, partial(send, answer))
                 transaction = session.begin()
             case request.Load():
-                raise ProtocolError(f"line {requests.line}: load may not be sent to a delta-updates binding")
+                raise ProtocolError(
+                    f"line {requests.line}: the runtime must not send load for a binding with delta updates"
+                )
             case request.Flush():
-                _refuse_reset(message.state_patches, requests)
+                _check_patches(message.state_patches, requests)
                 send(response.Flushed())
             case request.Store():
                 transaction.store(message)
             case request.StartCommit():
-                _refuse_reset(message.state_patches, requests)
+                _check_patches(message.state_patches, requests)
                 staged = transaction.start_commit(message)
                 send(response.StartedCommit(_patch(staged.patch)))
 
 
-def _hold(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> None:
-    """Answer after so many seconds, or as soon as waiting serves nobody: the next flush is there already, the input has
-    ended, or we are asked to stop."""
+def _hold_back(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> None:
+    """Answer after `seconds`. Answer earlier if waiting no longer helps: the next flush has arrived, the input has
+    ended, or the process has to stop."""
     if seconds > 0:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         log.info(
@@ -117,10 +141,10 @@ def _hold(seconds: float, requests: RequestReader, answer: Callable[[], None]) -
     answer()
 
 
-def _refuse_reset(patches: tuple[Json, ...], requests: RequestReader) -> None:
+def _check_patches(patches: tuple[Json, ...], requests: RequestReader) -> None:
     if None in patches:
         raise ProtocolError(
-            f"line {requests.line}: the connector state was reset in the middle of a session: a shard replaced it"
+            f"line {requests.line}: a state patch is null: a shard reset the connector state in the middle of a session"
         )
 
 

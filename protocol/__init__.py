@@ -1,1 +1,1 @@
-"""The wire and its rules: Flow's materialization protocol in its JSON codec. Knows no lakehouse."""
+"""Flow's materialization protocol in JSON: its messages, their order, stdin and stdout. It knows no lakehouse."""

@@ -1,7 +1,8 @@
-"""The nouns of the protocol, as Flow's JSON has them.
+"""The values inside requests and responses, with the names of Flow's JSON.
 
-The rules of proto3 JSON hold throughout: a field at its default may be left out or null, 64-bit integers may be
-strings, and unknown fields are ignored. `codec` applies them; the types here have only what is used.
+The rules of proto3 JSON apply: a field with its default value may be absent or null, 64-bit integers may be strings,
+and unknown fields are ignored. `codec` applies these rules. A type has the protocol's fields that a materialization may
+need, including some that this connector does not read. The other fields of the protocol count as unknown.
 """
 
 from enum import StrEnum
@@ -11,14 +12,14 @@ import msgspec
 
 from protocol.protocol_error import ProtocolError
 
-# What the protocol carries without interpreting it: configs, connector state, defaults.
+# JSON that the protocol does not interpret: configs, the connector state, default values.
 Json: TypeAlias = Any
 
 
 class Exists(StrEnum):
-    """Whether a location exists in every document."""
+    """Whether documents have a value at a location."""
 
-    INVALID = "INVALID"  # proto3's zero value: nothing is known
+    INVALID = "INVALID"  # the default value of proto3: unknown
     MUST = "MUST"
     MAY = "MAY"
     IMPLICIT = "IMPLICIT"
@@ -26,7 +27,7 @@ class Exists(StrEnum):
 
 
 class StringInference(msgspec.Struct, frozen=True, rename="camel"):
-    """What is known of the strings at a location."""
+    """The form of the strings at a location, as far as it is known."""
 
     format: str = ""
     content_type: str = ""
@@ -35,7 +36,7 @@ class StringInference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NumericInference(msgspec.Struct, frozen=True, rename="camel"):
-    """What is known of the numbers at a location."""
+    """The bounds of the numbers at a location, as far as they are known."""
 
     has_minimum: bool = False
     minimum: float = 0.0
@@ -44,7 +45,7 @@ class NumericInference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Inference(msgspec.Struct, frozen=True, rename="camel"):
-    """What the collection's schema says of one location."""
+    """The types and other facts of one location, from the collection's schema."""
 
     types: tuple[str, ...] = ()
     exists: Exists = Exists.INVALID
@@ -57,7 +58,7 @@ class Inference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Projection(msgspec.Struct, frozen=True, rename="camel"):
-    """A location of the document under a field's name; `ptr` "" is the root document."""
+    """A location within documents, and the name of its field. A `ptr` of "" is the whole document."""
 
     ptr: str = ""
     field: str = ""
@@ -77,7 +78,7 @@ class Collection(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FieldSelection(msgspec.Struct, frozen=True, rename="camel"):
-    """Which fields are materialized, in the order in which Store carries them; `document` "" is none."""
+    """The fields that are materialized, in the order of their values in Store. A `document` of "" means none."""
 
     keys: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ KEY_END: Final = 0xFFFFFFFF
 
 
 class Range(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of the key space and of the r-clock space that a shard holds; both ends are inclusive."""
+    """The part of all keys and of all r-clocks that a shard handles. Both ends are inclusive."""
 
     key_begin: int = 0
     key_end: int = 0
@@ -98,7 +99,7 @@ class Range(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key_range(self) -> str:
-        """`begin-end`, each 8 hexadecimal digits: the form in connector state and in table properties."""
+        """`begin-end`, each with 8 hexadecimal digits, as in the connector state and in table properties."""
         return f"{self.key_begin:08x}-{self.key_end:08x}"
 
 
@@ -106,7 +107,7 @@ WHOLE_RANGE: Final = Range(key_end=KEY_END, r_clock_end=KEY_END)
 
 
 class MaterializationBinding(msgspec.Struct, frozen=True, rename="camel"):
-    """One table of a materialization, as apply and open send it."""
+    """One binding of a task, in apply and open."""
 
     resource_config: Json = None
     resource_path: tuple[str, ...] = ()
@@ -132,13 +133,13 @@ class LabelSet(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ShardTemplate(msgspec.Struct, frozen=True, rename="camel"):
-    """The template of a task's shards: only its labels matter here."""
+    """The template of a task's shards. The connector needs only its labels."""
 
     labels: LabelSet = LabelSet()
 
 
 class Materialization(msgspec.Struct, frozen=True, rename="camel"):
-    """A whole task: its endpoint config and its bindings, in the order that `binding` counts."""
+    """A task: its endpoint config and its bindings. `binding` in other messages is an index into `bindings`."""
 
     name: str = ""
     connector_type: str = ""
@@ -150,15 +151,15 @@ class Materialization(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConnectorState(msgspec.Struct, frozen=True, rename="camel"):
-    """An RFC 7396 merge patch of the task's connector state. Never anything but a patch:
-    `mergePatch: false` would replace other shards' state too."""
+    """A merge patch (RFC 7396) of the connector state. It is always a patch, because `mergePatch: false` would replace
+    the state of other shards too."""
 
     updated: Json
     merge_patch: bool = True
 
 
 class ConstraintType(StrEnum):
-    """What a connector may say of a field."""
+    """The kinds of constraints."""
 
     FIELD_REQUIRED = "FIELD_REQUIRED"
     LOCATION_REQUIRED = "LOCATION_REQUIRED"
@@ -169,7 +170,7 @@ class ConstraintType(StrEnum):
 
 
 class Constraint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A constraint on one field, and the reason that its user reads."""
+    """A constraint of one field, and the reason that the user reads."""
 
     type: ConstraintType
     reason: str
@@ -177,14 +178,14 @@ class Constraint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class ProjectionConstraint(msgspec.Struct, frozen=True, rename="camel"):
-    """One of a field's constraints; a field may have several."""
+    """One constraint of a field. A field may have several."""
 
     field: str
     constraint: Constraint
 
 
 class ValidateBinding(msgspec.Struct, frozen=True, rename="camel"):
-    """One table of a materialization, as validate sends it."""
+    """One binding of a task, in validate."""
 
     resource_config: Json = None
     collection: Collection | None = None
@@ -194,13 +195,16 @@ class ValidateBinding(msgspec.Struct, frozen=True, rename="camel"):
     group_by: tuple[str, ...] = ()
 
 
-def collection_of(binding: MaterializationBinding | ValidateBinding, linked: tuple[Collection, ...]) -> Collection:
-    """A binding's collection: in the binding itself, or (newer runtimes) an index into the linked ones."""
+def find_collection(binding: MaterializationBinding | ValidateBinding, linked: tuple[Collection, ...]) -> Collection:
+    """Return a binding's collection. Newer runtimes send an index into the linked collections instead.
+
+    Raises ProtocolError if the binding has neither.
+    """
     if binding.collection is not None:
         return binding.collection
     if not 0 <= binding.collection_index < len(linked):
         raise ProtocolError(
-            f"a binding has neither a collection nor, at {binding.collection_index}, one of the {len(linked)} "
-            "linkedCollections"
+            f"a binding has no collection, and its collectionIndex {binding.collection_index} is none of the "
+            f"{len(linked)} linkedCollections"
         )
     return linked[binding.collection_index]

@@ -1,7 +1,7 @@
-"""The members of a JSON object and the items of an array, each as it was written.
+"""Splits a JSON object into its members, and an array into its items. The text of each value stays unchanged.
 
-This is for texts that msgspec cannot take apart. It refuses half of a surrogate pair (`"\\ud800"`, which JSON allows)
-and what is nested a thousand deep, wherever that stands. And of two members of one name it keeps the last one only.
+This is for texts that msgspec cannot split. msgspec refuses a text with half of a surrogate pair (`"\\ud800"`, which
+JSON allows) or values that are nested a thousand deep. Of two members with the same name it keeps only the last one.
 """
 
 import json
@@ -17,40 +17,40 @@ _VALUE_TEXT: Final = _SCALAR + rb"|" + _OPENING
 _NAME_TEXT: Final = _STRING + _SPACE + rb":"
 
 
-def _expecting(token: bytes) -> re.Pattern[bytes]:
+def _compile(token: bytes) -> re.Pattern[bytes]:
     return re.compile(_SPACE + rb"(" + token + rb")")
 
 
-_VALUE: Final = _expecting(_VALUE_TEXT)
-_END: Final = _expecting(rb"\Z")
-# What may follow, by the bracket that opens the object or the array.
-_AFTER_OPENING: Final = {b"{": _expecting(_NAME_TEXT + rb"|\}"), b"[": _expecting(_VALUE_TEXT + rb"|\]")}
-_AFTER_VALUE: Final = {b"{": _expecting(rb"[,}]"), b"[": _expecting(rb"[,\]]")}
-_AFTER_COMMA: Final = {b"{": _expecting(_NAME_TEXT), b"[": _VALUE}
+_VALUE: Final = _compile(_VALUE_TEXT)
+_END: Final = _compile(rb"\Z")
+# The tokens that may follow. The key is the bracket that opens the object or the array.
+_AFTER_OPENING: Final = {b"{": _compile(_NAME_TEXT + rb"|\}"), b"[": _compile(_VALUE_TEXT + rb"|\]")}
+_AFTER_VALUE: Final = {b"{": _compile(rb"[,}]"), b"[": _compile(rb"[,\]]")}
+_AFTER_COMMA: Final = {b"{": _compile(_NAME_TEXT), b"[": _VALUE}
 
 
 class MalformedJsonError(Exception):
-    """The text is not JSON, or not an object or an array as expected."""
+    """The text is not JSON, or it is not the expected object or array."""
 
 
-def members(text: bytes) -> list[tuple[str, bytes]]:
-    """Return the names and values of an object in their order, equal names included. A name that is not UTF-8 has
-    replacement characters. Raises MalformedJsonError."""
-    parts = _parts(text, b"{")
+def parse_members(text: bytes) -> list[tuple[str, bytes]]:
+    """Return the names and values of an object in their order, including equal names. A name that is not valid UTF-8
+    gets replacement characters. Raises MalformedJsonError."""
+    parts = _split(text, b"{")
     return [(json.loads(name.decode(errors="replace")), value) for name, value in parts]
 
 
-def items(text: bytes) -> list[bytes]:
+def parse_items(text: bytes) -> list[bytes]:
     """Return the items of an array. Raises MalformedJsonError."""
-    return [value for _, value in _parts(text, b"[")]
+    return [value for _, value in _split(text, b"[")]
 
 
-def _parts(text: bytes, opening: bytes) -> list[tuple[bytes, bytes]]:
-    """The outermost values, with their names where they are an object's."""
+def _split(text: bytes, opening: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the values of the outermost object or array. A value of an object has its name with it."""
     if not text.lstrip().startswith(opening):
         raise MalformedJsonError
     parts, name, first = [], b"", 0
-    for depth, begin, end in _tokens(text):
+    for depth, begin, end in _read_tokens(text):
         if depth == 1:
             match text[end - 1 : end]:
                 case b":":
@@ -66,10 +66,11 @@ def _parts(text: bytes, opening: bytes) -> list[tuple[bytes, bytes]]:
     return parts
 
 
-def _tokens(text: bytes) -> Iterator[tuple[int, int, int]]:
-    """How many brackets are open around each token, and where it begins and ends. A name and its colon are one token.
+def _read_tokens(text: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield each token: how many brackets are open around it, where it begins, and where it ends. A name and its colon
+    are one token.
 
-    Nothing here is recursive, so that it reads any depth.
+    This is a loop without recursion, so any depth of nesting can be read.
     """
     opened: list[bytes] = []
     expected, at = _VALUE, 0

@@ -1,4 +1,4 @@
-"""The order of messages, as tables. The state is the last message of each side, and which answer is still awaited."""
+"""The order of messages, as tables. The state is the last message of each side, and the response that is still due."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -24,7 +24,7 @@ REQUEST_MAY_FOLLOW: Final[dict[type[Request] | None, tuple[type[Request], ...]]]
     request.StartCommit: (request.Acknowledge,),
 }
 
-# A runtime may stop right after a commit, before its Acknowledge: whoever opens next finishes it.
+# A runtime may stop after StartCommit and before Acknowledge. The next session then commits the transaction.
 INPUT_MAY_END_AFTER: Final[tuple[type[Request] | None, ...]] = (
     None,
     request.Spec,
@@ -34,7 +34,7 @@ INPUT_MAY_END_AFTER: Final[tuple[type[Request] | None, ...]] = (
     request.StartCommit,
 )
 
-# The response that each request awaits before the next one is taken up. Load awaits none, and Store is never answered.
+# The response that must be sent before the next request is handled. A Load may be answered later, a Store never is.
 ANSWER: Final[dict[type[Request], type[Response]]] = {
     request.Spec: response.Spec,
     request.Validate: response.Validated,
@@ -73,47 +73,47 @@ RESPONSE_MAY_FOLLOW: Final[dict[type[Response] | None, tuple[type[Response], ...
 
 
 class Lifecycle:
-    """Judges every message of one process: the runtime's faults raise, ours assert."""
+    """Checks the order of all messages of a process. The runtime's faults raise ProtocolError, ours AssertionError."""
 
     def __init__(self) -> None:
         self._request: type[Request] | None = None
         self._response: type[Response] | None = None
-        self._awaited: type[Response] | None = None
+        self._due: type[Response] | None = None
 
-    def received(self, message: Request) -> None:
-        """A request is taken up; the previous one must have been answered."""
+    def check_request(self, message: Request) -> None:
+        """Check the next request before it is handled. Raises ProtocolError."""
         name, last = message_name(type(message)), self._request
-        assert self._awaited is None, f"{_name_of(last)} must be answered before {name} is taken up"
+        assert self._due is None, f"{_name_of(last)} must be answered before {name} is handled"
         expected = REQUEST_MAY_FOLLOW[last]
         if type(message) not in expected:
             place = "come first" if last is None else f"follow {message_name(last)}"
-            raise ProtocolError(f"{name} may not {place}: expected {_either(expected)}")
+            raise ProtocolError(f"{name} may not {place}: expected {_join_names(expected)}")
         self._request = type(message)
-        self._awaited = ANSWER.get(type(message))
+        self._due = ANSWER.get(type(message))
 
-    def sending(self, message: Response) -> None:
-        """A response is about to be written."""
+    def check_response(self, message: Response) -> None:
+        """Check a response before it is written."""
         kind = type(message)
         name = message_name(kind)
         assert self._request in RESPONSE_MAY_ANSWER[kind], f"{name} cannot answer {_name_of(self._request)}"
         assert kind in RESPONSE_MAY_FOLLOW[self._response], f"{name} may not follow {_name_of(self._response)}"
-        assert kind in (self._awaited, response.Loaded), f"{_name_of(self._request)} has been answered"
+        assert kind in (self._due, response.Loaded), f"{_name_of(self._request)} has been answered"
         self._response = kind
-        if kind is self._awaited:
-            self._awaited = None
+        if kind is self._due:
+            self._due = None
 
-    def ended(self) -> None:
-        """The input has ended; the last request must have been answered."""
+    def check_end(self) -> None:
+        """Check that the input may end here. Raises ProtocolError."""
         last = self._request
-        assert self._awaited is None, f"{_name_of(last)} must be answered before the input's end is taken up"
+        assert self._due is None, f"{_name_of(last)} must be answered before the end of the input is handled"
         if last not in INPUT_MAY_END_AFTER:
-            raise ProtocolError(f"input ended after {_name_of(last)}: expected {_either(REQUEST_MAY_FOLLOW[last])}")
+            raise ProtocolError(f"input ended after {_name_of(last)}: expected {_join_names(REQUEST_MAY_FOLLOW[last])}")
 
 
 def _name_of(message: type[Request] | type[Response] | None) -> str:
     return "nothing" if message is None else message_name(message)
 
 
-def _either(messages: Iterable[type[Request]]) -> str:
+def _join_names(messages: Iterable[type[Request]]) -> str:
     *others, last = map(message_name, messages)
     return f"{', '.join(others)} or {last}" if others else last

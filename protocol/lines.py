@@ -1,4 +1,4 @@
-"""Blocks of bytes in, numbered requests out: runs of Store lines pass undecoded, at the speed of a scan."""
+"""Parses blocks of bytes into numbered requests. Runs of Store lines are only scanned, not decoded: that is fast."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ LONGEST_LINE: Final = 256 << 20
 
 _BLANK: Final = re.compile(rb"[ \t\r\n]*")
 
-# The beginning of a Store line with its binding in group 1 or 2; without these groups the line probably leaves it out.
+# The beginning of a Store line. Group 1 or 2 is the binding. Without these groups the line probably has no binding.
 _STORE: Final = re.compile(
     rb"""[ \t]* \{ [ \t]* "store" [ \t]* : [ \t]* \{ [ \t]* "
     (?: binding" [ \t]* : [ \t]* (?: "([0-9]{1,9})" | ([0-9]{1,9}) ) [ \t]* ,
@@ -24,7 +24,7 @@ _STORE: Final = re.compile(
 
 
 class Numbered(NamedTuple):
-    """A request with the number of its line, or what is wrong with a line: nothing after that counts."""
+    """A request with the number of its line, or the error of an invalid line. Nothing after an invalid line counts."""
 
     line: int
     size: int  # bytes
@@ -32,37 +32,37 @@ class Numbered(NamedTuple):
 
 
 class RequestParser:
-    """Cuts the input into lines and turns lines into requests, wherever the blocks happen to end."""
+    """Splits the input into lines and parses them. A block may end anywhere, even within a line."""
 
     def __init__(self, longest_line: int = LONGEST_LINE) -> None:
         self._longest_line = longest_line
-        self._line = 1  # the number of the line that `_begun` begins
+        self._line = 1  # the number of the line that begins in `_begun`
         self._begun: list[bytes] = []
         self._begun_size = 0
 
     def receive(self, block: bytes) -> list[Numbered]:
-        """Every request whose line ends in this block."""
-        return list(_merge(self._received(block)))
+        """Return the requests whose lines end in this block."""
+        return list(_merge(self._parse_block(block)))
 
     def end(self) -> list[Numbered]:
-        """The last line, if it has no newline."""
+        """Return the request of the last line if it has no newline."""
         line = b"".join(self._begun) + b"\n"
-        last = _single(line, 0, len(line), self._line)
+        last = _parse_line(line, 0, len(line), self._line)
         return [last] if last else []
 
-    def _received(self, block: bytes) -> Iterator[Numbered]:
+    def _parse_block(self, block: bytes) -> Iterator[Numbered]:
         end = block.rfind(b"\n") + 1
         start = 0
-        newlines = _newlines(block)
+        newlines = _count_newlines(block)
         if newlines and self._begun:
             start = block.index(b"\n") + 1
             line = b"".join([*self._begun, block[:start]])
-            yield from _requests(line, 0, len(line), self._line, 1)
+            yield from _parse_lines(line, 0, len(line), self._line, 1)
             self._begun, self._begun_size = [], 0
             self._line += 1
             newlines -= 1
         if newlines:
-            yield from _requests(block, start, end, self._line, newlines)
+            yield from _parse_lines(block, start, end, self._line, newlines)
             self._line += newlines
         if end < len(block):
             self._begun.append(block[end:])
@@ -72,17 +72,17 @@ class RequestParser:
             yield Numbered(self._line, 0, ProtocolError(f"line {self._line}: longer than {size} MiB"))
 
 
-def _requests(block: bytes, start: int, end: int, line: int, left: int) -> Iterator[Numbered]:
-    """The requests of the `left` whole lines between `start` and `end`."""
+def _parse_lines(block: bytes, start: int, end: int, line: int, left: int) -> Iterator[Numbered]:
+    """Yield the requests of the `left` complete lines between `start` and `end`."""
     entire = True
     while left:
-        first = _first(block, start, end, line)
+        first = _begin_run(block, start, end, line)
         if isinstance(first, _Run):
-            # That all lines are one run is guessed once at most, since a wrong guess costs a scan of them all.
+            # Guess once at most that all lines are one run: a wrong guess costs a scan of all of them.
             entire = entire and block.count(b"\n" + first.prefix, start, end) == left - 1
-            stop = end if entire else first.end(block, start, end)
+            stop = end if entire else first.find_end(block, start, end)
             count = left if entire else block.count(b"\n" + first.prefix, start, stop) + 1
-            yield _stores(first.binding, block, start, stop, line, count)
+            yield _make_store(first.binding, block, start, stop, line, count)
         else:
             stop, count = block.index(b"\n", start) + 1, 1
             if first:
@@ -91,40 +91,40 @@ def _requests(block: bytes, start: int, end: int, line: int, left: int) -> Itera
 
 
 class _Run(NamedTuple):
-    """Lines that begin alike: Stores of one binding, unless the guess is wrong."""
+    """Lines with the same prefix. They are Stores of one binding, unless the guess is wrong."""
 
     binding: int
     prefix: bytes
 
-    def end(self, block: bytes, start: int, end: int) -> int:
-        last = _line_before_another(self.prefix).search(block, start, end)
+    def find_end(self, block: bytes, start: int, end: int) -> int:
+        last = _compile_end(self.prefix).search(block, start, end)
         assert last, "the last line ends in a newline"
         return last.end()
 
 
 @lru_cache(maxsize=1024)
-def _line_before_another(prefix: bytes) -> re.Pattern[bytes]:
+def _compile_end(prefix: bytes) -> re.Pattern[bytes]:
     return re.compile(rb"\n(?!" + re.escape(prefix) + rb")")
 
 
-def _first(block: bytes, start: int, end: int, line: int) -> _Run | Numbered | None:
-    """The run that the first line begins, or else that line's request."""
+def _begin_run(block: bytes, start: int, end: int, line: int) -> _Run | Numbered | None:
+    """Return the run that begins with the first line, or the request of this line if no run does."""
     begin = _STORE.match(block, start, end)
     if begin and begin.lastindex:
         return _Run(int(begin[begin.lastindex]), begin[0])
-    single = _single(block, start, block.index(b"\n", start) + 1, line)
-    # The binding may be left out, which means 0, or may come later in the line.
+    single = _parse_line(block, start, block.index(b"\n", start) + 1, line)
+    # The line may have no binding, which means 0, or have it at a later place.
     if begin and single and isinstance(single.request, Store) and single.request.binding == 0:
         return _Run(0, begin[0])
     return single
 
 
-def _stores(binding: int, block: bytes, start: int, end: int, line: int, count: int) -> Numbered:
+def _make_store(binding: int, block: bytes, start: int, end: int, line: int, count: int) -> Numbered:
     return Numbered(line, end - start, Store(binding, line, count, (memoryview(block)[start:end],)))
 
 
-def _single(block: bytes, start: int, end: int, line: int) -> Numbered | None:
-    """The general path: the request of one line, or None if it is blank."""
+def _parse_line(block: bytes, start: int, end: int, line: int) -> Numbered | None:
+    """Decode one line. Returns None if it is blank."""
     if _BLANK.fullmatch(block, start, end):
         return None
     message: Request | ProtocolError
@@ -138,7 +138,7 @@ def _single(block: bytes, start: int, end: int, line: int) -> Numbered | None:
 
 
 def _merge(requests: Iterable[Numbered]) -> Iterator[Numbered]:
-    """Merges adjacent Stores of one binding. A blank line keeps them apart, so that line numbers stay true."""
+    """Merge adjacent Stores of one binding, but not across a blank line: the line numbers would be wrong."""
     stores: list[Store] = []
     for numbered in requests:
         message = numbered.request
@@ -165,6 +165,6 @@ def _join(stores: list[Store]) -> Numbered:
     return Numbered(store.first_line, store.size, store)
 
 
-def _newlines(block: bytes) -> int:
-    # bytes.count looks at every byte; replace jumps from newline to newline, at three times the speed.
+def _count_newlines(block: bytes) -> int:
+    # bytes.replace jumps from newline to newline. It is three times as fast as bytes.count, which reads every byte.
     return len(block) - len(block.replace(b"\n", b""))

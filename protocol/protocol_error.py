@@ -1,5 +1,5 @@
-"""What the runtime can do wrong."""
+"""The error for input that breaks the protocol. All modules of this package may import it, so it imports none."""
 
 
 class ProtocolError(Exception):
-    """The runtime sent what the protocol does not allow here: what, on which line, and what was expected."""
+    """The runtime broke the protocol. The text says on which line, what it sent, and what was expected."""

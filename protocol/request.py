@@ -1,4 +1,4 @@
-"""What the runtime asks, in the order of the conversation."""
+"""The requests that the runtime sends, in the order of a session."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,14 +9,14 @@ from protocol.flow import Collection, Json, Materialization, Range, ValidateBind
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
-    """Describe the connector: its config schemas."""
+    """Return the schemas of the endpoint config and of the resource config."""
 
     connector_type: str = ""
     config: Json = None
 
 
 class Validate(msgspec.Struct, frozen=True, rename="camel"):
-    """Check a config and its bindings, and say how each field may be materialized."""
+    """Check a config and its bindings, and return a constraint for each field."""
 
     name: str = ""
     connector_type: str = ""
@@ -38,7 +38,7 @@ class Apply(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Open(msgspec.Struct, frozen=True, rename="camel"):
-    """Begin a session of transactions over one shard's key range."""
+    """Begin a session for the key range of one shard."""
 
     materialization: Materialization = Materialization()
     version: str = ""
@@ -47,29 +47,29 @@ class Open(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Acknowledge(msgspec.Struct, frozen=True, rename="camel"):
-    """The previous transaction has been committed to the runtime's log: make it visible."""
+    """The runtime's log has the previous transaction: commit it to the tables."""
 
     state_patches: tuple[Json, ...] = ()
 
 
 class Load(msgspec.Struct, frozen=True, rename="camel"):
-    """Look a key up. Never sent for delta-updates bindings."""
+    """Return the document of one key. The runtime sends none for bindings with delta updates."""
 
     binding: int = 0
 
 
 class Flush(msgspec.Struct, frozen=True, rename="camel"):
-    """There are no more loads."""
+    """This transaction has no more loads."""
 
     state_patches: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A run of consecutive Store lines that are taken to be of one binding, undecoded.
+    """A run of consecutive Store lines, undecoded. They probably belong to one binding.
 
-    `binding` is a guess from the first line: whoever decodes the lines checks it on each of them.
-    `pieces` are the run's bytes in order; every line is whole, ends in a newline, and may span two pieces.
+    `binding` is a guess from the first line. The code that decodes the lines checks it for each of them.
+    `pieces` are the run's bytes in order. Every line is complete and ends in a newline; it may span two pieces.
     """
 
     binding: int
@@ -79,11 +79,12 @@ class Store:
 
     @property
     def size(self) -> int:
+        """Bytes."""
         return sum(len(piece) for piece in self.pieces)
 
 
 class StartCommit(msgspec.Struct, frozen=True, rename="camel"):
-    """There are no more stores: stage them durably."""
+    """This transaction has no more stores: make them durable."""
 
     runtime_checkpoint: Json = None
     state_patches: tuple[Json, ...] = ()

@@ -1,4 +1,4 @@
-"""What the connector answers, in the order of the conversation."""
+"""The responses that the connector sends, in the order of a session."""
 
 from typing import TypeAlias
 
@@ -8,7 +8,7 @@ from protocol.flow import ConnectorState, Constraint, Json, ProjectionConstraint
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
-    """The connector's description of itself."""
+    """The schemas of the connector's configs."""
 
     config_schema: Json
     resource_config_schema: Json
@@ -17,9 +17,9 @@ class Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ValidatedBinding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How each field of one binding may be materialized.
+    """The constraints of one binding's fields, and the table that it is materialized into.
 
-    The newest runtime reads `projection_constraints` alone, released ones read `constraints` alone.
+    The newest runtime reads only `projection_constraints`. Released runtimes read only `constraints`.
     """
 
     constraints: dict[str, Constraint]
@@ -30,13 +30,13 @@ class ValidatedBinding(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class Validated(msgspec.Struct, frozen=True, rename="camel"):
-    """The answers to a Validate, binding by binding."""
+    """The answer to Validate: one entry for each binding, in their order."""
 
     bindings: tuple[ValidatedBinding, ...]
 
 
 class Applied(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What was done, a line per action; `state` is absent unless some of it has changed."""
+    """The actions that apply performed, one on each line. `state` is absent if apply did not change it."""
 
     action_description: str = ""
     state: ConnectorState | None = None
@@ -47,26 +47,26 @@ class Opened(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Acknowledged(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The previous transaction is visible in the tables."""
+    """The connector has handled the previous transaction: its rows are in the tables, or pending in the state."""
 
     state: ConnectorState | None = None
 
 
 class Loaded(msgspec.Struct, frozen=True, rename="camel"):
-    """A document that a Load asked for."""
+    """The document of the key that a Load named."""
 
     binding: int
     doc: Json
 
 
 class Flushed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Every Load has been answered."""
+    """The connector has answered every Load."""
 
     state: ConnectorState | None = None
 
 
 class StartedCommit(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Every row is durable outside this process, and `state` names it."""
+    """Every row is durable outside this process. `state` names the files that hold the rows."""
 
     state: ConnectorState | None = None
 

@@ -1,4 +1,4 @@
-"""The wire: the only reader of stdin and the only writer of stdout."""
+"""Reads requests from stdin and writes responses to stdout. No other module does either."""
 
 import fcntl
 import os
@@ -17,55 +17,56 @@ from protocol.response import Response
 
 STDERR: Final = 2
 _BLOCK: Final = 1 << 20
-QUEUED_BYTES: Final = 16 << 20  # more makes nothing faster: what is taken from it goes to a spool
+QUEUED_BYTES: Final = 16 << 20  # a longer queue is not faster: requests that leave it go to the spool
 
 Wire = NewType("Wire", int)  # a descriptor
 
 
 def ensure_stderr() -> None:
-    """Where stderr is closed, drop what is written to it. Its descriptor would else become the next file's or the
-    wire's, and get the log."""
+    """If stderr is closed, open it and drop all output to it. Otherwise the next file, or the wire, would get its
+    descriptor, and the log would be written there."""
     if sys.stderr is None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, STDERR)
-        if nowhere != STDERR:
-            os.close(nowhere)
-        os.set_inheritable(STDERR, True)  # children have it open too
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, STDERR)
+        if null != STDERR:
+            os.close(null)
+        os.set_inheritable(STDERR, True)  # child processes need it too
         sys.stderr = open(STDERR, "w", closefd=False)  # noqa: SIM115
 
 
 def claim_stdout() -> Wire:
-    """From now on whoever prints, in this process or a child of it, prints to stderr."""
-    wire = os.dup(1)  # not inheritable: a child that outlives us cannot keep the session open
-    os.set_blocking(wire, True)  # who started us may have it otherwise
+    """Return a private duplicate of stdout. From now on, this process and its children print to stderr instead."""
+    wire = os.dup(1)  # not inheritable: a child that outlives this process must not keep the wire open
+    os.set_blocking(wire, True)  # the parent process may have made it non-blocking
     os.dup2(STDERR, 1)
-    # Its buffer would reach stderr at exit, after the last log record.
+    # Python would flush the buffer of the old sys.stdout at exit, after the last log record.
     sys.stdout = sys.stderr
     return Wire(wire)
 
 
 def write_response(wire: Wire, response: Response) -> None:
-    """Return when the whole line has been handed over."""
+    """Write one line. Returns after its last byte is written, raises OSError."""
     rest = memoryview(encode_response(response))
     while rest:
         rest = rest[os.write(wire, rest) :]
 
 
 class RequestReader:
-    """The requests of a descriptor, read ahead by a thread: a bounded queue of them.
+    """Iterates over the requests of a descriptor. A thread reads ahead into a bounded queue.
 
-    Where the input ends the iteration stops, and where it breaks the error is raised, both in order and every time.
+    After the last request the iteration stops. If a line is invalid or reading fails, the iteration raises the error
+    after all earlier requests. Each further call does the same again.
     """
 
     def __init__(self, descriptor: int, queued_bytes: int = QUEUED_BYTES, longest_line: int = LONGEST_LINE) -> None:
-        self.line = 0  # the number of the line of the last request taken, a run's first one
+        self.line = 0  # the line number of the last request that was returned, or of a run's first line
         self._descriptor = descriptor
         self._parser = RequestParser(longest_line)
         self._queued_bytes = queued_bytes
         self._queue: deque[Numbered] = deque()
-        self._kinds: Counter[type] = Counter()  # of what is queued
-        self._size = 0  # of what is queued
-        self._next_size = 0  # of what the thread is about to queue
+        self._kinds: Counter[type] = Counter()  # of the queued requests
+        self._size = 0  # bytes in the queue
+        self._next_size = 0  # bytes that the thread is about to queue
         self._ending: Exception | None = None
         self._interruption: Exception | None = None
         self._changed = threading.Condition()
@@ -94,15 +95,15 @@ class RequestReader:
         return message
 
     def wait_for(self, kinds: tuple[type[Request], ...], timeout: float) -> bool:
-        """Wait until one of these requests is queued or none can come: the input has ended, the queue is full or the
-        reader was interrupted."""
+        """Wait until a request of these kinds is queued, or until no more can be queued: the input has ended, the queue
+        is full, or the reader was interrupted. `timeout` is in seconds; returns False if it has passed."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._is_over() or self._is_full() or any(self._kinds[kind] for kind in kinds), timeout
             )
 
     def interrupt(self, error: Exception) -> None:
-        """Raise this error instead of returning any further request, from whatever thread."""
+        """Let the iteration raise this error instead of returning further requests. Any thread may call this."""
         with self._changed:
             self._interruption = error
             self._changed.notify_all()

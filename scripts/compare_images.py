@@ -1,4 +1,4 @@
-"""Says in which files two images differ: `compare_images.py IMAGE IMAGE`. Timestamps are only counted."""
+"""Lists the files in which two images differ: `compare_images.py IMAGE IMAGE`. Timestamps are only counted."""
 
 import hashlib
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Final
 
 DOCKER: Final = (str(Path(__file__).with_name("engine")), "docker")
-# What no two builds have the same, and why.
+# Files that differ in each build, and why.
 DIFFERS: Final = {
     "opt/connector/share/materialize-iceberg/spark-classes.jsa": "has classes in the order of their loading by threads",
 }
@@ -18,7 +18,7 @@ DIFFERS: Final = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What is at a path, but for when it was written."""
+    """A file or directory. Two entries are equal if only their timestamps differ."""
 
     kind: bytes
     mode: int
@@ -29,7 +29,7 @@ class Entry:
 
 
 def entries(archive: IO[bytes]) -> Iterator[tuple[str, Entry]]:
-    """What a stream has in tar's format, by path."""
+    """Yield the entries of a tar archive with their paths."""
     with tarfile.open(fileobj=archive, mode="r|") as tar:
         for member in tar:
             content = tar.extractfile(member) if member.isreg() else None
@@ -49,7 +49,7 @@ def of_image(image: str) -> dict[str, Entry]:
         with subprocess.Popen([*DOCKER, "export", container], stdout=subprocess.PIPE) as export:
             assert export.stdout is not None
             found = dict(entries(export.stdout))
-            export.stdout.read()  # what pads the archive: who cannot write it fails
+            export.stdout.read()  # the padding of the archive: `docker export` fails if it cannot write that
         assert export.returncode == 0
         return found
     finally:

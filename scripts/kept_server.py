@@ -1,4 +1,4 @@
-"""Keeps one of the tests' servers in a directory, until it is told to end: what `scripts/servers` starts."""
+"""Runs one of the tests' servers in a directory until SIGTERM. `scripts/servers` starts this process."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from support.postgres import postgres_programs, postgres_server
 from support.rest_catalog import rest_catalog_server
 from support.s3_server import versitygw, versitygw_server
 
-Json: TypeAlias = Any  # of an endpoint config: what a server is used with
+Json: TypeAlias = Any  # the part of an endpoint config that uses the server
 
 
 def start_s3(stack: ExitStack, directory: Path) -> Json:
@@ -77,7 +77,7 @@ SERVERS: Final[dict[str, Callable[[ExitStack, Path], Json]]] = {
 
 
 def keep(directory: Path, name: str) -> None:
-    """Start a server, say so in a file, and end it on SIGTERM."""
+    """Start a server, write its config to a file, and stop the server on SIGTERM."""
     with ExitStack() as stack:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         try:
@@ -85,7 +85,7 @@ def keep(directory: Path, name: str) -> None:
         except pytest.skip.Exception as reason:
             started = {"left out": str(reason)}
         partial = directory / name / "partial.json"
-        partial.touch(mode=0o600)  # the sign-in is in it
+        partial.touch(mode=0o600)  # it contains credentials
         partial.write_text(json.dumps({"pid": os.getpid(), **started}, indent=2))
         partial.rename(record_of(directory, name))
         while "left out" not in started:

@@ -1,4 +1,4 @@
-"""`scripts/servers`: the tests' servers, each kept by a process in the background, for a person who tries configs."""
+"""`scripts/servers`: starts the tests' servers, each in a background process, so that a person can try configs."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ CONNECT_SECONDS: Final = 5.0
 
 
 def up(directory: Path, names: Sequence[str]) -> None:
-    """Those that run stay as they are, and those that have died begin anew."""
+    """Start the servers that do not run. A server that has died is started again, empty."""
     keepers = {name: begun(directory, name) for name in names if not is_running(directory, name)}
     deadline = time.monotonic() + DEADLINE
     while waited_for := [name for name in keepers if not record_of(directory, name).exists()]:
@@ -39,7 +39,7 @@ def up(directory: Path, names: Sequence[str]) -> None:
 
 
 def begun(directory: Path, name: str) -> "subprocess.Popen[bytes]":
-    """A process that keeps the server, in place of one whose server has died."""
+    """Start a process that runs the server, after removing what an earlier one has left."""
     end(directory, name)
     shutil.rmtree(directory / name, ignore_errors=True)
     (directory / name).mkdir(parents=True)
@@ -54,8 +54,8 @@ def status(directory: Path, names: Sequence[str]) -> None:
         print(f"{name:<9} {config.get('left out') or shown(directory, name, config)}")
     if recorded:
         print(
-            f"What a config needs to use one, its sign-in included, is in {directory}/<name>/config.json, beside its "
-            "log."
+            f"{directory}/<name>/config.json has the settings that a config needs to use a server, with credentials. "
+            "The log is next to it."
         )
     else:
         print("No servers are running: scripts/servers up starts them.")
@@ -106,7 +106,7 @@ def is_running(directory: Path, name: str) -> bool:
 
 
 def is_kept(recorded: Json) -> bool:
-    """Whether there is its process, and not another that has got its number."""
+    """Return whether the server's process still runs, and its id is not another process's by now."""
     with suppress(OSError):
         return bytes(KEEPER) in Path(f"/proc/{recorded['pid']}/cmdline").read_bytes().split(b"\0")
     return False

@@ -1,4 +1,4 @@
-"""Prints the rows of a table that a filter names, in the catalog that PyIceberg's own settings call "lake".
+"""Prints the rows of a table that match a filter. PyIceberg's settings must define a catalog "lake".
 
 query_table.py TABLE [FILTER]
 """

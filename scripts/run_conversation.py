@@ -1,4 +1,4 @@
-"""Runs a conversation through the connector with an embedded catalog, then shows the tables that it made."""
+"""Sends a conversation to the connector, with an embedded catalog, and then shows the tables that it wrote."""
 
 import argparse
 import itertools
@@ -26,7 +26,7 @@ def main() -> int:
     with arguments.conversation as conversation:
         status = run(conversation, warehouse)
     if status:
-        print(f"The connector ended with status {status}: its last line above says why.", file=sys.stderr)
+        print(f"The connector ended with status {status}. Its last line above says why.", file=sys.stderr)
         return status
     if (warehouse / "catalog.db").exists():
         show_tables(warehouse)
@@ -44,7 +44,7 @@ def run(conversation: Iterable[bytes], warehouse: Path) -> int:
     ) as connector:
         assert connector.stdin is not None
         assert connector.stdout is not None
-        # Both pipes at once: the connector stops reading while nobody takes its answers.
+        # Use both pipes at the same time: the connector stops reading until its responses are read.
         feeder = threading.Thread(target=_feed, args=(conversation, connector.stdin, warehouse))
         feeder.start()
         for answer in connector.stdout:
@@ -55,8 +55,7 @@ def run(conversation: Iterable[bytes], warehouse: Path) -> int:
 
 
 def with_warehouse(line: bytes, warehouse: Path) -> bytes:
-    """The same request, with the embedded catalog in this directory; every other line as it is, for the connector to
-    judge."""
+    """Return a request with the embedded catalog in this directory. Other lines, even malformed ones, do not change."""
     if line.startswith(b'{"store"'):
         return line
     try:
@@ -95,7 +94,7 @@ def _arguments() -> argparse.Namespace:
         "--warehouse",
         type=Path,
         metavar="DIRECTORY",
-        help="where the embedded catalog keeps its tables; one that exists is added to (default: a fresh one)",
+        help="the directory of the embedded catalog; it may exist already (default: a new directory)",
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Shows the tables of an embedded catalog, read with PyIceberg alone: schema, snapshots, some rows."""
+"""Shows the tables of an embedded catalog: schema, snapshots, some rows. It uses only PyIceberg."""
 
 import shutil
 import sys
@@ -59,11 +59,11 @@ def how_to_open(warehouse: Path, table: Table) -> Iterable[str]:
     uri = f"sqlite:///{warehouse}/catalog.db"
     yield f"  PyIceberg  SqlCatalog('local', uri={uri!r}).load_table({name!r}).scan().to_arrow()"
     yield f"  DuckDB     INSTALL iceberg; LOAD iceberg; SELECT * FROM iceberg_scan('{table.metadata_location}');"
-    yield f"  Spark      a JdbcCatalog with uri=jdbc:sqlite:{warehouse}/catalog.db (README.md has all its settings)"
+    yield f"  Spark      a JdbcCatalog with uri=jdbc:sqlite:{warehouse}/catalog.db (README.md has all settings)"
 
 
 def aligned(header: Sequence[object], rows: Sequence[Sequence[object]]) -> Iterable[str]:
-    """Columns side by side: as many as the terminal is wide."""
+    """Yield the lines of a table, with as many columns as fit the width of the terminal."""
     lines = [[_cell(value) for value in row] for row in (header, *rows)]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     room, shown = shutil.get_terminal_size((140, 24)).columns, 0
@@ -77,7 +77,7 @@ def aligned(header: Sequence[object], rows: Sequence[Sequence[object]]) -> Itera
 
 
 def _total(snapshot: Snapshot | None, name: str) -> str:
-    """A number of a snapshot's summary."""
+    """Return a number of a snapshot's summary; "" if it has none."""
     summary = snapshot and snapshot.summary
     return (summary[name] if summary else None) or ""
 
@@ -88,7 +88,7 @@ def _cell(value: object) -> str:
 
 
 def _width(text: str) -> int:
-    """How many places of the terminal it takes: East Asian characters and emoji take two."""
+    """Return the width of a text in the terminal. East Asian characters and emoji take two places."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 

@@ -1,4 +1,4 @@
-"""Copies a conversation from stdin to stdout with another endpoint config: the JSON in ENDPOINT_CONFIG."""
+"""Copies a conversation from stdin to stdout, and replaces its endpoint config by the JSON in ENDPOINT_CONFIG."""
 
 import json
 import os

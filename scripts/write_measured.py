@@ -1,4 +1,4 @@
-"""Writes what crash scenarios have measured as a table into a page, between two marks."""
+"""Writes the results of the crash scenarios to a page, as a table between two marks."""
 
 import json
 import sys
@@ -17,14 +17,14 @@ CATALOGS: Final = ("Local", "REST", "Glue", "Hive")
 def main(report: Path, page: Path) -> None:
     measured = json.loads(report.read_text())
     if failed := [run for run in measured["runs"] if run["outcome"] != "passed"]:
-        sys.exit(f"{failed[0]['scenario']} on {failed[0]['catalog']} has failed: the page stays as it was")
+        sys.exit(f"{failed[0]['scenario']} on {failed[0]['catalog']} failed: the page was not changed")
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     page.write_text(f"{before}{BEGIN}{rendered(measured)}{END}{after}")
 
 
 def rendered(report: Json) -> str:
-    """The page's part about a report, whose runs have all passed."""
+    """Return the page's part about a report. All of its runs have passed."""
     runs = sorted(report["runs"], key=_scenario)
     planted = [run for run in runs if "defect" in run]
     genuine = [run for run in runs if "defect" not in run]

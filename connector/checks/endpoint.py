@@ -1,5 +1,6 @@
-"""Whether an endpoint can be used: its catalog is asked, its storage is tried."""
+"""Checks an endpoint: whether its catalog answers and accepts changes, and whether its storage can be used."""
 
+import uuid
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -7,14 +8,17 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
-from connector.checks import catalog_permissions, storage_probe
+from connector.checks import storage_probe
 from connector.checks.steps import Skipped, Step, attempt
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
 from connector.host.threads import map_in_threads
-from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import file_properties
@@ -31,7 +35,7 @@ class OpenedEndpoint:
 
 @dataclass(frozen=True)
 class Namespace:
-    """What a catalog answers about a namespace."""
+    """A namespace of an endpoint, and whether the catalog has it."""
 
     endpoint: OpenedEndpoint
     name: str
@@ -40,35 +44,56 @@ class Namespace:
 
 Tables: TypeAlias = list[Found | UserError]
 
+SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 NOT_SEEN: Final = Found(namespace_exists=True, table=None)
 
 
 def open_endpoint(config: EndpointConfig) -> OpenedEndpoint:
+    """Open the endpoint's catalog. The caller closes it."""
     return OpenedEndpoint(config, open_catalog(config))
 
 
 def look_up_namespace(endpoint: OpenedEndpoint, name: str) -> Namespace:
+    """Ask the catalog whether a namespace exists."""
     with translate_errors(endpoint.config):
         return Namespace(endpoint, name, endpoint.catalog.namespace_exists(name))
 
 
 def try_to_create(namespace: Namespace) -> Skipped | None:
-    endpoint = namespace.endpoint
-    return catalog_permissions.try_to_create(endpoint.config, endpoint.catalog, namespace.name, exists=namespace.exists)
+    """Check whether the catalog lets us create a table, if that is possible without leaving one behind."""
+    config, catalog = namespace.endpoint.config, namespace.endpoint.catalog
+    match config.catalog:
+        case LocalCatalog() | SqlCatalog():
+            from connector.iceberg.catalogs.sql import try_to_write
+
+            with translate_errors(config):
+                try_to_write(catalog)
+            return None
+        case RestCatalog() if not namespace.exists:
+            return Skipped("the namespace does not exist yet")
+        case RestCatalog():
+            path = TableIdentifier(namespace.name, f"materialize_iceberg_probe_{uuid.uuid4().hex}")
+            with translate_errors(config):
+                # A staged creation: without a commit, which never comes, no table exists.
+                catalog.create_table_transaction(path, SCHEMA, table_location(config, path))
+            return None
+        case GlueCatalog() | S3TablesCatalog() | HiveCatalog():
+            return Skipped("this catalog cannot be asked without creating a table")
 
 
 def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | Skipped:
-    """Needs no catalog; an opened one may add properties from its server."""
+    """Try the storage and return its location. A catalog is not needed; an opened one may add properties from its
+    server."""
     added = opened.catalog.properties if opened else {}
     return storage_probe.probe(config, file_properties(data_file_properties(config), added))
 
 
 def survey(config: EndpointConfig, paths: Sequence[TableIdentifier]) -> tuple[Tables, list[ConnectorError]]:
-    """What there is at each of these paths, and the errors that make the endpoint unusable."""
+    """Return the table at each path, or none, and the errors because of which the endpoint cannot be used."""
     opened = attempt("catalog", partial(open_endpoint, config))
 
     def ask_catalog() -> tuple[Step[Any], ...]:
-        # One question first: a catalog that refuses every question should say so once.
+        # Ask once before asking for all tables: a catalog that refuses every request should appear as one error.
         name = paths[0][0] if paths else config.namespace.lower()
         namespace = opened.then("namespace", partial(look_up_namespace, name=name))
         tables = namespace.then("tables", lambda found: find_all(found.endpoint.catalog, config, paths))

@@ -1,4 +1,4 @@
-"""Whether this machine has what Spark needs, found out without starting Spark."""
+"""Checks whether this machine has what Spark needs, without starting Spark."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ class SparkInstallation:
 
 
 def find_installation() -> SparkInstallation:
-    """UserError where there is no Java that Spark can run on."""
+    """Return the Java and the PySpark of this machine. Raises UserError if there is no Java that Spark can run on."""
     command = java()
     return SparkInstallation(command, _version(command), version("pyspark"))
 

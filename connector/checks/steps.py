@@ -1,4 +1,4 @@
-"""Checks that build on each other, each with its outcome as a value."""
+"""Checks that depend on each other, each with its outcome as a value."""
 
 import time
 from collections.abc import Callable
@@ -14,14 +14,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Skipped:
-    """Nothing was checked."""
+    """The check was not made."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Step(Generic[T]):
-    """A check with what it found, or why it failed or was skipped."""
+    """A check, and what it found, or why it failed or was skipped."""
 
     name: str
     seconds: float
@@ -36,7 +36,7 @@ class Step(Generic[T]):
         return None if isinstance(self.outcome, ConnectorError | Skipped) else self.outcome
 
     def then(self, name: str, check: Callable[[T], R | Skipped]) -> "Step[R]":
-        """Another check, on what this one has found."""
+        """Make another check with what this one found."""
         match self.outcome:
             case ConnectorError():
                 return Step(name, 0.0, Skipped(f"needs the {self.name}"))
@@ -47,6 +47,7 @@ class Step(Generic[T]):
 
 
 def attempt(name: str, check: Callable[[], T | Skipped]) -> Step[T]:
+    """Make a check, and keep its result or its error."""
     started = time.monotonic()
     outcome: T | ConnectorError | Skipped
     try:

@@ -1,52 +1,174 @@
-"""Whether the place for data files can be used, tried with a file of no meaning."""
+"""Checks the storage: writes, reads and deletes a probe file where data files will be.
 
-from collections.abc import Mapping
+A probe file is known by its name, so that a later probe can delete the files that killed processes left behind.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
+
+from pyiceberg.io import load_file_io
 
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
 from connector.config.endpoint_config import EndpointConfig
-from connector.iceberg.catalogs.opening import translate_errors, warehouse_of
-from connector.storage import file_stores
+from connector.host.errors import ConnectorError, UserError, join_errors
+from connector.iceberg.catalogs.opening import find_warehouse, translate_errors
+from connector.storage import file_stores, storage_errors
 from connector.storage.file_access import file_properties, has_sign_in
-from connector.storage.probe_object import CONTENT, NAME_PREFIX, is_abandoned, new_name
+
+CONTENT: Final = b"Written by materialize-iceberg to check that it can write here. This file can be deleted.\n"
+NAME_PREFIX: Final = "materialize-iceberg-probe-"
+LONGEST_PROBE: Final = timedelta(hours=1)
+
+
+class Place(Protocol):
+    """Where a probe file is tried. All methods raise a ConnectorError that says what to do."""
+
+    @property
+    def location(self) -> str: ...
+
+    @property
+    def setting(self) -> str:
+        """The setting that is wrong if a file cannot be read back."""
+
+    def write(self, name: str, content: bytes) -> None: ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def delete(self, name: str) -> None: ...
+
+    def list_files(self, prefix: str) -> Iterable[tuple[str, datetime]]:
+        """Return the names of the files that begin with the prefix, and when they were written."""
 
 
 def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skipped:
-    """Write, read and delete a file, and return where; an error says which of these fails, why, and what to do.
+    """Try the storage and return its location. An error says what failed, why, and what to change.
 
-    `properties` are FileIO properties, some of which the catalog may have got from its server.
+    `properties` are FileIO properties; the catalog's server may have sent some of them.
     """
     if isinstance(config.catalog, LocalCatalog):
-        directory = warehouse_of(config.catalog)
-        with translate_errors(config):
-            _probe_directory(directory)
+        directory = find_warehouse(config.catalog)
+        try_place(_Directory(config, directory))
         return str(directory)
     file_access = file_properties(properties)
-    root = file_stores.root(config)
+    root = file_stores.find_root(config)
     if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
-        return Skipped("the catalog gives each table its place or its keys")
+        return Skipped("the catalog chooses the location or the credentials of each table")
     if config.storage:
-        from connector.storage.file_probe import probe_location  # PyArrow is imported where it is wanted
-
-        probe_location(root, file_access)
+        try_place(_Store(root, load_file_io(file_access, root)))
     else:
-        from connector.storage.s3_probe import probe_bucket  # boto3 too
+        from connector.checks.s3_probe import open_bucket  # boto3 is slow to import
 
-        probe_bucket(config.bucket, config.prefix, file_access)
+        with open_bucket(config.bucket, config.prefix, file_access) as bucket:
+            try_place(bucket)
     return root
 
 
-def _probe_directory(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    file = directory / new_name()
-    file.write_bytes(CONTENT)
-    file.read_bytes()
-    file.unlink()
-    for other in directory.glob(f"{NAME_PREFIX}*"):
-        with suppress(OSError):  # another probe deletes it too
-            if is_abandoned(other.name, datetime.fromtimestamp(other.stat().st_mtime, UTC)):
-                other.unlink()
+def try_place(place: Place) -> None:
+    """Write, read and delete a probe file. Then delete the probe files that killed processes left behind."""
+    name = new_name()
+    place.write(name, CONTENT)
+    errors = []
+    for use in (partial(_read_back, place, name), partial(place.delete, name)):
+        try:
+            use()
+        except ConnectorError as error:
+            errors.append(error)
+    if errors:
+        raise join_errors(errors)
+    with suppress(ConnectorError):  # credentials that may not list may still write
+        for other, written_at in place.list_files(NAME_PREFIX):
+            if is_abandoned(other, written_at):
+                place.delete(other)
+
+
+def _read_back(place: Place, name: str) -> None:
+    if place.read(name) != CONTENT:
+        raise UserError(
+            f"{place.location}/{name}: a file was written, but reading it returns something else. Check "
+            f"{place.setting}."
+        )
+
+
+def new_name() -> str:
+    """Return the name of a new probe file."""
+    return f"{NAME_PREFIX}{uuid.uuid4().hex}"
+
+
+def is_abandoned(name: str, written_at: datetime) -> bool:
+    """Whether this is a probe file whose process was killed before it could delete the file."""
+    is_probe = re.fullmatch(f"{NAME_PREFIX}[0-9a-f]{{32}}", name)
+    return is_probe is not None and datetime.now(UTC) - written_at > LONGEST_PROBE
+
+
+@dataclass(frozen=True)
+class _Directory:
+    """The warehouse of the Local catalog."""
+
+    config: EndpointConfig
+    directory: Path
+    setting: str = "/catalog/warehouse"
+
+    @property
+    def location(self) -> str:
+        return str(self.directory)
+
+    def write(self, name: str, content: bytes) -> None:
+        with translate_errors(self.config):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            (self.directory / name).write_bytes(content)
+
+    def read(self, name: str) -> bytes:
+        with translate_errors(self.config):
+            return (self.directory / name).read_bytes()
+
+    def delete(self, name: str) -> None:
+        with translate_errors(self.config):
+            (self.directory / name).unlink(missing_ok=True)  # another probe may have deleted it
+
+    def list_files(self, prefix: str) -> Iterator[tuple[str, datetime]]:
+        for file in self.directory.glob(f"{prefix}*"):
+            with translate_errors(self.config):
+                written_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+            yield file.name, written_at
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A store that is opened by the same client as for data files: PyArrow."""
+
+    location: str
+    io: Any  # a StoreFileIO, which is slow to import
+    setting: str = "/storage"
+
+    def write(self, name: str, content: bytes) -> None:
+        file = f"{self.location}/{name}"
+        with storage_errors.translate_errors(self.location), self.io.new_output(file).create(overwrite=True) as stream:
+            stream.write(content)
+
+    def read(self, name: str) -> bytes:
+        file = f"{self.location}/{name}"
+        with storage_errors.translate_errors(self.location), self.io.new_input(file).open() as stream:
+            return bytes(stream.read())
+
+    def delete(self, name: str) -> None:
+        with storage_errors.translate_errors(self.location):
+            self.io.delete(f"{self.location}/{name}")
+
+    def list_files(self, prefix: str) -> Iterator[tuple[str, datetime]]:
+        from pyarrow.fs import FileSelector
+
+        scheme, netloc, root = self.io.parse_location(self.location, self.io.properties)
+        with storage_errors.translate_errors(self.location):
+            files = self.io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(root))
+        for file in files:
+            if file.mtime and file.base_name.startswith(prefix):
+                yield file.base_name, file.mtime

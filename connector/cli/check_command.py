@@ -1,4 +1,4 @@
-"""`check`: a person finds out, step by step, whether a config can be used on this machine."""
+"""`check`: checks, step by step, whether a config works on this machine."""
 
 import json
 import shutil
@@ -17,35 +17,37 @@ from connector.checks.endpoint import (
 )
 from connector.checks.spark_installation import SparkInstallation
 from connector.checks.steps import Skipped, Step, attempt
-from connector.cli.json_file import read_json
+from connector.cli.arguments import read_json
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
-from connector.iceberg.catalogs.opening import warehouse_of
-from connector.iceberg.catalogs.rest_errors import address
+from connector.iceberg.catalog_messages import read_address
+from connector.iceberg.catalogs.opening import find_warehouse
 from connector.spark.cluster import where_tasks_run
 
 GIGABYTE: Final = 1e9
 
 
 def check(file: str, say: Callable[[str], None], *, as_json: bool) -> bool:
-    """Say what is found, a line a step as soon as it is done, or all of it as JSON; whether nothing stands in the way.
-    The config is in the file, or with `-` on stdin."""
+    """Print the result of each step as soon as it is known, or all of them as JSON. Return whether all steps passed.
+
+    The config is in the file; - reads stdin.
+    """
     done = []
-    for step in _steps(file):
+    for step in _run_steps(file):
         done.append(step)
         if not as_json:
-            say(_line(step))
+            say(_format_line(step))
     failed = sum(step.error is not None for step in done)
     if as_json:
-        say(json.dumps({"ok": not failed, "steps": [_as_json(step) for step in done]}, indent=2))
+        say(json.dumps({"ok": not failed, "steps": [_format_json(step) for step in done]}, indent=2))
     else:
-        say(f"{failed} of {len(done)} checks failed." if failed else "Nothing stands in the way.")
+        say(f"{failed} of {len(done)} checks failed." if failed else "All checks passed.")
     return not failed
 
 
-def _steps(file: str) -> Iterator[Step[Any]]:
+def _run_steps(file: str) -> Iterator[Step[Any]]:
     parsed = attempt("config", lambda: parse(read_json(file), [])[0])
     yield parsed
     opened = parsed.then("catalog", open_endpoint)
@@ -56,55 +58,55 @@ def _steps(file: str) -> Iterator[Step[Any]]:
         yield namespace.then("table", try_to_create)
         yield parsed.then("storage", lambda config: try_storage(config, opened.found))
     yield attempt("java", spark_installation.find_installation)
-    yield parsed.then("spark", lambda config: where_tasks_run(dict(config.advanced.spark)))
-    yield attempt("disk", _scratch_directory)
+    yield parsed.then("spark", lambda config: where_tasks_run(config.advanced.spark))
+    yield attempt("disk", _find_free_space)
 
 
-def _scratch_directory() -> str:
+def _find_free_space() -> str:
     with make_directories() as directories:
         free = shutil.disk_usage(directories.files).free
         return f"{free / GIGABYTE:.1f} GB are free for temporary files in {directories.files.parent}"
 
 
-def _catalog(opened: OpenedEndpoint) -> str:
+def _describe_catalog(opened: OpenedEndpoint) -> str:
     match opened.config.catalog:
         case LocalCatalog() as catalog:
-            return f"the Local catalog in {warehouse_of(catalog)} is open"
+            return f"the Local catalog in {find_warehouse(catalog)} is open"
         case RestCatalog(uri, warehouse):
-            return f"the REST catalog at {address(uri)} with warehouse {warehouse} is open"
+            return f"the REST catalog at {read_address(uri)} with warehouse {warehouse} is open"
         case S3TablesCatalog(arn):
             return f"Amazon S3 Tables' {arn} is open"
         case SqlCatalog(uri):
             return f"the SQL catalog at {uri} is open"
         case HiveCatalog(uri):
-            return f"the Hive metastore at {uri} is named"
+            return f"the Hive metastore at {uri} is configured"
         case GlueCatalog():
             return f"AWS Glue in {opened.config.region} is open"
 
 
-def _namespace(found: Namespace) -> str:
-    return f"{found.name} exists" if found.exists else f"{found.name} is made when a task is published"
+def _describe_namespace(found: Namespace) -> str:
+    return f"{found.name} exists" if found.exists else f"{found.name} is created when a task is published"
 
 
-def _java(found: SparkInstallation) -> str:
+def _describe_java(found: SparkInstallation) -> str:
     return f"Java {found.java_version} ({found.java}) for PySpark {found.pyspark_version}"
 
 
-# What a step's finding says to a person.
+# Describes what a step found.
 FINDINGS: Final[Mapping[str, Callable[[Any], str]]] = {
     "config": lambda _: "is valid",
-    "catalog": _catalog,
-    "namespace": _namespace,
+    "catalog": _describe_catalog,
+    "namespace": _describe_namespace,
     "table": lambda _: "could be created",
     "storage": lambda place: f"a file was written, read and deleted in {place}",
-    "java": _java,
+    "java": _describe_java,
     "spark": str,
     "disk": str,
 }
 MARKS: Final = {"ok": "✓", "failed": "✗", "skipped": "-"}
 
 
-def _outcome(step: Step[Any]) -> str:
+def _name_outcome(step: Step[Any]) -> str:
     match step.outcome:
         case ConnectorError():
             return "failed"
@@ -114,7 +116,7 @@ def _outcome(step: Step[Any]) -> str:
             return "ok"
 
 
-def _text(step: Step[Any]) -> str:
+def _format_text(step: Step[Any]) -> str:
     match step.outcome:
         case ConnectorError() as error:
             return str(error)
@@ -124,10 +126,15 @@ def _text(step: Step[Any]) -> str:
             return FINDINGS[step.name](found)
 
 
-def _line(step: Step[Any]) -> str:
-    text = _text(step).replace("\n", f"\n{' ' * 12}")
-    return f"{MARKS[_outcome(step)]} {step.name:<9} {text} ({step.seconds:.2f} s)"
+def _format_line(step: Step[Any]) -> str:
+    text = _format_text(step).replace("\n", f"\n{' ' * 12}")
+    return f"{MARKS[_name_outcome(step)]} {step.name:<9} {text} ({step.seconds:.2f} s)"
 
 
-def _as_json(step: Step[Any]) -> dict[str, Any]:
-    return {"name": step.name, "outcome": _outcome(step), "seconds": round(step.seconds, 3), "message": _text(step)}
+def _format_json(step: Step[Any]) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "outcome": _name_outcome(step),
+        "seconds": round(step.seconds, 3),
+        "message": _format_text(step),
+    }

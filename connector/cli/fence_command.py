@@ -1,4 +1,4 @@
-"""`fence show` and `fence reset`: a person looks at what a table knows of its tasks, and helps one that is fenced."""
+"""`fence show` and `fence reset`: shows the fence values of a table's writers, and lets a fenced writer continue."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from pyiceberg.table import Table
 
-from connector.cli.json_file import read_json
+from connector.cli.arguments import read_json
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge, perform, plan
+from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge_commits, perform_reset, plan_reset
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.tables import load_table
 from connector.model.state import StagedCommit
@@ -23,7 +23,7 @@ VERDICT_TEXTS: Final = {Verdict.OTHER_TABLE: "staged for a table that this one h
 
 @dataclass(frozen=True)
 class Place:
-    """What both commands are told: where the table is, and what the task's state says."""
+    """The arguments of both commands: the table, and the file with the task's state."""
 
     config: str
     table: str
@@ -34,49 +34,49 @@ class Place:
     def path(self) -> TableIdentifier:
         namespace, _, table = self.table.lower().partition(".")
         if not table:
-            raise UserError(f"--table {self.table}: it is named by namespace and table, with a dot between them.")
+            raise UserError(f"--table {self.table}: give the namespace and the table, with a dot between them.")
         return TableIdentifier(namespace, table)
 
-    def staged(self) -> list[StagedCommit]:
-        """What the state names for the table."""
+    def read_staged(self) -> list[StagedCommit]:
+        """Read the table's staged commits from the state. Raises UserError if the state cannot be read."""
         if self.state is None:
             return []
         if not self.materialization:
-            raise UserError("--state needs --materialization: the state does not say whose it is.")
+            raise UserError("--state needs --materialization: the state does not name its task.")
         staged = read_state(self.materialization, read_json(self.state))
         return [commit for commit in staged if commit.path == self.path]
 
 
 def show(place: Place, *, as_json: bool) -> str:
-    """Every writer of the table, and what opening the task would make of every staged commit."""
-    staged = place.staged()
+    """Show every writer of the table, and what happens to each staged commit when the task opens."""
+    staged = place.read_staged()
     table = _load(place)
-    writers, verdicts = list_recorded_writers(table), judge(table, staged)
+    writers, verdicts = list_recorded_writers(table), judge_commits(table, staged)
     uuid = str(table.metadata.table_uuid)
     if as_json:
-        return json.dumps(_as_json(uuid, writers, verdicts), indent=2)
-    return "\n".join(_as_text(f"table {place.table}, uuid {uuid}", writers, verdicts))
+        return json.dumps(_format_json(uuid, writers, verdicts), indent=2)
+    return "\n".join(_format_text(f"table {place.table}, uuid {uuid}", writers, verdicts))
 
 
 def reset(place: Place, state_key: str, key_range: str, decision: Decision, reason: str, *, is_confirmed: bool) -> str:
-    """Say what letting a writer go on that cannot would cost; do it where that is confirmed."""
-    staged = place.staged()
+    """Say what a reset of the writer's fence causes, and reset it if that is confirmed."""
+    staged = place.read_staged()
     table = _load(place)
     stuck = [
         verdict.staged
-        for verdict in judge(table, staged)
+        for verdict in judge_commits(table, staged)
         if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
         and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == (state_key, key_range)
     ]
     if not stuck:
         raise UserError(
-            f"table {place.table}: nothing that the state names for state key {state_key} and key range {key_range} is "
-            "fenced, and none of its files are gone: there is nothing to reset. `fence show` lists what is there."
+            f"table {place.table}: for state key {state_key} and key range {key_range}, the state names no commit that "
+            "is fenced or whose files are gone: there is nothing to reset. `fence show` lists what is there."
         )
-    planned = plan(table, stuck, decision)
+    planned = plan_reset(table, stuck, decision)
     if is_confirmed:
-        perform(table, planned, reason)
-    return "\n".join((*planned.consequences, _outcome(planned, is_confirmed=is_confirmed)))
+        perform_reset(table, planned, reason)
+    return "\n".join((*planned.consequences, _describe_outcome(planned, is_confirmed=is_confirmed)))
 
 
 def _load(place: Place) -> Table:
@@ -88,17 +88,17 @@ def _load(place: Place) -> Table:
     return table
 
 
-def _outcome(planned: Reset, *, is_confirmed: bool) -> str:
+def _describe_outcome(planned: Reset, *, is_confirmed: bool) -> str:
     if is_confirmed:
         return f"The fence was reset to {planned.value}. Start the task."
     return "Nothing was changed. Stop the task, and repeat the command with --yes."
 
 
-def _as_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> Iterator[str]:
+def _format_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> Iterator[str]:
     yield title
     for writer in writers:
         owner = writer.owner
-        yield f"{owner.materialization}, state key {owner.state_key}" if owner else "an owner that no snapshot names"
+        yield f"{owner.materialization}, state key {owner.state_key}" if owner else "a writer that no snapshot names"
         yield f"  key range    {writer.key_range}{' (closed)' if writer.is_closed else ''}"
         yield f"  property     {writer.property_name}"
         yield f"  value        {writer.value}"
@@ -115,10 +115,10 @@ def _as_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[J
         yield f"    {commit.prev or 'none'} -> {commit.next}: {staged}: {text}"
 
 
-def _as_json(uuid: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> dict[str, Any]:
+def _format_json(uuid: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> dict[str, Any]:
     return {
         "tableUuid": uuid,
-        "lineages": [
+        "writers": [
             {
                 "property": writer.property_name,
                 "keyRange": writer.key_range,

@@ -18,7 +18,8 @@ from connector.config.catalog_properties import (
 from connector.config.definition import Definition, Setting
 from connector.config.patterns import HTTP_ADDRESS, METASTORES, POSTGRESQL, TABLE_BUCKET_ARN
 from connector.config.secret import Secret
-from connector.config.values import SecretSettings, parse_directory
+from connector.config.values import parse_directory
+from connector.model.properties import Properties
 
 CATALOG_TYPE: Final = "catalog_type"
 REST: Final = "Iceberg REST Server"
@@ -57,8 +58,8 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
             pattern=HTTP_ADDRESS,
         ),
     ] = ""
-    properties: Annotated[SecretSettings, properties_setting(REST_PROPERTIES, FILE_PROPERTIES, has_headers=True)] = (
-        SecretSettings()
+    properties: Annotated[Properties, properties_setting(REST_PROPERTIES, FILE_PROPERTIES, has_headers=True)] = (
+        Properties()
     )
 
 
@@ -74,7 +75,7 @@ class GlueCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=GLUE):
             "The AWS account of the Glue Data Catalog. The default is the account of the credentials.",
         ),
     ] = ""
-    properties: Annotated[SecretSettings, properties_setting(GLUE_PROPERTIES, FILE_PROPERTIES)] = SecretSettings()
+    properties: Annotated[Properties, properties_setting(GLUE_PROPERTIES, FILE_PROPERTIES)] = Properties()
 
 
 class S3TablesCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=S3_TABLES):
@@ -132,7 +133,7 @@ class HiveCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=HIVE):
             pattern=METASTORES,
         ),
     ]
-    properties: Annotated[SecretSettings, properties_setting(HIVE_PROPERTIES, FILE_PROPERTIES)] = SecretSettings()
+    properties: Annotated[Properties, properties_setting(HIVE_PROPERTIES, FILE_PROPERTIES)] = Properties()
 
 
 class LocalCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=LOCAL):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeVar, get_origin
 import msgspec
 
 from connector.config.secret import Secret
-from connector.config.values import SecretSettings
+from connector.model.properties import Properties
 from protocol.flow import Json
 
 
@@ -62,8 +62,7 @@ TYPES: Final[Mapping[type, Json]] = {
     float: {"type": "number"},
     int: {"type": "integer"},
     timedelta: {"type": "string", "format": "duration"},
-    tuple: {"type": "object", "additionalProperties": {"type": "string"}},
-    SecretSettings: {"type": "object"},
+    Properties: {"type": "object", "additionalProperties": {"type": "string"}},
     Secret: {"type": "string", "secret": True},
 }
 TEXT: Final[Json] = {"type": "string"}
@@ -100,7 +99,7 @@ class Property:
             return self.setting.parse(value)
         if isinstance(value, dict):
             definition = self.choose(value)
-            return parse_object(definition, value) if definition else self._type(value.items())
+            return parse_object(definition, value) if definition else self._type(value)
         return self._type(value) if issubclass(self._type, (Secret, StrEnum)) else value
 
     @property

@@ -11,12 +11,12 @@ from connector.config.storage import PREFIX, Storage
 from connector.config.values import (
     MACHINE_CREDENTIALS,
     SchemaEvolution,
-    SecretSettings,
     parse_address,
     parse_feature_flags,
     parse_upload_interval,
     refuse_format_version_3,
 )
+from connector.model.properties import Properties
 from protocol.flow import Json
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -50,17 +50,16 @@ class AdvancedOptions(Definition, frozen=True):
         ),
     ] = False
     spark: Annotated[
-        SecretSettings,
+        Properties,
         Setting(
             "Spark Settings",
             "Settings of the Spark session, such as spark.master or spark.driver.memory.",
             keywords={
                 "propertyNames": {"pattern": SPARK_SETTING},
                 "patternProperties": {SECRET_SETTING: {"type": "string", "secret": True}},
-                "additionalProperties": {"type": "string"},
             },
         ),
-    ] = SecretSettings()
+    ] = Properties()
     max_waiting_commits: Annotated[
         int,
         Setting(

@@ -7,8 +7,9 @@ import msgspec
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
 from connector.config.patterns import WITHOUT_DOTS
-from connector.config.values import SchemaEvolution, Settings
+from connector.config.values import SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
+from connector.model.properties import Properties
 from protocol.flow import Json
 
 
@@ -45,13 +46,13 @@ class ResourceConfig(Definition, frozen=True):
         ),
     ] = True
     additional_table_properties: Annotated[
-        Settings,
+        Properties,
         Setting(
             "Additional Table Properties",
             "Iceberg table properties that are set when the table is created.",
             is_advanced=True,
         ),
-    ] = ()
+    ] = Properties()
     on_invalid: Annotated[
         OnInvalid,
         Setting(

@@ -3,15 +3,12 @@
 import json
 import os
 import posixpath
-import re
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from connector.config.secret import Secret
-
-Settings: TypeAlias = tuple[tuple[str, str], ...]  # names and values that are not the connector's own
 
 MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 
@@ -20,15 +17,6 @@ RETAIN_EXISTING_DATA: Final = "retain_existing_data_on_backfill"
 MACHINE_CREDENTIALS: Final = "use_machine_credentials"
 SERVICE_ACCOUNT: Final = ("client_email", "private_key", "token_uri")
 FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
-
-
-class SecretSettings(tuple[tuple[str, str], ...]):
-    """Settings whose values may be secret: their repr hides all of them."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "***"
 
 
 class SchemaEvolution(StrEnum):
@@ -40,14 +28,20 @@ class SchemaEvolution(StrEnum):
 
 
 def parse_upload_interval(text: str) -> timedelta:
-    # ISO 8601 allows fractions, with a point or a comma. Days and longer are above the limit.
-    number = r"([0-9]+(?:[.,][0-9]+)?)"
-    found = re.fullmatch(f"PT(?=.)(?:{number}H)?(?:{number}M)?(?:{number}S)?", text)
-    parts = [float((part or "0").replace(",", ".")) for part in found.groups()] if found else []
-    seconds = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
-    if not found or seconds > MAX_UPLOAD_INTERVAL.total_seconds():
-        raise ValueError("must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H")
-    return timedelta(seconds=seconds)
+    # Imported here, because `spec` does not need it.
+    import isodate
+
+    demand = "must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H"
+    # isodate parses a bare PT as zero. Days and longer are above the limit.
+    if text == "PT" or not text.startswith("PT"):
+        raise ValueError(demand)
+    try:
+        interval: timedelta = isodate.parse_duration(text)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(demand) from error
+    if interval > MAX_UPLOAD_INTERVAL:
+        raise ValueError(demand)
+    return interval
 
 
 def parse_feature_flags(text: str) -> frozenset[str]:

@@ -27,9 +27,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.encoding.arrow_schema import arrow_type_of
+from connector.encoding.column_types import arrow_type_of, rule
 from connector.encoding.texts import Texts, UnfitError, double_texts
-from connector.encoding.value_rules import rule
 
 Conversion: TypeAlias = Callable[[pa.Array, PrimitiveType], pa.Array]
 _Texts: TypeAlias = Callable[[pa.Array], pa.StringArray]
@@ -40,7 +39,7 @@ class NoEquivalentError(Exception):
 
 
 def convert(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
-    """Every value's equivalent; nulls stay null. NoEquivalentError if a single value has none."""
+    """Return the equivalent of every value; nulls stay null. Raises NoEquivalentError if a value has none."""
     try:
         return CONVERSIONS[type(old), type(new)](array, new)
     except (KeyError, pa.ArrowInvalid, UnfitError) as error:

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import DecimalType
 
-from connector.encoding.parsing import Parser
-from connector.encoding.texts import NO_ROWS, Positions, Texts
+from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts
 
 NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SAFE_DIGITS: Final = len(str(2**127)) - 1  # any so many fit into 128 bits with a sign
@@ -19,12 +18,13 @@ _SAFE_DIGITS: Final = len(str(2**127)) - 1  # any so many fit into 128 bits with
 
 @cache
 def decimals(type_: DecimalType) -> Callable[[Texts], tuple[pa.Array, Positions]]:
-    """The rule for a column's values."""
+    """Return the rule that turns texts into decimals of this type."""
     parser = _parser(type_)
     return lambda texts: (parser.parse(texts.array), NO_ROWS)
 
 
 def arrow_decimal(type_: DecimalType) -> pa.DataType:
+    """Return Arrow's type for a decimal."""
     return pa.decimal128(type_.precision, type_.scale)
 
 

@@ -7,13 +7,19 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from connector.encoding.arrow_schema import arrow_schema
-from connector.encoding.column_input import ColumnInput, FittedColumn, fit
+from connector.encoding.column_types import arrow_schema
 from connector.encoding.invalid_cells import InvalidCells, RejectedRow
 from connector.encoding.packed import PackedTupleError
-from connector.encoding.plain import PlainCells, is_usual, usual_cell_type
 from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, loose_row, rows_decoder
-from connector.encoding.tuple_columns import TupleColumns
+from connector.encoding.tuple_columns import (
+    ColumnInput,
+    FittedColumn,
+    PlainCells,
+    TupleColumns,
+    fit,
+    is_usual,
+    usual_cell_type,
+)
 from connector.model.binding import Binding
 from connector.model.invalid_values import Tally
 from protocol.protocol_error import ProtocolError
@@ -22,7 +28,7 @@ _NEWLINE: Final = b"\n"
 
 
 class _UnusualLinesError(Exception):
-    """Some line is another binding's, or holds two values."""
+    """A line is of another binding, or has two messages."""
 
 
 # Whatever makes decoding at once fail: line by line, it succeeds or fails with an error that names the line.
@@ -48,7 +54,7 @@ class Stray:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Rows in no particular order, and what was done with values that do not fit their columns."""
+    """The decoded rows, in no particular order, and the treated values."""
 
     batch: pa.RecordBatch
     treated: Tally
@@ -68,6 +74,8 @@ class RowDecoder:
         self._is_new = True
 
     def decode(self, lines: Lines) -> Decoded:
+        """Return the rows of these lines. Raises InvalidValueError if the policy is to stop at an invalid value, and
+        ProtocolError if a line is no Store."""
         if self._is_new:
             self._learn_from_line(lines.content.partition(_NEWLINE)[0], lines.number(0))
         try:
@@ -141,7 +149,7 @@ class RowDecoder:
             raise ProtocolError(f"line {number}: the Store {error}") from error
 
     def _learn_from_line(self, line: bytes, number: int) -> None:
-        """Learns most of what there is to learn, before a whole batch is decoded in vain."""
+        """Learn from the first line. Otherwise a whole batch would often be decoded twice."""
         self._is_new = False
         row = loose_row(line, number)
         if binding_of(row, number) == self._binding.index:
@@ -167,7 +175,7 @@ class RowDecoder:
 
 
 def _by_form(rows: Sequence[Row[Any, Any]]) -> list[Sequence[int]]:
-    """The rows' indices grouped by the forms of their halves: nearly always one group."""
+    """Return the indices of the rows, grouped by the forms of key and values. Nearly always there is one group."""
     forms = [(row.key is None, row.values is None) for row in rows]
     if len(set(forms)) <= 1:
         return [range(len(rows))] if rows else []

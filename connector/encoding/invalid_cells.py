@@ -1,4 +1,4 @@
-"""What becomes of values that their columns cannot hold: the binding's policy, applied to one batch."""
+"""Treats values that their columns cannot hold: applies the binding's policy to one batch."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,9 +7,8 @@ from typing import Final, NamedTuple, TypeAlias
 import orjson
 import pyarrow as pa
 
-from connector.encoding.column_input import FittedColumn
 from connector.encoding.row_lines import Lines, LooseRow
-from connector.encoding.tuple_columns import TupleColumns
+from connector.encoding.tuple_columns import FittedColumn, TupleColumns
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
@@ -22,7 +21,7 @@ RowTexts: TypeAlias = tuple[str, ...]  # in the order of the binding's columns
 
 
 class RejectedRow(NamedTuple):
-    """What is kept of a rejected row, in the order of `rejected_table.COLUMNS`."""
+    """A rejected row, in the order of `rejected_table.COLUMNS`."""
 
     reason: str
     field: str
@@ -31,7 +30,7 @@ class RejectedRow(NamedTuple):
 
 
 def batch_of(rows: Sequence[RejectedRow], at: datetime, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows as a table of rejected rows has them; there is at least one."""
+    """Return at least one rejected row as a batch for the table of rejected rows."""
     columns = [*zip(*rows, strict=True), [at] * len(rows)]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -85,7 +84,7 @@ class InvalidCells:
             self.tally.add(column.field, Treatment.REJECTED, Treated(1, example))
 
     def _never_null(self, column: Column) -> str:
-        """Why the column may hold no null, if it may not."""
+        """Return why the column may hold no null; an empty text if it may."""
         if column in self._binding.keys:
             return "part of the key"
         return "required" if column.required else ""
@@ -96,7 +95,7 @@ def _shorten(text: str) -> str:
 
 
 def row_texts(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
-    """The values of each row. All rows have one form; invalid UTF-8 becomes replacement characters."""
+    """Return the values of each row as JSON. All rows have one form. Invalid UTF-8 becomes replacement characters."""
     columns = [
         *TupleColumns("key", binding.keys).json_texts(rows),
         *TupleColumns("values", binding.values).json_texts(rows),
@@ -107,11 +106,11 @@ def row_texts(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
 
 
 def key_text(binding: Binding, texts: RowTexts) -> str:
-    """The key as it was sent."""
+    """Return the key as a JSON array."""
     return f"[{','.join(texts[: len(binding.keys)])}]"
 
 
 def document_text(binding: Binding, texts: RowTexts) -> str:
-    """The whole row as an object of its fields."""
+    """Return the row as a JSON object of its fields."""
     members = zip(binding.columns, texts, strict=True)
     return f"{{{','.join(f'{orjson.dumps(column.field).decode()}:{text}' for column, text in members)}}}"

@@ -69,7 +69,7 @@ class PackedRows:
         self.string_ends: Positions = zeros[~escaped] if len(self.escapes) else zeros
 
     def elements(self, count: int) -> Iterator["Elements"]:
-        """The elements column by column; PackedTupleError unless every tuple has exactly `count`."""
+        """Yield the elements of each column. Raises PackedTupleError unless every tuple has exactly `count`."""
         cursors = self.begins
         for _ in range(count):
             self._refuse(cursors >= self.limits, f"has fewer elements than the {count} columns")
@@ -116,6 +116,7 @@ class Elements:
     nexts: Positions
 
     def texts(self) -> Texts:
+        """Return every element as text. Raises UnfitError if a string is not UTF-8."""
         begins = self.at + 1
         if self.present <= {NULL, JSON, STRING}:
             array = gather(self.rows.data, begins, self.ends, self.codes != NULL)
@@ -129,14 +130,14 @@ class Elements:
         return Texts(as_strings(array), self.codes == STRING)
 
     def integers(self) -> tuple[Words, Mask]:
-        """Magnitudes, and which numbers are negative. All elements must be integers of up to eight bytes."""
+        """Return magnitudes, and which numbers are negative. All elements must be integers of up to eight bytes."""
         unused_bits = (64 - 8 * (self.ends - self.at - 1)).astype(np.uint64)
         numbers = self.words() >> unused_bits
         negative = self.codes < ZERO
         return np.where(negative, (_ALL_ONES >> unused_bits) - numbers, numbers), negative
 
     def words(self) -> Words:
-        """The eight bytes after the code."""
+        """Return the eight bytes after each code."""
         return self.rows.words[self.at + 1].astype(np.uint64)
 
     def _with_scalar_texts(self, array: pa.BinaryArray) -> pa.BinaryArray:
@@ -153,14 +154,14 @@ class Elements:
         return Elements(self.rows, self.at[rows], codes, _present(codes), self.ends[rows], self.nexts[rows])
 
     def without(self, rows: Positions) -> "Elements":
-        """The same elements, with null in these rows."""
+        """Return the same elements, with null in these rows."""
         codes, ends = self.codes.copy(), self.ends.copy()
         codes[rows] = NULL
         ends[rows] = self.at[rows] + 1
         return replace(self, codes=codes, present=_present(codes), ends=ends)
 
     def json_text(self, row: int) -> str:
-        """One row's element as JSON, for people."""
+        """Return the element of one row as JSON, for people."""
         code = self.codes[row]
         if code == NULL:
             return "null"
@@ -190,7 +191,7 @@ def _present(codes: Bytes) -> frozenset[int]:
 
 
 def _double_text(content: bytes) -> bytes:
-    """As the runtime writes it in the plain form."""
+    """Return a double as the runtime writes it in the plain form."""
     word = int.from_bytes(content, "big")
     word ^= 1 << 63 if word >> 63 else (1 << 64) - 1
     (number,) = struct.unpack(">d", word.to_bytes(8, "big"))

@@ -15,14 +15,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
-from connector.config.values import Settings
-from connector.encoding.arrow_schema import FIELD_ID, arrow_type_of, is_written
+from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
 from connector.encoding.conversions import NoEquivalentError, convert
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.file_options import FileOptions
+from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.model.binding import Column
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 
@@ -82,12 +81,12 @@ class Rewriting:
 
     columns: tuple[TargetColumn, ...]
     location: str  # the table's
-    properties: tuple[tuple[str, str], ...]  # those of the table that say how it is written
+    properties: Properties  # those of the table that say how it is written
     file_prefix: str
 
     @classmethod
     def of_table(cls, table: Table, columns: tuple[TargetColumn, ...], file_prefix: str) -> "Rewriting":
-        writing = tuple(sorted(item for item in table.properties.items() if item[0].startswith("write.")))
+        writing = Properties({name: value for name, value in table.properties.items() if name.startswith("write.")})
         return cls(columns, table.location(), writing, file_prefix)
 
     def rewritten(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
@@ -121,7 +120,7 @@ class Rewriting:
             for column in columns
             if isinstance(column.type, PrimitiveType)
         ]
-        options = FileOptions.of_table(dict(self.properties))
+        options = FileOptions.of_table(self.properties)
         writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
         try:
             for batch in _batches(file, _find_deleted_rows(io, source)):
@@ -142,12 +141,12 @@ class Rewriting:
 
 # Rewrites many files; for each, what `Rewriting.rewritten` gives.
 Rewrite: TypeAlias = Callable[
-    [Rewriting, Sequence[SourceFile], Refreshed[Settings]], Sequence[tuple[DataFile, ...] | None]
+    [Rewriting, Sequence[SourceFile], Refreshed[Properties]], Sequence[tuple[DataFile, ...] | None]
 ]
 
 
 def _places(schema: pa.Schema, path: str) -> dict[int, int]:
-    """The places of a file's columns, by their field ids."""
+    """Return the places of a file's columns, by their field ids."""
     ids = [int((field.metadata or {}).get(FIELD_ID, _NO_ID)) for field in schema]
     if _NO_ID in ids:
         raise UserError(
@@ -185,7 +184,7 @@ def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> p
 
 
 def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """The rows that are not deleted, a few megabytes at a time."""
+    """Yield the rows that are not deleted, a few megabytes at a time."""
     groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
     first = 0
@@ -198,7 +197,7 @@ def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[p
 
 
 def _find_deleted_rows(io: FileIO, source: SourceFile) -> npt.NDArray[np.int64]:
-    """The positions of deleted rows, in order and without duplicates."""
+    """Return the positions of deleted rows, in order and without duplicates."""
     positions = [np.empty(0, np.int64)]
     for path in source.position_deletes:
         with translate_errors(path), io.new_input(path).open() as stream:

@@ -8,8 +8,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from protocol.codec import REQUESTS, kind_of, message_name
-from protocol.json_parts import MalformedJsonError, items, members
+from protocol.codec import REQUESTS, find_kind, message_name
+from protocol.json_parts import MalformedJsonError, parse_items, parse_members
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -50,7 +50,7 @@ class _Stores:
         self._decoder = msgspec.json.Decoder(line)
 
     def of_lines(self, lines: bytes) -> list[Row[Any, Any]]:
-        """One row for each line that is not blank. Raises msgspec's errors, which do not say on which line."""
+        """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
         self._made.clear()
         count = len(self._decoder.decode_lines(lines))
         return self._noted(count)
@@ -77,8 +77,8 @@ _LOOSE: Final = _Stores(list[msgspec.Raw], list[msgspec.Raw], bases=(_NO_OTHER,)
 
 
 def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
-    """A decoder of lines whose elements have these types. On any other line it raises msgspec's error, which does not
-    say which line that is."""
+    """Return a decoder of lines whose elements have these types. On another line the decoder raises msgspec's error,
+    which does not name the line."""
     halves = GenericAlias(tuple, tuple(keys)), GenericAlias(tuple, tuple(values))
     # Usual lines have no other member than the Store. That costs nothing to check, while fields for other messages do.
     alone, among_others = _Stores(*halves, forbid_unknown_fields=True), _Stores(*halves, bases=(_NO_OTHER,))
@@ -93,7 +93,7 @@ def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes]
 
 
 def loose_row(line: bytes, number: int) -> LooseRow:
-    """A Store of any binding with any elements; ProtocolError if the line is none."""
+    """Return the row of a Store of any binding, with any elements. Raises ProtocolError if the line is no Store."""
     try:
         row = _loose_row(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -108,7 +108,7 @@ def loose_row(line: bytes, number: int) -> LooseRow:
 
 def _complaint(line: bytes, refusal: Exception) -> str:
     try:
-        kind = kind_of(line)
+        kind = find_kind(line)
     except ProtocolError as error:
         return str(error)
     return f"expected a Store: {refusal}" if kind is Store else f"expected a Store, got {message_name(kind)}"
@@ -127,9 +127,9 @@ def _loose_row(line: bytes) -> LooseRow:
 
 
 def _row_of_parts(line: bytes) -> LooseRow:
-    """The row of a line with a value that msgspec refuses: this is a matter of the value's own field."""
-    messages = [(name, value) for name, value in members(line) if name in REQUESTS and value != b"null"]
-    stores = [members(value) for name, value in messages if name == "store"]
+    """Return the row of a line with a value that msgspec refuses: only the field of that value is invalid."""
+    messages = [(name, value) for name, value in parse_members(line) if name in REQUESTS and value != b"null"]
+    stores = [parse_members(value) for name, value in messages if name == "store"]
     heads = [(name, value) for store in stores for name, value in store if name in _HEAD]
     row = _LOOSE.of_line(_object([(name, _object(heads) if name == "store" else b"{}") for name, _ in messages]))
     store = dict(stores[0])
@@ -142,7 +142,7 @@ def _object(named: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def _elements(array: bytes) -> list[msgspec.Raw] | None:
-    return None if array == b"null" else [msgspec.Raw(item) for item in items(array)]
+    return None if array == b"null" else [msgspec.Raw(item) for item in parse_items(array)]
 
 
 class Lines:
@@ -158,15 +158,17 @@ class Lines:
 
     @cached_property
     def each(self) -> list[bytes]:
-        """Without their newlines."""
+        """The lines without their newlines."""
         return self.content.removesuffix(_NEWLINE).split(_NEWLINE)
 
     def row(self, place: int) -> LooseRow:
+        """Return the row of one line (from 0)."""
         return loose_row(self.each[place], self.number(place))
 
 
 def binding_of(row: Row[Any, Any], number: int) -> int:
-    """Proto3 JSON may write a number as a string, and leave out or null a zero."""
+    """Return the index of the row's binding. Proto3 JSON may write a number as a string, and a zero as null or not at
+    all."""
     try:
         return int(row.binding or 0)
     except ValueError as error:

@@ -33,7 +33,7 @@ _COMPARABLE: Final = frozenset(
 
 
 def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
-    """Where the row groups begin."""
+    """Return the offsets, in bytes, where the row groups begin."""
     first_columns = (metadata.row_group(group).column(0) for group in range(metadata.num_row_groups))
     return tuple(
         min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
@@ -44,7 +44,10 @@ def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
 def column_statistics(
     metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
 ) -> tuple[ColumnStatistics, ...]:
-    """Columns go by their place, since their names may collide. `with_nan` holds the places of columns with a NaN."""
+    """Return the statistics of each column. Columns go by their place, since their names may collide.
+
+    `with_nan` holds the places of columns with a NaN.
+    """
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     return tuple(
         _of_column(column, [group.column(place) for group in groups], place not in with_nan)

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.encoding.parsing import Parser
-from connector.encoding.texts import NO_ROWS, Positions, Texts
+from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH
@@ -30,12 +29,16 @@ _NANOSECONDS: Final = r"(\.[0-9]{6})[0-9]+"
 
 
 def dates(texts: Texts) -> tuple[pa.Array, Positions]:
+    """Return dates, and the rows that were clamped. Raises UnfitError if a text is no date."""
     texts.require_strings(_DATES.reason)
     return _clamp(_DATES.parse(texts.array).cast(pa.int32()), _FIRST_DAY, _LAST_DAY, _DATES.arrow_type)
 
 
 def instants(texts: Texts) -> tuple[pa.Array, Positions]:
-    """Digits beyond microseconds are cut off. A leap second becomes the first second of the next minute."""
+    """Return timestamps in microseconds, and the rows that were clamped. Raises UnfitError if a text is none.
+
+    Digits beyond microseconds are cut off. A leap second becomes the first second of the next minute.
+    """
     texts.require_strings(_INSTANTS.reason)
     try:
         array = texts.array.cast(_INSTANTS.arrow_type)
@@ -76,7 +79,7 @@ def _micros(text: str) -> int:
 
 
 def _day_number(year: int, month: int, day: int) -> int:
-    """Days since 1970, in any year: Python's calendar has only those that a column can hold."""
+    """Return days since 1970, in any year. Python's calendar has only the years that a column can hold."""
     cycles, year_of_cycle = divmod(year - 1, _YEARS_IN_CYCLE)
     return date(year_of_cycle + 1, month, day).toordinal() + cycles * _DAYS_IN_CYCLE - _EPOCH
 

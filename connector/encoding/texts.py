@@ -1,6 +1,6 @@
-"""A column as text: both forms of a tuple come to this wherever no typed decoder fits."""
+"""A column as text, where no typed decoder fits its values; and text to values, a whole column in one call."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,8 +17,9 @@ Bytes = npt.NDArray[np.uint8]
 
 _QUOTE: Final = ord('"')
 _NULL: Final = ord("n")
+# Texts, or fewer: so many are parsed one by one.
+_FASTER_BY_VALUE: Final = 16
 _decode_string = msgspec.json.Decoder(str).decode
-
 
 NO_ROWS: Final = np.empty(0, np.int64)
 
@@ -39,12 +40,14 @@ class Texts:
     is_string: Mask
 
     def require_strings(self, reason: str) -> None:
+        """Raise UnfitError if a value is no string."""
         others = np.flatnonzero(~self.is_string & validity(self.array))
         if len(others):
             raise UnfitError(others, reason)
 
 
 def validity(array: pa.Array) -> Mask:
+    """Return which values are not null."""
     if not array.null_count:
         return np.ones(len(array), dtype=np.bool_)
     valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
@@ -52,7 +55,7 @@ def validity(array: pa.Array) -> Mask:
 
 
 def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
-    """JSON values byte for byte, but strings without quotes and escapes. An empty cell is a missing value."""
+    """Return JSON values byte for byte, but strings without quotes and escapes. An empty cell is a missing value."""
     data = b"".join((*cells, b" "))  # with a space, so that even an empty last cell has a first byte
     ends = np.cumsum(np.fromiter(map(len, cells), np.int64, len(cells)))
     begins = np.concatenate(([0], ends[:-1]))
@@ -84,7 +87,7 @@ def _is_decodable(cell: msgspec.Raw) -> bool:
 
 
 def gather(data: bytes, begins: Positions, ends: Positions, valid: Mask) -> pa.BinaryArray:
-    """The slices of `data`, which do not overlap and are in order."""
+    """Return the slices of `data`, which do not overlap and are in order. Rows that are not valid are null."""
     if valid.all() and np.array_equal(begins[1:], ends[:-1]):
         return _binaries(np.append(begins[:1], ends), data)
     bounds = np.empty(2 * len(begins) + 1, dtype=np.int64)
@@ -97,12 +100,13 @@ def gather(data: bytes, begins: Positions, ends: Positions, valid: Mask) -> pa.B
 
 
 def contains(positions: Positions, begins: Positions, ends: Positions) -> Mask:
-    """Which slices hold one of the positions; these are in order."""
+    """Return which slices hold one of the positions, which are in order."""
     held: Mask = np.searchsorted(positions, begins) < np.searchsorted(positions, ends)
     return held
 
 
 def replace_values(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
+    """Return the array with `value(row)` in the rows `where`."""
     rows = np.flatnonzero(where)
     if not len(rows):
         return array
@@ -110,7 +114,8 @@ def replace_values(array: pa.BinaryArray, where: Mask, value: Callable[[int], by
 
 
 def as_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """Checked, not copied: readers of the file could make nothing of invalid UTF-8."""
+    """Return the same values as strings, without copying. Raises UnfitError if one is not UTF-8: readers of the file
+    would fail on it."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid as error:
@@ -141,10 +146,49 @@ def _positions_of(byte: bytes, data: bytes) -> Positions:
 
 
 def double_texts(doubles: pa.DoubleArray) -> pa.StringArray:
-    """The shortest digits that mean the number, as documents have them."""
+    """Return each number with the fewest digits that identify it, as in documents."""
     numbers = doubles.fill_null(0).to_numpy()
     texts = orjson.dumps(np.where(np.isfinite(numbers), numbers, 0.0), option=orjson.OPT_SERIALIZE_NUMPY)
     finite = pa.array(texts[1:-1].decode().split(",") if len(doubles) else [], pa.string())
     named = np.select([np.isnan(numbers), numbers > 0], ["NaN", "Infinity"], "-Infinity")
     values = pc.if_else(pa.array(np.isfinite(numbers)), finite, pa.array(named, pa.string()))
     return pc.if_else(doubles.is_valid(), values, pa.scalar(None, pa.string()))
+
+
+@dataclass(frozen=True)
+class Parser:
+    """`by_value` reads whatever `at_once` reads, with the same result, and more; ValueError means that a text is
+    unfit."""
+
+    arrow_type: pa.DataType
+    by_value: Callable[[str], object]
+    reason: str
+    at_once: Callable[[pa.StringArray], pa.Array] | None = None  # default: Arrow's cast. Raises ArrowInvalid
+
+    def parse(self, texts: pa.StringArray) -> pa.Array:
+        """Return the values of the texts. Raises UnfitError with the rows of all texts that are unfit."""
+        unfit: list[int] = []
+        array = pa.concat_arrays(self._parts(texts, 0, unfit))
+        if unfit:
+            raise UnfitError(np.array(unfit), self.reason)
+        return array
+
+    def _parts(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[pa.Array]:
+        """Yield the values of the texts. Halves the texts again and again around those that Arrow cannot read."""
+        try:
+            yield self.at_once(texts) if self.at_once else texts.cast(self.arrow_type)
+        except pa.ArrowInvalid:
+            if len(texts) <= _FASTER_BY_VALUE:
+                yield pa.array(self._values(texts, first_row, unfit), self.arrow_type)
+                return
+            half = len(texts) // 2
+            yield from self._parts(texts[:half], first_row, unfit)
+            yield from self._parts(texts[half:], first_row + half, unfit)
+
+    def _values(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[object]:
+        for row, text in enumerate(texts.to_pylist(), first_row):
+            try:
+                yield None if text is None else self.by_value(text)
+            except ValueError:
+                unfit.append(row)
+                yield None

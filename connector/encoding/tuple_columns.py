@@ -1,36 +1,240 @@
-"""The halves of a row, its key and its values: each is a tuple, in the plain or the packed form."""
+"""From tuples to columns: the key and the values of rows, in the plain form (a JSON array) or the packed form.
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+The values of one column are cells. Values of the column's usual kind are decoded at once. Others go by their text.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final, Protocol, TypeAlias
 
-from connector.encoding.column_input import ColumnInput
-from connector.encoding.packed import PackedRows, PackedTupleError
-from connector.encoding.packed_columns import PackedCells
-from connector.encoding.plain import PlainCells
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.encoding.column_types import arrow_type_of, rule
+from connector.encoding.packed import (
+    DOUBLE,
+    FALSE,
+    LARGEST,
+    NULL,
+    TRUE,
+    ZERO,
+    Elements,
+    PackedRows,
+    PackedTupleError,
+)
 from connector.encoding.row_lines import LooseRow, Row
+from connector.encoding.texts import NO_ROWS, Positions, Texts, UnfitError, double_texts, of_json, validity
 from connector.model.binding import Column
+
+# What msgspec decodes the usual values of a column to. Values of other kinds, and columns of other types, for which
+# msgspec's numbers would not be exact, are decoded as Raw and go by their text.
+_CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
+    BooleanType(): bool | None,
+    LongType(): int | None,
+    IntegerType(): int | None,
+    DoubleType(): float | None,
+    StringType(): str | None,
+    BinaryType(): bytes | None,
+    DateType(): str | None,
+    TimestamptzType(): str | None,
+}
+_FROM_STRINGS: Final = frozenset({DateType(), TimestamptzType()})
+
+_INTEGERS: Final = frozenset(range(ZERO - LARGEST, ZERO + LARGEST + 1))
+_NUMBERS: Final = _INTEGERS | {NULL, DOUBLE}
+_SIGN: Final = np.uint64(2**63)
+
+
+class ColumnInput(Protocol):
+    """A column's values, in the plain or the packed form."""
+
+    def array(self) -> tuple[pa.Array, Positions]:
+        """Return the column, and the rows whose values were clamped. Raises UnfitError if a value does not fit."""
+        ...
+
+    def without(self, rows: Positions) -> "ColumnInput":
+        """Return the same values, with null in these rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class FittedColumn:
+    """A column, with null wherever a value is unfit."""
+
+    array: pa.Array
+    clamped: Positions
+    unfit: Mapping[int, str]  # rows and reasons
+
+
+def fit(cells: ColumnInput, *, is_required: bool) -> FittedColumn:
+    """Return the column, and which values are unfit. Nearly always all values fit, which costs one conversion."""
+    unfit: dict[int, str] = {}
+    while isinstance(found := _array(cells), UnfitError):
+        rows = found.rows.tolist()
+        assert unfit.keys().isdisjoint(rows), "a null fits"
+        unfit |= dict.fromkeys(rows, found.reason)
+        cells = cells.without(found.rows)
+    array, clamped = found
+    if is_required and array.null_count > len(unfit):
+        missing = set(np.flatnonzero(~validity(array)).tolist()) - unfit.keys()
+        unfit |= dict.fromkeys(missing, "is null or missing, and the column is required")
+    return FittedColumn(array, clamped, unfit)
+
+
+def _array(cells: ColumnInput) -> tuple[pa.Array, Positions] | UnfitError:
+    try:
+        return cells.array()
+    except UnfitError as error:
+        return error
+
+
+def usual_cell_type(column_type: PrimitiveType) -> Any:
+    """Return the type to which msgspec decodes a column's plain values; Raw if none is exact."""
+    return _CELL_TYPES.get(column_type, msgspec.Raw)
+
+
+@dataclass(frozen=True)
+class PlainCells:
+    """A column's values as JSON (`cell_type` Raw), or as msgspec has decoded them."""
+
+    cell_type: Any
+    column_type: PrimitiveType
+    values: Sequence[Any]
+
+    def array(self) -> tuple[pa.Array, Positions]:
+        if self.cell_type is msgspec.Raw:
+            return rule(self.column_type)(of_json(self.values))
+        if self.column_type in _FROM_STRINGS:
+            strings = pa.array(self.values, pa.string())
+            return rule(self.column_type)(Texts(strings, np.ones(len(self.values), np.bool_)))
+        return pa.array(self.values, arrow_type_of(self.column_type)), NO_ROWS
+
+    def without(self, rows: Positions) -> "PlainCells":
+        values = list(self.values)
+        for row in rows:
+            values[row] = msgspec.Raw() if self.cell_type is msgspec.Raw else None
+        return replace(self, values=values)
+
+
+def is_usual(cell_type: Any, column_type: PrimitiveType, cells: Sequence[msgspec.Raw]) -> bool:
+    """Return whether all these values can be decoded as the cell type."""
+    if cell_type is msgspec.Raw:
+        return True
+    try:
+        typed = msgspec.json.decode(b"[" + b",".join(cells) + b"]", type=list[cell_type])
+        with suppress(UnfitError):  # unfit, but of the usual kind
+            PlainCells(cell_type, column_type, typed).array()
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class PackedCells:
+    """A column's values as elements of packed tuples."""
+
+    elements: Elements
+    column_type: PrimitiveType
+
+    def array(self) -> tuple[pa.Array, Positions]:
+        own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _never))
+        array = read(self.elements) if self.elements.present <= own_codes else None
+        if array is not None:
+            return array, NO_ROWS
+        return rule(self.column_type)(_number_texts(self.elements) or self.elements.texts())
+
+    def without(self, rows: Positions) -> "PackedCells":
+        return replace(self, elements=self.elements.without(rows))
+
+
+def _number_texts(elements: Elements) -> Texts | None:
+    """Return the same as `Elements.texts`, but faster; None unless all are numbers of at most 64 bits."""
+    doubles = elements.codes == DOUBLE
+    if not elements.present <= _NUMBERS:
+        return None
+    longs = _longs(elements.without(np.flatnonzero(doubles)) if DOUBLE in elements.present else elements)
+    if longs is None:
+        return None
+    array = longs.cast(pa.string())
+    if DOUBLE in elements.present:
+        mask = pa.array(doubles)
+        array = pc.replace_with_mask(array, mask, double_texts(_doubles(elements).filter(mask)))
+    return Texts(array, np.zeros(len(array), np.bool_))
+
+
+def _never(_: Elements) -> pa.Array | None:
+    return None
+
+
+def _booleans(elements: Elements) -> pa.Array:
+    return _with_nulls(elements.codes == TRUE, elements)
+
+
+def _longs(elements: Elements) -> pa.Array | None:
+    magnitudes, negative = elements.integers()
+    if (magnitudes >= _SIGN + negative).any():
+        return None
+    return _with_nulls(np.where(negative, ~magnitudes + np.uint64(1), magnitudes).view(np.int64), elements)
+
+
+def _doubles(elements: Elements) -> pa.Array:
+    words = elements.words()
+    numbers = np.where(words & _SIGN, words ^ _SIGN, ~words).view(np.float64)
+    if not elements.present <= {NULL, DOUBLE}:
+        magnitudes, negative = elements.integers()
+        integers = magnitudes.astype(np.float64)
+        numbers = np.where(elements.codes == DOUBLE, numbers, np.where(negative, -integers, integers))
+    return _with_nulls(numbers, elements)
+
+
+def _with_nulls(values: npt.NDArray[np.generic], elements: Elements) -> pa.Array:
+    return pa.array(values, mask=elements.codes == NULL if NULL in elements.present else None)
+
+
+_Reader: TypeAlias = Callable[[Elements], pa.Array | None]
+# By column type, the codes whose elements are read straight from the buffer, and the reader.
+_OWN_CODES: Final[dict[PrimitiveType, tuple[frozenset[int], _Reader]]] = {
+    BooleanType(): (frozenset({NULL, FALSE, TRUE}), _booleans),
+    LongType(): (_INTEGERS | {NULL}, _longs),
+    DoubleType(): (_NUMBERS, _doubles),
+}
 
 
 @dataclass(frozen=True)
 class TupleColumns:
-    """Key or values; `name` is the plain form's attribute of Row."""
+    """The columns of the key or of the values: `name` is the attribute of Row."""
 
     name: str
     columns: tuple[Column, ...]
 
     def tuple_of(self, row: Row[Any, Any]) -> Any:
+        """Return the row's plain tuple; None if it is packed or absent."""
         return getattr(row, self.name)
 
     def cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
-        """The values, column by column. All rows have the form of the first one."""
+        """Yield the cells of each column. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
             return self._packed_cells(rows)
         return self._plain_cells(rows, cell_types)
 
     def check(self, row: LooseRow) -> None:
-        """ValueError unless the row has this half, with the right number of elements."""
+        """Raise ValueError unless the row has this tuple, with the right number of elements."""
         elements = self.tuple_of(row)
         if elements is None:
             if self._packed_of(row) is None and self.columns:
@@ -39,7 +243,7 @@ class TupleColumns:
             raise ValueError(f"has {len(elements)} elements in {self.name}, expected {len(self.columns)}")
 
     def json_texts(self, rows: Sequence[LooseRow]) -> Iterator[list[str]]:
-        """Every value as JSON, for people, column by column. All rows have the form of the first one."""
+        """Yield the values of each column as JSON, for people. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
             for elements in self._packed_rows(rows).elements(len(self.columns)):
                 yield [elements.json_text(row) for row in range(len(rows))]

@@ -1,1 +1,1 @@
-"""From fields to columns, and from the table that exists to the table that is wanted: pure functions of values."""
+"""From fields to columns, and from an existing table to the table that a binding needs: pure functions."""

@@ -20,9 +20,10 @@ from connector.evolution.table_change import (
 
 
 def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id: int) -> Schema:
-    """The schema after these changes. Renames come first: the other changes name a renamed column by its new name.
+    """Return the schema after these changes. Renames come first: the other changes use the new names.
 
-    `last_column_id` is the highest id that the table has ever given out: a new column never gets a dropped one's id.
+    `last_column_id` is the highest id that any column of the table ever had: a new column never gets the id of a
+    dropped one.
     """
     renamed = {change.name: change.new_name for change in changes if isinstance(change, RenameColumn)}
     columns = [column.model_copy(update={"name": renamed.get(column.name, column.name)}) for column in schema.fields]
@@ -53,7 +54,7 @@ def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id
 
 @dataclass(frozen=True)
 class ConvertedColumn:
-    """A column whose values are to be rewritten, and the column that is to hold them."""
+    """A column whose values are rewritten, and the column that gets them."""
 
     old: NestedField
     new: NestedField
@@ -62,7 +63,7 @@ class ConvertedColumn:
 def find_converted_columns(
     schema: Schema, changes: Collection[Alteration], last_column_id: int
 ) -> tuple[ConvertedColumn, ...]:
-    """The columns that the changes convert, each with the new one that `alter_schema` gives it."""
+    """Find the columns that the changes convert, each with the new column that `alter_schema` adds for it."""
     conversions = [change for change in changes if isinstance(change, ConvertColumn)]
     before = alter_schema(schema, [change for change in changes if isinstance(change, RenameColumn)], last_column_id)
     old, new = (
@@ -73,5 +74,5 @@ def find_converted_columns(
 
 
 def _optional(column: NewColumn, number: int) -> NestedField:
-    """Optional, since existing rows have no value for it."""
+    """The column is optional, since existing rows have no value for it."""
     return NestedField(number, column.name, column.type, required=False, doc=column.doc or None)

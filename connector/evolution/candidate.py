@@ -1,4 +1,4 @@
-"""A binding before its fields are selected: the column that each field would have."""
+"""A binding before its fields are selected, and the column that each field would have."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,36 +7,42 @@ from functools import cached_property
 from pyiceberg.types import PrimitiveType
 
 from connector.evolution.columns import Evolution, Fit
+from connector.evolution.field_config import CONTROL_CHARACTERS, MAX_NAME, NO_CONFIG, FieldConfig
 from connector.evolution.table_change import NewColumn
-from connector.evolution.type_mapping import CONTROL_CHARACTERS, MAX_NAME, column_name, column_type, is_key, is_required
-from protocol.flow import Collection, Json, Projection
+from connector.evolution.type_mapping import choose_type, is_key, is_required
+from protocol.flow import Collection, Projection
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A binding whose fields are not selected yet; `evolution` is None where its table is still to be made."""
+    """A binding whose fields are not selected yet. `evolution` is None if apply will create its table."""
 
     collection: Collection
-    field_config: Mapping[str, Json]
+    field_configs: Mapping[str, FieldConfig]
     delta_updates: bool
     evolution: Evolution | None = None
     group_by: tuple[str, ...] = ()
-    former_names: Mapping[str, str] = field(default_factory=dict)  # of the columns, by field, of the last binding
-    one_line_names: bool = False  # whether its catalog takes no line breaks in names
+    former_names: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of the columns when the binding was last applied, by field
+    one_line_names: bool = False  # its catalog refuses line breaks in names
 
     @cached_property
     def fits(self) -> dict[str, Fit]:
-        """By field, how it gets a column in the table that exists; empty where there is none."""
+        """How each field gets a column in the existing table; empty if there is none. Keys are fields."""
         if self.evolution is None:
             return {}
         columns = [self._column(projection, type_) for projection, type_ in self._with_types]
-        return self.evolution.fits(columns)
+        return self.evolution.fit_columns(columns)
 
     @cached_property
     def document(self) -> str | None:
-        """The field in which standard updates keep the root document: one that has a column, else the first."""
+        """The field in which standard updates store the root document: one that has a column, else the first."""
         fields = [p.field for p in self.collection.projections if p.ptr == "" and self.has_name(p)]
         return min(fields, key=lambda field: not self._has_column(field), default=None)
+
+    def config(self, projection: Projection) -> FieldConfig:
+        return self.field_configs.get(projection.field, NO_CONFIG)
 
     def is_key(self, projection: Projection) -> bool:
         return is_key(projection, self.collection, self.group_by)
@@ -46,23 +52,23 @@ class Candidate:
 
     def name(self, projection: Projection) -> str:
         """The name of the column."""
-        return column_name(projection.field, self.field_config.get(projection.field))
+        return self.config(projection).column_name(projection.field)
 
     def has_name(self, projection: Projection) -> bool:
-        """Whether the column can have its name."""
+        """Whether a column can have the field's name."""
         name = self.name(projection)
         return 1 <= len(name) <= MAX_NAME and not (self.one_line_names and CONTROL_CHARACTERS.search(name))
 
     @property
-    def name_demand(self) -> str:
-        """What a column's name must be, for an error."""
+    def name_rule(self) -> str:
+        """What a column's name may be, for an error."""
         return (
             f"1 to {MAX_NAME} characters{', and no line breaks or the like in AWS Glue' if self.one_line_names else ''}"
         )
 
-    def claimant(self, projection: Projection) -> Projection:
-        """The field that gets the column: the one with the best claim, of all whose columns' names are the same but for
-        upper and lower case."""
+    def find_claimant(self, projection: Projection) -> Projection:
+        """Find the field that gets the column, if the names of several fields' columns differ in upper and lower case
+        only."""
         return self._claimants.get(self.name(projection).lower(), projection)
 
     @cached_property
@@ -75,9 +81,10 @@ class Candidate:
     def _claim(self, typed: tuple[Projection, PrimitiveType]) -> tuple[bool, ...]:
         projection, _ = typed
         fit = self.fits.get(projection.field)
+        # The smallest gets the column: False is smaller than True.
         return (
             not self.is_required(projection),
-            self.name(projection) == projection.field,  # somebody has given the other one this column
+            self.name(projection) == projection.field,  # else a user gave it this column
             projection.field not in self.former_names,
             fit is None or fit.column is None or fit.column.name != self.name(projection),
         )
@@ -88,7 +95,7 @@ class Candidate:
     @property
     def _with_types(self) -> Iterator[tuple[Projection, PrimitiveType]]:
         for projection in self.collection.projections:
-            type_ = column_type(projection, self.field_config.get(projection.field), self.is_key(projection))
+            type_ = choose_type(projection, self.config(projection), self.is_key(projection))
             if type_ is not None:
                 yield projection, type_
 

@@ -1,10 +1,18 @@
-"""What has to change for a table to fit its binding: a plan made of values, which apply only performs."""
+"""Plans what has to change so that a table fits its binding. The plan is a list of values, and apply performs it."""
 
 from collections.abc import Mapping
 from typing import Final, get_args
 
+from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.columns import Evolution
-from connector.evolution.decimal_setting import problem_of
+from connector.evolution.field_config import (
+    MAX_NAME,
+    NO_CONFIG,
+    FieldConfig,
+    list_selected_fields,
+    name_columns,
+    parse_field_configs,
+)
 from connector.evolution.table_change import (
     OWNER_PROPERTY,
     Alteration,
@@ -17,22 +25,15 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
-from connector.evolution.type_mapping import (
-    MAX_NAME,
-    column_name,
-    column_type,
-    is_key,
-    is_required,
-    list_selected_fields,
-)
+from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
 from connector.host.errors import UserError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
 
-# AWS Glue keeps a column's doc as its comment: one line of at most so many characters.
-MAX_DOC: Final = 255
+# AWS Glue stores a column's doc as its comment, which has one line.
+MAX_DOC: Final = 255  # characters
 
-# Every commit writes the whole metadata again, which lists all snapshots and older versions: keep few of both.
+# Every commit writes the whole metadata again. It lists all snapshots and older versions, so there should be few.
 DEFAULT_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -42,17 +43,41 @@ DEFAULT_PROPERTIES: Final = {
 }
 
 
-def columns(
+def plan_columns(
     collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
 ) -> tuple[NewColumn, ...]:
-    """The columns of the selected fields: keys, values, document. `last` is what the binding selected before."""
+    """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before.
+
+    Raises UserError if a field cannot have its column.
+    """
     projections = {projection.field: projection for projection in collection.projections}
-    former = former_names(last)
-    spellings: dict[str, str] = {}
-    for field in list_selected_fields(selection):
+    fields = list_selected_fields(selection)
+    for field in fields:
         if field not in projections:
             raise ProtocolError(f"field {field!r} is selected, but collection {collection.name} has no such projection")
-        name = column_name(field, selection.field_config.get(field))
+    _check_names(collection, name_columns(selection))
+    configs, former = parse_field_configs(selection.field_config), name_former_columns(last)
+    return tuple(
+        _column(
+            projections[field],
+            collection,
+            configs.get(field, NO_CONFIG),
+            is_key(projections[field], collection, selection.keys),
+            former.get(field, ""),
+        )
+        for field in fields
+    )
+
+
+def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
+    """The names of the columns that the binding had before, by field."""
+    return name_columns(last) if last else {}
+
+
+def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
+    """Raise UserError unless all columns can be in one table."""
+    spellings: dict[str, str] = {}
+    for field, name in names.items():
         if not 1 <= len(name) <= MAX_NAME:
             raise UserError(
                 f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. "
@@ -64,77 +89,71 @@ def columns(
                 "in upper and lower case only, and one table cannot have both. Deselect one of them, or give it "
                 'another column with {"column": "…"} in its field config.'
             )
-    return tuple(
-        _column(projections[field], collection, selection, former.get(field, ""))
-        for field in list_selected_fields(selection)
-    )
 
 
-def former_names(last: FieldSelection | None) -> Mapping[str, str]:
-    """The column names of the fields that the binding selected before."""
-    return (
-        {field: column_name(field, last.field_config.get(field)) for field in list_selected_fields(last)}
-        if last
-        else {}
-    )
+def plan_changes(found: Found, target: Target) -> list[TableChange]:
+    """Plan what has to be done, in order. The plan is empty if the table fits already.
 
-
-def changes(found: Found, target: Target) -> list[TableChange]:
-    """What has to be done, in order; nothing if the table fits already.
-
-    Safe to repeat after a crash anywhere: a table that records the target's owner is already the replacement.
+    It can be repeated after a crash at any point: a table that records the target's owner is already the replacement.
+    Raises UserError if a change is refused.
     """
     table = found.table
     if table is None:
         namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
-        return [*namespace, _create(target)]
+        return [*namespace, _plan_creation(target)]
     if target.replaces and table.owner != target.owner:
-        return [_drop(table, target), _create(target)]
-    return _alterations(table, target)
+        return [_plan_drop(table, target), _plan_creation(target)]
+    return _plan_alterations(table, target)
 
 
-def last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
-    """The binding that each resource path had before; a disabled one counts too."""
+def replaces_table(last: MaterializationBinding | None, backfill: int, flags: frozenset[str]) -> bool:
+    """Whether a backfill replaces the binding's table: its backfill counter has changed since the last publication,
+    and no feature flag keeps the rows."""
+    return last is not None and last.backfill != backfill and RETAIN_EXISTING_DATA not in flags
+
+
+def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
+    """Find the binding that each resource path had before. Disabled bindings count too."""
     bindings = (*last.inactive_bindings, *last.bindings) if last else ()
     return {binding.resource_path: binding for binding in bindings}
 
 
-def _column(projection: Projection, collection: Collection, selection: FieldSelection, former: str) -> NewColumn:
-    key = is_key(projection, collection, selection.keys)
-    field_config = selection.field_config.get(projection.field)
-    if problem := problem_of(projection, field_config, key):
+def _column(
+    projection: Projection, collection: Collection, config: FieldConfig, is_key: bool, former: str
+) -> NewColumn:
+    if problem := find_decimal_problem(projection, config, is_key):
         raise UserError(f"collection {collection.name}: {problem}")
-    column = column_type(projection, field_config, key)
-    if column is None:
+    type_ = choose_type(projection, config, is_key)
+    if type_ is None:
         raise UserError(
-            f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows no value "
-            "but null, so that there is no type for its column. Deselect it, or give the location a type."
+            f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows only null, "
+            "so there is no type for its column. Deselect it, or give the location a type."
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
-    name = column_name(projection.field, field_config)
-    return NewColumn(projection.field, name, column, is_required(projection), doc[:MAX_DOC], key, former)
+    name = config.column_name(projection.field)
+    return NewColumn(projection.field, name, type_, is_required(projection), doc[:MAX_DOC], is_key, former)
 
 
-def _create(target: Target) -> CreateTable:
+def _plan_creation(target: Target) -> CreateTable:
     properties = {**DEFAULT_PROPERTIES, **target.properties, OWNER_PROPERTY: target.owner.encode()}
     return CreateTable(target.path, target.columns, properties)
 
 
-def _drop(table: ExistingTable, target: Target) -> DropTable:
+def _plan_drop(table: ExistingTable, target: Target) -> DropTable:
     if table.owner is not None and table.owner.materialization != target.owner.materialization:
         raise UserError(
             f"The backfill needs to replace table {target.table}, but materialization {table.owner.materialization} "
-            "made it, and its rows would be lost. Choose another table name for the binding, or drop the table "
+            "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
             "yourself."
         )
     return DropTable(target.path, table.uuid)
 
 
-def _alterations(table: ExistingTable, target: Target) -> list[TableChange]:
+def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
     evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
-    of_fields = [*evolution.fits(target.columns).values()]
-    fits = [*of_fields, *evolution.unwritten(of_fields)]
+    of_fields = [*evolution.fit_columns(target.columns).values()]
+    fits = [*of_fields, *evolution.fit_unwritten_columns(of_fields)]
     if refusals := [fit.refusal for fit in fits if fit.refusal]:
         raise UserError("\n".join(f"table {target.table}: {refusal}" for refusal in refusals))
     order = get_args(Alteration)

@@ -1,6 +1,6 @@
-"""How the columns of an existing table come to fit the fields of a binding.
+"""How each field of a binding gets a column in an existing table.
 
-Validate reports and apply performs the same values, so that the two cannot disagree.
+Validate reports these values, and apply performs the same values: so the two cannot disagree.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from pyiceberg.types import DecimalType, NestedField
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
+from connector.evolution.field_config import MAX_NAME
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
@@ -24,24 +25,23 @@ from connector.evolution.table_change import (
     RenameColumn,
     SetAsideColumn,
     WidenColumn,
-    matching_columns,
+    match_columns,
 )
-from connector.evolution.type_changes import TypeChange, holds, type_change
-from connector.evolution.type_mapping import MAX_NAME
+from connector.evolution.type_changes import TypeChange, can_hold, find_type_change
 from connector.model.table_identifier import TableIdentifier
 
 
 @dataclass(frozen=True)
 class Renames:
-    """Keyed by the former names of the fields' columns."""
+    """The columns to rename. Keys are the names that the columns had when the binding was last applied."""
 
     changes: Mapping[str, RenameColumn] = field(default_factory=dict)
-    circle: frozenset[str] = frozenset()  # columns that wait for each other's names
+    circle: frozenset[str] = frozenset()  # columns that are to exchange their names
 
 
 def plan_renames(schema: Schema, path: TableIdentifier, wanted: Sequence[NewColumn]) -> Renames:
-    """Which of the fields' former columns are to be renamed, in an order in which each name is free."""
-    existing = matching_columns(schema, (column.former for column in wanted))
+    """Plan the renames of columns whose fields have new names, in an order in which each new name is free."""
+    existing = match_columns(schema, (column.former for column in wanted))
     pending = {
         column.former: column.name
         for column in wanted
@@ -52,23 +52,23 @@ def plan_renames(schema: Schema, path: TableIdentifier, wanted: Sequence[NewColu
     while ready := next((former for former, name in pending.items() if name.lower() not in names), None):
         changes[ready] = RenameColumn(path, existing[ready].name, pending.pop(ready))
         names[names.index(ready.lower())] = changes[ready].new_name.lower()
-    # The other new names are taken: by a column that is itself waiting, or by one that was renamed before a crash.
+    # The other new names are taken: by a column that is to be renamed too, or by one that was renamed before a crash.
     waiting = {former.lower() for former in pending}
     return Renames(changes, frozenset(former for former, name in pending.items() if name.lower() in waiting))
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How a field gets a column that fits it."""
+    """How a field gets a column that can hold its values."""
 
-    column: NestedField | None  # the existing one, under the name that it gets
+    column: NestedField | None  # the existing one, with its new name; None if it is added
     changes: tuple[Alteration, ...] = ()
-    refusal: str = ""  # why it cannot, and what to do
+    refusal: str = ""  # why the field cannot have it, and what to do; "" if it can
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """An existing table, and how far a materialization may change it."""
+    """An existing table, and how much a materialization may change it."""
 
     table: ExistingTable
     path: TableIdentifier
@@ -79,15 +79,15 @@ class Evolution:
     def limits(self) -> Limits:
         return Limits(self.table, self.materialization, self.mode)
 
-    def fits(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
-        """The fit of every wanted column, by field."""
+    def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
+        """Find a fit for every wanted column. Keys are fields."""
         renamed = plan_renames(self.table.schema, self.path, wanted)
-        # A column that may not be renamed keeps its name, which no other field gets then.
+        # A column that may not be renamed keeps its name, so that no other field gets the name.
         schema = alter_schema(
             self.table.schema, renamed.changes.values() if self.limits.allows(RenameColumn) else (), 0
         )
-        existing = matching_columns(schema, (column.name for column in wanted))
-        former = matching_columns(self.table.schema, renamed.changes)
+        existing = match_columns(schema, (column.name for column in wanted))
+        former = match_columns(self.table.schema, renamed.changes)
         existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
         taken = {name.lower() for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
         return {
@@ -97,40 +97,40 @@ class Evolution:
             for column in wanted
         }
 
-    def unwritten(self, fits: Collection[Fit]) -> Iterator[Fit]:
-        """What becomes of the required columns that no field is written to from now on."""
+    def fit_unwritten_columns(self, fits: Collection[Fit]) -> Iterator[Fit]:
+        """Make required columns optional if no field is written to them any more."""
         written = {fit.column.field_id for fit in fits if fit.column}
         for column in self.table.schema.fields:
             if column.required and column.field_id not in written:
-                yield Fit(column, (MakeOptional(self.path, column.name),), self.against_deselecting(column))
+                yield Fit(column, (MakeOptional(self.path, column.name),), self.refuse_deselecting(column))
 
-    def against_deselecting(self, column: NestedField) -> str:
-        """Why a required column's field must stay selected; "" if the column may become optional."""
-        return self.limits.against_null(column, "and cannot go without values: select its field")
+    def refuse_deselecting(self, column: NestedField) -> str:
+        """Say why the field of a required column must stay selected; "" if the column may become optional."""
+        return self.limits.refuse_null(column, "and cannot go without values: select its field")
 
     def _fit(self, wanted: NewColumn, column: NestedField | None, rename: RenameColumn | None, taken: set[str]) -> Fit:
         if column is None:
             changes: tuple[Alteration, ...] = (AddColumn(self.path, replace(wanted, required=False)),)
         else:
-            changes = tuple(self._changes(wanted, column, rename, taken))
-        refusals = (self.limits.against(change, wanted, column) for change in changes)
+            changes = tuple(self._plan_alterations(wanted, column, rename, taken))
+        refusals = (self.limits.refuse(change, wanted, column) for change in changes)
         return Fit(column, changes, next(filter(None, refusals), ""))
 
-    def _changes(
+    def _plan_alterations(
         self, wanted: NewColumn, column: NestedField, rename: RenameColumn | None, taken: set[str]
     ) -> Iterator[Alteration]:
         new = replace(wanted, name=column.name, required=False)
         if rename:
             yield rename
-        match type_change(column.field_type, wanted.type):
-            case TypeChange.WIDEN if self.limits.allows(WidenColumn) or not holds(column.field_type, wanted.type):
+        match find_type_change(column.field_type, wanted.type):
+            case TypeChange.WIDEN if self.limits.allows(WidenColumn) or not can_hold(column.field_type, wanted.type):
                 yield WidenColumn(self.path, column.name, column.field_type, wanted.type)
             case TypeChange.CONVERT if column.field_id not in self.table.unconvertible:
                 yield ConvertColumn(self.path, column.name, column.field_type, new)
                 return
             case TypeChange.CONVERT | TypeChange.SET_ASIDE:
                 new_type = "decimal" if isinstance(wanted.type, DecimalType) else wanted.type
-                kept_as = _free_name(column.name, f"_before_{new_type}", taken)
+                kept_as = _find_free_name(column.name, f"_before_{new_type}", taken)
                 yield SetAsideColumn(self.path, column.name, column.field_type, kept_as, new)
                 return
         if column.required and not wanted.required:
@@ -139,13 +139,13 @@ class Evolution:
 
 def _refuse_exchange(wanted: NewColumn) -> str:
     return (
-        f"Field {wanted.field!r} is to have the column {wanted.name!r}, which is another field's that is to have "
-        "another one too: columns cannot exchange their names at once. Publish with a name in between first."
+        f"Field {wanted.field!r} is to have the column {wanted.name!r}, which another field has, and that field is to "
+        "have another column too. Columns cannot exchange their names in one step: publish with a third name first."
     )
 
 
-def _free_name(name: str, suffix: str, taken: set[str]) -> str:
-    """The name with the suffix, shortened or numbered where needed, so that no column has it yet. It is taken then."""
+def _find_free_name(name: str, suffix: str, taken: set[str]) -> str:
+    """Add the suffix to the name, shorten or number it until no column has it, and add it to `taken`."""
     suffixes = chain([suffix], (f"{suffix}_{number}" for number in count(2)))
     names = (name[: MAX_NAME - len(each)] + each for each in suffixes)
     free = next(candidate for candidate in names if candidate.lower() not in taken)

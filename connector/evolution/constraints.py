@@ -1,4 +1,4 @@
-"""What may become of every field of a binding, given its collection and the columns of its table."""
+"""What validate answers about a binding: a constraint for each field, or what is wrong with the binding."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,7 +8,7 @@ from pyiceberg.types import StringType
 
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Fit
-from connector.evolution.new_columns import new_column
+from connector.evolution.new_columns import constrain_new_column
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -18,9 +18,10 @@ from connector.evolution.table_change import (
     SetAsideColumn,
     WidenColumn,
 )
+from connector.evolution.type_mapping import find_decimal_problem, is_required
 from protocol.flow import Constraint, ConstraintType, Projection, ProjectionConstraint
 
-# The older form of a response has room for one constraint per field: the one that comes first here.
+# The older form of a response has one constraint for each field: the one that comes first here.
 SEVERITY: Final = (
     ConstraintType.INCOMPATIBLE,
     ConstraintType.FIELD_FORBIDDEN,
@@ -31,19 +32,19 @@ SEVERITY: Final = (
 )
 
 
-def constraints(candidate: Candidate) -> tuple[ProjectionConstraint, ...]:
-    """Every field's constraints, in the order of the projections; a field may have several."""
+def list_constraints(candidate: Candidate) -> tuple[ProjectionConstraint, ...]:
+    """List every field's constraints, in the order of the projections. A field may have several."""
     return tuple(
         ProjectionConstraint(
             projection.field, _name_folded_field(constraint, candidate.name(projection), projection.field)
         )
         for projection in candidate.collection.projections
-        for constraint in _constraints_of(candidate, projection)
+        for constraint in _constrain_field(candidate, projection)
     )
 
 
-def most_severe(all_constraints: Iterable[ProjectionConstraint]) -> dict[str, Constraint]:
-    """One constraint for each field."""
+def pick_most_severe(all_constraints: Iterable[ProjectionConstraint]) -> dict[str, Constraint]:
+    """Pick one constraint for each field."""
     result: dict[str, Constraint] = {}
     for each in all_constraints:
         result[each.field] = min(
@@ -55,45 +56,45 @@ def most_severe(all_constraints: Iterable[ProjectionConstraint]) -> dict[str, Co
 
 
 def _name_folded_field(constraint: Constraint, name: str, field: str) -> Constraint:
-    """Tells the runtime under which name a field lands, so that it selects no two fields of one name."""
+    """Tell the runtime the name of the field's column, so that it does not select two fields with one name."""
     return constraint if name == field else msgspec.structs.replace(constraint, folded_field=name)
 
 
-def _constraints_of(candidate: Candidate, projection: Projection) -> list[Constraint]:
-    new, fit = new_column(candidate, projection), candidate.fits.get(projection.field)
+def _constrain_field(candidate: Candidate, projection: Projection) -> list[Constraint]:
+    new, fit = constrain_new_column(candidate, projection), candidate.fits.get(projection.field)
     if fit is None or new.type is ConstraintType.FIELD_FORBIDDEN:
         return [new]
     if fit.column is None:
         return [Constraint(ConstraintType.FIELD_FORBIDDEN, fit.refusal)] if fit.refusal else [new]
     result = []
-    if kept := _why_kept(candidate, projection, fit):
+    if kept := _explain_required(candidate, projection, fit):
         result.append(Constraint(ConstraintType.FIELD_REQUIRED, kept))
     if fit.refusal:
         result.append(Constraint(ConstraintType.INCOMPATIBLE, fit.refusal))
-    return result or [Constraint(ConstraintType.FIELD_OPTIONAL, _become_of(fit))]
+    return result or [Constraint(ConstraintType.FIELD_OPTIONAL, _describe_fit(fit))]
 
 
-def _why_kept(candidate: Candidate, projection: Projection, fit: Fit) -> str:
-    """Why a field that has a column has to stay selected; "" if it need not."""
+def _explain_required(candidate: Candidate, projection: Projection, fit: Fit) -> str:
+    """Say why a field that has a column must stay selected; "" if it need not."""
     assert fit.column is not None
     assert candidate.evolution is not None
     kept = ""
     if candidate.is_required(projection):
-        kept = "The table cannot do without this field, and has a column for it: it must stay selected."
-    elif fit.column.required and (refusal := candidate.evolution.against_deselecting(fit.column)):
+        kept = "The table needs this field, and has a column for it: it must stay selected."
+    elif fit.column.required and (refusal := candidate.evolution.refuse_deselecting(fit.column)):
         kept = f"The field must stay selected. {refusal}"
-    return kept and " ".join((kept, *map(_effect, fit.changes if not fit.refusal else ())))
+    return kept and " ".join((kept, *map(_describe_effect, fit.changes if not fit.refusal else ())))
 
 
-def _become_of(fit: Fit) -> str:
+def _describe_fit(fit: Fit) -> str:
     assert fit.column is not None
-    return " ".join((f"The field has a column of type {fit.column.field_type}.", *map(_effect, fit.changes)))
+    return " ".join((f"The field has a column of type {fit.column.field_type}.", *map(_describe_effect, fit.changes)))
 
 
-def _effect(change: Alteration) -> str:
+def _describe_effect(change: Alteration) -> str:
     match change:
         case RenameColumn(_, name, new_name):
-            return f"Its column {name!r} gets the name {new_name!r}."
+            return f"Its column {name!r} is renamed to {new_name!r}."
         case WidenColumn(_, _, _, new_type):
             return f"It is widened to {new_type} in place."
         case ConvertColumn(_, _, _, column):
@@ -101,16 +102,83 @@ def _effect(change: Alteration) -> str:
             if column.type == StringType():
                 return converted
             if column.is_indispensable:
-                return f"{converted} If one of them has no equivalent, only a backfill helps."
-            return (
-                f"{converted} If one of them has no equivalent, the column goes on under another name beside a new one."
-            )
+                return f"{converted} If a value cannot be converted, only a backfill helps."
+            return f"{converted} If a value cannot be converted, the column is renamed, and a new one is added."
         case SetAsideColumn(_, _, old_type, kept_as, column):
             return (
-                f"The schema now needs {column.type}, for which values of type {old_type} have no equivalent: older "
-                f"rows keep theirs in {kept_as!r}, and newer ones get a new column."
+                f"The schema now needs {column.type}, to which values of type {old_type} cannot be converted: older "
+                f"rows keep their values in {kept_as!r}, and newer rows get a new column."
             )
         case MakeOptional():
-            return "Its NOT NULL is dropped."
+            return "It becomes optional: its NOT NULL is dropped."
         case AddColumn():
             raise AssertionError("a field that has a column needs no new one")
+
+
+def find_problems(candidate: Candidate) -> list[str]:
+    """Find what is wrong with a binding, for any selection of its fields. Each problem is a sentence."""
+    projections = candidate.collection.projections
+    nullable_keys = [
+        f"field {projection.field!r} at {projection.ptr} is part of the key and may be null or missing, "
+        "without a default. Require it in the collection's schema, give it a `default` there, or choose another key."
+        for projection in projections
+        if projection.ptr in candidate.collection.key
+        and projection.inference.default is None
+        and not is_required(projection)
+    ]
+    required = dict.fromkeys(projection.ptr for projection in projections if candidate.is_required(projection))
+    nameless = [
+        f"location {ptr or '(the root document)'} must be materialized, but none of its fields has a valid column "
+        f'name: {candidate.name_rule}. Give one of them another column with {{"column": "…"}} in its field config.'
+        for ptr in required
+        if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
+    ]
+    settings = [
+        find_decimal_problem(projection, candidate.config(projection), candidate.is_key(projection))
+        for projection in projections
+    ]
+    return (
+        nullable_keys
+        + nameless
+        + [*filter(None, settings)]
+        + _find_clashes(candidate, required)
+        + _find_table_problems(candidate, required)
+    )
+
+
+def _find_clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
+    """Find pairs of locations that must both be materialized, but can only have the same column."""
+    by_name: dict[str, str] = {}
+    clashes = []
+    for ptr in required:
+        fields = [p for p in candidate.collection.projections if p.ptr == ptr and candidate.has_name(p)]
+        names = {candidate.name(field).lower() for field in fields}
+        if len(names) == 1 and (other := by_name.setdefault(names.pop(), fields[0].field)) != fields[0].field:
+            clashes.append(
+                f"fields {other!r} and {fields[0].field!r} must both be materialized, and their columns' names differ "
+                'in upper and lower case only. Give one of them another with {"column": "…"} in its field config.'
+            )
+    return clashes
+
+
+def _find_table_problems(candidate: Candidate, required: Iterable[str]) -> list[str]:
+    if candidate.evolution is None:
+        return []
+    fits = candidate.fits
+    without_column = [
+        f"location {ptr or '(the root document)'} must be materialized: {refusals[0]}"
+        for ptr in required
+        if (
+            of_location := [fits[p.field] for p in candidate.collection.projections if p.ptr == ptr and p.field in fits]
+        )
+        and all(fit.column is None for fit in of_location)
+        and (refusals := [fit.refusal for fit in of_location if fit.refusal])
+    ]
+    selectable = [
+        fits[projection.field]
+        for projection in candidate.collection.projections
+        if projection.field in fits
+        and constrain_new_column(candidate, projection).type is not ConstraintType.FIELD_FORBIDDEN
+    ]
+    fieldless = [fit.refusal for fit in candidate.evolution.fit_unwritten_columns(selectable) if fit.refusal]
+    return without_column + fieldless

@@ -1,10 +1,10 @@
-"""What may become of a field that has no column yet: a table of rules."""
+"""The constraint of a field that has no column yet: a table of rules."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.type_mapping import decimal_type, is_numeric_string, types_besides_null
+from connector.evolution.type_mapping import is_numeric_string, list_types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
 Reason: TypeAlias = str | Callable[[Candidate, Projection], str]
@@ -13,14 +13,14 @@ Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType,
 
 def _has_lost_its_column(candidate: Candidate, projection: Projection) -> str:
     return (
-        f"Field {candidate.claimant(projection).field!r} has this column: a table has no two whose names differ in "
-        'upper and lower case only. To have this field, give one of the two another column with {"column": "…"} in its '
-        "field config."
+        f"Field {candidate.find_claimant(projection).field!r} has this column, and a table cannot have two columns "
+        "whose names differ in upper and lower case only. To select this field, give one of the two another column "
+        'with {"column": "…"} in its field config.'
     )
 
 
 def _has_no_name(candidate: Candidate, _: Projection) -> str:
-    return f'A column\'s name has {candidate.name_demand}: give it one with {{"column": "…"}} in the field config.'
+    return f'A column\'s name has {candidate.name_rule}: give it one with {{"column": "…"}} in the field config.'
 
 
 # The first rule that applies decides.
@@ -36,19 +36,19 @@ RULES: Final[tuple[Rule, ...]] = (
         "The location is part of the key: it must be materialized.",
     ),
     (
-        lambda _, projection: not types_besides_null(projection.inference),
+        lambda _, projection: not list_types_besides_null(projection.inference),
         ConstraintType.FIELD_FORBIDDEN,
-        "The collection's schema allows no value but null here: there is no type for a column.",
+        "The collection's schema allows only null here, so there is no type for a column.",
     ),
     (
-        lambda candidate, projection: candidate.claimant(projection) != projection,
+        lambda candidate, projection: candidate.find_claimant(projection) != projection,
         ConstraintType.FIELD_FORBIDDEN,
         _has_lost_its_column,
     ),
     (
         lambda candidate, projection: projection.ptr == "" and candidate.delta_updates,
         ConstraintType.LOCATION_RECOMMENDED,
-        "The root document holds everything, fields without a column of their own included.",
+        "The root document holds all fields, also those without their own column.",
     ),
     (
         lambda candidate, projection: projection.ptr == "" and projection.field == candidate.document,
@@ -58,7 +58,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (
         lambda _, projection: projection.ptr == "",
         ConstraintType.FIELD_FORBIDDEN,
-        "Standard updates keep the root document once, and another field of this binding holds it.",
+        "Standard updates store the root document once, and another field of this binding holds it.",
     ),
     (
         lambda _, projection: projection.field == "_meta/op",
@@ -68,32 +68,32 @@ RULES: Final[tuple[Rule, ...]] = (
     (
         lambda _, projection: projection.field.startswith("_meta/"),
         ConstraintType.FIELD_OPTIONAL,
-        "Metadata of the capture: seldom needed in a table.",
+        "Metadata of the capture, which a table seldom needs.",
     ),
     (
-        lambda candidate, projection: decimal_type(candidate.field_config.get(projection.field)) is not None,
+        lambda candidate, projection: candidate.config(projection).decimal is not None,
         ConstraintType.LOCATION_RECOMMENDED,
         "Its field config asks for a column of decimals, which keeps every digit.",
     ),
     (
         lambda _, projection: is_numeric_string(projection.inference),
         ConstraintType.LOCATION_RECOMMENDED,
-        "Numbers, some or all of them written as strings, fit a numeric column.",
+        "The values are numbers, written as numbers or as strings: they fit a numeric column.",
     ),
     (
-        lambda _, projection: types_besides_null(projection.inference) == {"object"},
+        lambda _, projection: list_types_besides_null(projection.inference) == {"object"},
         ConstraintType.FIELD_OPTIONAL,
-        "An object is kept as JSON text. Its own fields usually serve better.",
+        "An object becomes JSON text. Usually, columns for its fields are more useful.",
     ),
     (
-        lambda _, projection: types_besides_null(projection.inference) == {"array"},
+        lambda _, projection: list_types_besides_null(projection.inference) == {"array"},
         ConstraintType.LOCATION_RECOMMENDED,
-        "An array is kept as JSON text.",
+        "An array becomes JSON text.",
     ),
     (
-        lambda _, projection: len(types_besides_null(projection.inference)) > 1,
+        lambda _, projection: len(list_types_besides_null(projection.inference)) > 1,
         ConstraintType.LOCATION_RECOMMENDED,
-        "Values of several types are kept as text: strings as they are, all others as JSON.",
+        "Values of several types become text: strings unchanged, all others as JSON.",
     ),
     (
         lambda *_: True,
@@ -103,7 +103,8 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def new_column(candidate: Candidate, projection: Projection) -> Constraint:
+def constrain_new_column(candidate: Candidate, projection: Projection) -> Constraint:
+    """The constraint of the first rule that applies to the field."""
     return next(
         Constraint(constraint_type, reason if isinstance(reason, str) else reason(candidate, projection))
         for applies, constraint_type, reason in RULES

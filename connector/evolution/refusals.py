@@ -1,4 +1,4 @@
-"""Which changes of a table are refused, and why: sentences that say what to do instead."""
+"""Which changes of a table are refused, and why. Each refusal also says what to do instead."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from connector.config.values import SchemaEvolution
+from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -18,7 +19,6 @@ from connector.evolution.table_change import (
     SetAsideColumn,
     WidenColumn,
 )
-from connector.evolution.type_mapping import COLUMN_SETTING, DECIMAL_SETTING
 
 _TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 
@@ -33,7 +33,7 @@ ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
 _EFFECTS: Final[Mapping[type[Alteration], str]] = {
     WidenColumn: "widens the column in place",
     ConvertColumn: "converts its values",
-    SetAsideColumn: "keeps the column under another name, beside a new one",
+    SetAsideColumn: "renames the column and adds a new one",
 }
 
 
@@ -48,8 +48,8 @@ class Limits:
     def allows(self, change: type[Alteration]) -> bool:
         return change in ALLOWED[self.mode]
 
-    def against(self, change: Alteration, wanted: NewColumn, column: NestedField | None) -> str:
-        """Why a change that a field needs is refused; "" if it is not."""
+    def refuse(self, change: Alteration, wanted: NewColumn, column: NestedField | None) -> str:
+        """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
             case AddColumn() if not self.allows(AddColumn):
                 return (
@@ -58,17 +58,17 @@ class Limits:
                 )
             case RenameColumn(_, name, new_name) if not self.allows(RenameColumn):
                 return (
-                    f"Field {wanted.field!r} has the column {name!r}, and is to have {new_name!r}: set "
-                    f"schema_evolution to {SchemaEvolution.FULL}, which renames it, or leave it its name."
+                    f"Field {wanted.field!r} has the column {name!r}, and its field config asks for {new_name!r}: set "
+                    f"schema_evolution to {SchemaEvolution.FULL}, which renames the column, or keep its name."
                 )
             case MakeOptional() if column:
-                return self.against_null(column, "and its field may be null from now on: require a value in the schema")
+                return self.refuse_null(column, "and its field may now be null: require a value in the schema")
             case WidenColumn() | ConvertColumn() | SetAsideColumn() if column:
-                return self._against_type(change, wanted, column)
+                return self._refuse_type_change(change, wanted, column)
         return ""
 
-    def against_null(self, column: NestedField, why_and_remedy: str) -> str:
-        """Why a required column may not become optional; "" if it may."""
+    def refuse_null(self, column: NestedField, why_and_remedy: str) -> str:
+        """Say why a required column may not become optional; "" if it may."""
         if column.field_id in self.table.schema.identifier_field_ids:
             return (
                 f"Column {column.name!r} is one of the table's identifier fields, {why_and_remedy}, or take it out of "
@@ -81,12 +81,12 @@ class Limits:
             )
         return ""
 
-    def _against_type(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> str:
-        obstacle, remedies = self._obstacle(change, wanted, column)
+    def _refuse_type_change(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> str:
+        obstacle, remedies = self._find_obstacle(change, wanted, column)
         if obstacle is None:
             return ""
         if self.table.is_of(self.materialization):
-            remedies.append("increment the binding's backfill, which makes the table anew")
+            remedies.append("increment the binding's backfill, which replaces the table")
         else:
             remedies.append("choose another table name for the binding")
         if not wanted.is_indispensable:
@@ -94,23 +94,25 @@ class Limits:
         if column.field_type == StringType():
             remedies.append('keep its values as text with {"castToString": true} in its field config')
         if isinstance(column.field_type, DecimalType) and isinstance(wanted.type, _NUMERIC):
-            remedies.append(f"have it written as it is with {_decimal_config(column.field_type)} in its field config")
+            remedies.append(f"keep the column as it is with {_decimal_config(column.field_type)} in its field config")
         return (
             f"Field {wanted.field!r} has a column of type {column.field_type}, but its schema now needs {wanted.type}"
             f"{obstacle}: {', or '.join(remedies)}."
         )
 
-    def _obstacle(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> tuple[str | None, list[str]]:
-        """What stands against a change of type, if anything, and remedies of its own."""
+    def _find_obstacle(
+        self, change: _TypeChange, wanted: NewColumn, column: NestedField
+    ) -> tuple[str | None, list[str]]:
+        """Find why the type cannot change, and what helps in this case only; None if it can change."""
         if not isinstance(change, WidenColumn):
             if not wanted.former and not self.table.is_of(self.materialization):
                 other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
-                return ", and the column is somebody else's", [other_name]
+                return ", and this task did not create the column", [other_name]
             if dependent := self.table.pinned.get(column.field_id):
                 return f", and {dependent} of the table depends on the column", []
             if wanted.is_indispensable and isinstance(change, SetAsideColumn):
                 return (
-                    ", of which its values have no equivalents, and a key is never in a column for newer rows only",
+                    ", to which its values cannot be converted, and a key must be in the same column for all rows",
                     [],
                 )
         if not self.allows(type(change)):

@@ -1,4 +1,4 @@
-"""The table of a binding's rejected rows: its columns, its name, and what may stand in its way."""
+"""The table of a binding's rejected rows: its columns, its name, and what can prevent it."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,13 +7,14 @@ from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
 from connector.evolution.table_change import ExistingTable, Found, NewColumn
 from connector.host.errors import UserError
+from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
 
 SUFFIX: Final = "__rejected"
 HINT: Final = (
-    f" Where `on_invalid` is quarantine, a binding's rejected rows go to its table's name with {SUFFIX} behind it."
+    f" If `on_invalid` is quarantine, a binding's rejected rows go to a table with the name of its table and {SUFFIX}."
 )
-LONGEST_NAME: Final = 255  # characters: Glue keeps no longer ones
+LONGEST_NAME: Final = 255  # characters; Glue has no longer names
 
 
 def _column(name: str, type_: PrimitiveType, doc: str) -> NewColumn:
@@ -29,29 +30,29 @@ COLUMNS: Final = (
 )
 
 
-def rejected_path(path: TableIdentifier) -> TableIdentifier:
-    namespace, table = path
-    return TableIdentifier(namespace, table + SUFFIX)
+def name_rejected_table(path: TableIdentifier, on_invalid: OnInvalid) -> TableIdentifier | None:
+    """The identifier of a table's table of rejected rows; None if the binding's policy needs none."""
+    return TableIdentifier(path.namespace, path.name + SUFFIX) if on_invalid is OnInvalid.QUARANTINE else None
 
 
-def is_possible(path: TableIdentifier) -> bool:
+def has_possible_name(path: TableIdentifier) -> bool:
     """Whether a table can have this name."""
     return len(path[1]) <= LONGEST_NAME
 
 
-def problems(path: TableIdentifier, materialization: str, found: Found | UserError | None) -> Iterator[str]:
-    """Why a binding's rejected rows cannot go to a table at this path, given what is there."""
+def find_table_problems(path: TableIdentifier, materialization: str, found: Found | UserError | None) -> Iterator[str]:
+    """Find why a binding's rejected rows cannot go to the table with this identifier. `found` is what is there."""
     table = found.table if isinstance(found, Found) else None
-    if not is_possible(path):
+    if not has_possible_name(path):
         yield (
-            f"the table of rejected rows would have a name of {len(path[1])} characters, {path[1]}, and {LONGEST_NAME} "
-            "is the most: give the binding's table a shorter name."
+            f"the table of rejected rows would have a name of {len(path[1])} characters, {path[1]}, but the limit is "
+            f"{LONGEST_NAME}: give the binding's table a shorter name."
         )
     elif isinstance(found, UserError):
         yield str(found)
     elif table and not _is_for_rejected_rows(table, materialization):
         yield (
-            f"rejected rows need the table {'.'.join(path)}, but there is one of that name which was not made for "
+            f"rejected rows need the table {'.'.join(path)}, but a table of that name exists that was not created for "
             "them. Drop or rename it, or choose another table name for the binding."
         )
 

@@ -1,4 +1,4 @@
-"""Changes of tables as values that describe themselves, and the values that they start from and lead to."""
+"""The changes of tables as values: what is there, what a table should become, and the changes between them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,18 @@ OWNER_PROPERTY: Final = "flow.owner"
 
 @dataclass(frozen=True)
 class Owner:
-    """Which binding made a table, as the table itself records it."""
+    """The binding that created a table. The table records it in a property."""
 
     materialization: str
     state_key: str  # changes with the binding's backfill
 
     def encode(self) -> str:
+        """The value of the property."""
         return json.dumps({"materialization": self.materialization, "stateKey": self.state_key})
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Owner | None":
+        """The owner that a table's properties name; None if they name none."""
         try:
             recorded = json.loads(properties[OWNER_PROPERTY])
             return cls(recorded["materialization"], recorded["stateKey"])
@@ -35,31 +37,31 @@ class Owner:
 
 @dataclass(frozen=True)
 class ExistingTable:
-    """What is to be known of a table to decide what has to change."""
+    """The facts about a table that decide what has to change."""
 
     schema: Schema
     uuid: str
     owner: Owner | None
-    # What depends on a column's being what it is, such as a partition spec; by field id.
+    # What depends on a column, such as a partition spec, and so prevents its change; by field id.
     pinned: Mapping[int, str] = field(default_factory=dict)
-    # Columns with a value that turned out to have no equivalent of the needed type.
+    # Columns, by field id, with a value that could not be converted.
     unconvertible: frozenset[int] = frozenset()
 
     def is_of(self, materialization: str) -> bool:
-        """Whether that materialization made it."""
+        """Whether that materialization created it."""
         return self.owner is not None and self.owner.materialization == materialization
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the catalog has at a path."""
+    """What the catalog has under a table identifier."""
 
     namespace_exists: bool
     table: ExistingTable | None
 
 
-def matching_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
-    """The columns that fields have already: one of the very name, else one whose name differs in case only."""
+def match_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
+    """Find the columns with these names. If none has exactly the name, one that differs in case only counts."""
     columns = {column.name.lower(): column for column in schema.fields}
     columns |= {column.name: column for column in schema.fields}
     matches = {field: columns.get(field, columns.get(field.lower())) for field in fields}
@@ -68,14 +70,14 @@ def matching_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedF
 
 @dataclass(frozen=True)
 class NewColumn:
-    """A column as the binding would have it."""
+    """A column that a binding needs."""
 
     field: str
     name: str
     type: PrimitiveType
     required: bool
     doc: str
-    is_indispensable: bool  # its field is always selected and no row can be without it: a key
+    is_indispensable: bool  # its field is always selected, and every row has a value: a key
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
 
     def __str__(self) -> str:
@@ -84,7 +86,7 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a binding needs; with `replaces`, in place of an older one whose rows are to go."""
+    """The table that a binding needs. If `replaces`, it replaces an older table, whose rows are lost."""
 
     path: TableIdentifier
     owner: Owner
@@ -153,7 +155,7 @@ class WidenColumn:
 
 @dataclass(frozen=True)
 class ConvertColumn:
-    """Every value is rewritten as its equivalent of another type, into a new column."""
+    """Every value is converted to another type, and rewritten into a new column."""
 
     path: TableIdentifier
     name: str
@@ -170,7 +172,7 @@ class ConvertColumn:
 
 @dataclass(frozen=True)
 class SetAsideColumn:
-    """Existing rows keep the column under another name; a new column takes its place for newer rows."""
+    """The column is renamed, and keeps the values of existing rows. A new column takes its place for newer rows."""
 
     path: TableIdentifier
     name: str

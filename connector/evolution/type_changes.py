@@ -1,4 +1,4 @@
-"""What becomes of a column whose field needs another type: one table, keyed by the two types."""
+"""How a column changes whose field needs another type: one table, keyed by the two types."""
 
 from enum import StrEnum
 from typing import Final
@@ -24,12 +24,12 @@ from pyiceberg.types import (
 
 
 class TypeChange(StrEnum):
-    """The ways in which a column gets another type, each costlier than the one before."""
+    """The ways in which a column gets another type. Each costs more than the one before."""
 
     NONE = "none"
-    WIDEN = "in place: Iceberg reads what is there as the wider type"
-    CONVERT = "every value is rewritten as the exact equivalent; where one has none, the column is set aside"
-    SET_ASIDE = "the column goes on under another name, beside a new one"
+    WIDEN = "in place: Iceberg reads the old values as the wider type"
+    CONVERT = "every value is rewritten as its exact equivalent; if one has none, the column is set aside"
+    SET_ASIDE = "the column is renamed, and a new one is added"
 
 
 # From the type that a column has to the one that is needed. Every other pair is SET_ASIDE.
@@ -48,7 +48,7 @@ TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChan
     (FloatType, DecimalType): TypeChange.CONVERT,
     (DoubleType, DecimalType): TypeChange.CONVERT,
     (DecimalType, DecimalType): TypeChange.CONVERT,  # to another scale
-    # The text that would have been written if the column had been one of strings from the beginning.
+    # Into the text that the connector writes to a column of strings.
     (BooleanType, StringType): TypeChange.CONVERT,
     (IntegerType, StringType): TypeChange.CONVERT,
     (LongType, StringType): TypeChange.CONVERT,
@@ -62,7 +62,7 @@ TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChan
     (UUIDType, StringType): TypeChange.CONVERT,
     (FixedType, StringType): TypeChange.CONVERT,
     (BinaryType, StringType): TypeChange.CONVERT,
-    # And back, by the rules for the values of documents.
+    # From text, by the rules for the values of documents.
     (StringType, BooleanType): TypeChange.CONVERT,
     (StringType, LongType): TypeChange.CONVERT,
     (StringType, DoubleType): TypeChange.CONVERT,
@@ -73,16 +73,16 @@ TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChan
 }
 
 
-def type_change(column: IcebergType, needed: PrimitiveType) -> TypeChange:
-    """How a column can come to have the type that its field needs."""
+def find_type_change(column: IcebergType, needed: PrimitiveType) -> TypeChange:
+    """Find how a column can get the type that its field needs."""
     if column == needed:
         return TypeChange.NONE
     if isinstance(column, DecimalType) and isinstance(needed, DecimalType) and column.scale == needed.scale:
-        # A column with more digits holds all that is needed, and Iceberg never reduces a precision.
+        # A column with more digits can hold all values, and Iceberg never reduces a precision.
         return TypeChange.WIDEN if column.precision < needed.precision else TypeChange.NONE
     return TYPE_CHANGES.get((type(column), type(needed)), TypeChange.SET_ASIDE)
 
 
-def holds(column: IcebergType, needed: PrimitiveType) -> bool:
-    """Whether the field's values can be written to the column as it is; those that do not fit are invalid values."""
+def can_hold(column: IcebergType, needed: PrimitiveType) -> bool:
+    """Whether the field's values can be written to the column without a change. Values that do not fit are invalid."""
     return column == needed or (isinstance(column, IntegerType) and isinstance(needed, LongType))

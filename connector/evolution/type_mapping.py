@@ -1,13 +1,11 @@
-"""Which column a projection becomes: one table from inferred types to Iceberg types."""
+"""The type of a projection's column: one table from inferred types to Iceberg types."""
 
-import re
 from typing import Final
 
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
-    DecimalType,
     DoubleType,
     LongType,
     PrimitiveType,
@@ -15,17 +13,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from protocol.flow import Collection, Exists, FieldSelection, Inference, Json, Projection
+from connector.evolution.field_config import DECIMAL_SETTING, MAX_PRECISION, FieldConfig
+from protocol.flow import Collection, Exists, Inference, Projection
 
-MAX_NAME: Final = 255  # characters of a column's name
-CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f]")  # without tabs
-
-STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
-COLUMN_SETTING: Final = "column"
-DECIMAL_SETTING: Final = "decimal"
-MAX_PRECISION: Final = 38  # of Iceberg's decimals
-
-# By string format: the types that make a location a numeric string, and the type of its column.
+# By string format: the types that a numeric string may have, and the type of its column.
 NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
     "integer": (frozenset({"integer", "string"}), LongType()),
     "int32": (frozenset({"integer", "string"}), LongType()),
@@ -37,7 +28,9 @@ NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
     "number": (frozenset({"number", "integer", "string"}), DoubleType()),
 }
 
-# By a location's only type, and for strings their content encoding, else their format. Anything else is kept as text.
+_NUMBERS: Final = {"integer", "number"}
+
+# By a location's only type, and for strings their content encoding, else their format. Everything else becomes text.
 COLUMN_TYPES: Final[dict[tuple[str, str], PrimitiveType]] = {
     ("boolean", ""): BooleanType(),
     ("integer", ""): LongType(),
@@ -48,14 +41,14 @@ COLUMN_TYPES: Final[dict[tuple[str, str], PrimitiveType]] = {
 }
 
 
-def column_type(projection: Projection, field_config: Json, is_key: bool) -> PrimitiveType | None:
-    """The type of the projection's column; None if it cannot be materialized."""
+def choose_type(projection: Projection, config: FieldConfig, is_key: bool) -> PrimitiveType | None:
+    """Choose the type of the projection's column; None if only null is allowed."""
     inference = projection.inference
-    types = types_besides_null(inference)
-    if is_cast_to_string(field_config):
+    types = list_types_besides_null(inference)
+    if config.is_string:
         return StringType()
-    if types and (decimal := decimal_type(field_config)):
-        return decimal
+    if types and config.decimal:
+        return config.decimal
     if not is_key and is_numeric_string(inference):
         return NUMERIC_STRINGS[inference.string.format][1]
     if not types:
@@ -66,51 +59,57 @@ def column_type(projection: Projection, field_config: Json, is_key: bool) -> Pri
     return COLUMN_TYPES.get((only, _string_kind(inference) if only == "string" else ""), StringType())
 
 
-def list_selected_fields(selection: FieldSelection) -> tuple[str, ...]:
-    """Every selected field, in the order of its columns."""
-    return selection.keys + selection.values + ((selection.document,) if selection.document else ())
-
-
-def column_name(field: str, field_config: Json) -> str:
-    """The name of a field's column: the field's own, unless its field config has another; "" if that is no name."""
-    name = field_config.get(COLUMN_SETTING) if isinstance(field_config, dict) else None
-    return field if name is None else name if isinstance(name, str) else ""
-
-
-def decimal_type(field_config: Json) -> DecimalType | None:
-    """The type that {"decimal": {"precision": …, "scale": …}} in a field config asks for, if it is a valid one."""
-    match field_config.get(DECIMAL_SETTING) if isinstance(field_config, dict) else None:
-        case {"precision": int(precision), "scale": int(scale), **others} if not others:
-            are_numbers = type(precision) is type(scale) is int  # a boolean is an int, too
-            if are_numbers and 1 <= precision <= MAX_PRECISION and 0 <= scale <= precision:
-                return DecimalType(precision, scale)
-    return None
-
-
 def is_required(projection: Projection) -> bool:
-    """Whether no document can leave the column null."""
+    """Whether every document has a value for the column."""
     inference = projection.inference
     has_value = inference.exists is Exists.MUST or inference.default is not None
     return has_value and bool(inference.types) and "null" not in inference.types
 
 
 def is_key(projection: Projection, collection: Collection, keys: tuple[str, ...]) -> bool:
-    """Whether the location is part of the key. All its projections are then mapped alike, selected as key or not."""
+    """Whether the location is part of the key. All of its projections have the same type, selected as key or not."""
     return projection.ptr in collection.key or projection.field in keys
 
 
-def types_besides_null(inference: Inference) -> frozenset[str]:
+def list_types_besides_null(inference: Inference) -> frozenset[str]:
+    """The JSON types of the values."""
     return frozenset(inference.types) - {"null"}
 
 
 def is_numeric_string(inference: Inference) -> bool:
+    """Whether all strings are numbers, and all other values are numbers too."""
     allowed, _ = NUMERIC_STRINGS.get(inference.string.format, (frozenset[str](), None))
-    types = types_besides_null(inference)
+    types = list_types_besides_null(inference)
     return bool(types) and types <= allowed
 
 
-def is_cast_to_string(field_config: Json) -> bool:
-    return isinstance(field_config, dict) and any(field_config.get(setting) is True for setting in STRING_SETTINGS)
+def find_decimal_problem(projection: Projection, config: FieldConfig, is_key: bool) -> str:
+    """Find what is wrong with a field config that asks for a column of decimals; "" if nothing is."""
+    wrong = _wrong_decimal(projection, config, is_key) if config.decimal or config.has_malformed_decimal else ""
+    return f'field {projection.field!r} has {{"{DECIMAL_SETTING}": …}} in its field config, {wrong}' if wrong else ""
+
+
+def _wrong_decimal(projection: Projection, config: FieldConfig, is_key: bool) -> str:
+    types, string_format = list_types_besides_null(projection.inference), projection.inference.string.format
+    if config.has_malformed_decimal:
+        return (
+            'which must be {"precision": P, "scale": S}: P digits in all, '
+            f"1 to {MAX_PRECISION}, and S of them behind the point, 0 to P."
+        )
+    if config.is_string:
+        return "and another setting that makes it a string. Remove one of the two."
+    if is_key and types != {"integer"}:
+        return "but is part of the key, and two different strings may be the same number. Remove the setting."
+    if not types <= _NUMBERS | {"string"}:
+        return (
+            "but its values are not all numbers. Remove the setting, or allow only numbers in the collection's schema."
+        )
+    if "string" in types and string_format not in NUMERIC_STRINGS:
+        return (
+            "but may be any string. Remove the setting, or give its strings `format: number` in the collection's "
+            "schema."
+        )
+    return ""
 
 
 def _string_kind(inference: Inference) -> str:

@@ -1,15 +1,15 @@
-"""The limits of this process's control group, which is usually a container's."""
+"""The limits of this process's control group (cgroup), which is usually the container's."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-_UNLIMITED: Final = 1 << 60  # bytes: where there is no limit, version 1 gives a number that no machine has
+_UNLIMITED: Final = 1 << 60  # bytes: version 1 shows a larger number if there is no limit
 
 
 class Cgroup:
-    """Of version 1 or 2. Its parents' limits hold for it too; in a container it is its own root."""
+    """A control group of version 1 or 2. The limits of its parents hold for it, too."""
 
     def __init__(self, membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> None:
         self._membership = membership
@@ -17,14 +17,14 @@ class Cgroup:
 
     @property
     def memory(self) -> int | None:
-        """Bytes, where they are limited."""
+        """The most memory in bytes, or None without a limit."""
         values = [*self._values("", "memory.max"), *self._values("memory", "memory.limit_in_bytes")]
         limits = [int(value) for value in values if value.isdigit()]
         return min((limit for limit in limits if limit < _UNLIMITED), default=None)
 
     @property
     def cores(self) -> float | None:
-        """How many processors' worth of time it may take, where that is limited."""
+        """How many processors it may keep busy, or None without a limit. May be a fraction."""
         shares = [value.split() for value in self._values("", "cpu.max")]
         periods = self._values("cpu", "cpu.cfs_period_us")
         shares += [[*share] for share in zip(self._values("cpu", "cpu.cfs_quota_us"), periods, strict=True)]
@@ -32,13 +32,12 @@ class Cgroup:
 
     @property
     def killed_for_memory(self) -> int:
-        """How many of its processes the kernel has killed so far for lack of memory."""
+        """How many of its processes the kernel has killed because memory ran out (OOM)."""
         values = [*self._values("", "memory.events"), *self._values("memory", "memory.oom_control")]
         return max((int(found[1]) for value in values if (found := _KILLED.search(value))), default=0)
 
     def _values(self, controller: str, name: str) -> Iterator[str]:
-        """A file's contents in the group and in its parents up to the root; version 2 has no controllers' names
-        ("")."""
+        """Yield a file's contents in the group and in each of its parents. In version 2 the controller is ""."""
         for controllers, path in self._groups():
             if controller in controllers.split(","):
                 top = self._root / controller

@@ -1,13 +1,13 @@
-"""What can go wrong, named by what to do next.
+"""The errors of the connector, named by what to do next.
 
-The raiser gives facts; the error's text is the whole sentence that a user reads: what, where, what to change.
+The text of an error is all that the user reads: what is wrong, where, and what to change.
 """
 
 from collections.abc import Sequence
 
 
 class ConnectorError(Exception):
-    """Anything that ends the process with one clear sentence."""
+    """An error that ends the process, with a text for the user."""
 
 
 class UserError(ConnectorError):
@@ -15,15 +15,15 @@ class UserError(ConnectorError):
 
 
 class RetryableError(ConnectorError):
-    """Nothing was committed: the same may succeed later."""
+    """Nothing was committed: a restart may help."""
 
 
 class CommitUnknownError(ConnectorError):
-    """A commit may or may not have landed: look at the table before anything else."""
+    """A commit may or may not have been done: read the table before anything else."""
 
 
 class BrokenTaskError(ConnectorError):
-    """Our fault: an exception in a Spark task that no handler expected."""
+    """An internal error: an unexpected exception in a Spark task."""
 
     def __init__(self, kind: str, cause: str) -> None:
         super().__init__(kind, cause)
@@ -52,25 +52,25 @@ class MissingTableError(UserError):
 
 
 class LostColumnError(UserError):
-    """A column that this session writes is gone from its table: a new session needs other columns."""
+    """A column that this session writes was dropped from its table: a new session writes the other columns."""
 
 
 class FencedError(ConnectorError):
-    """Another process owns the writer, or the table does not say who does: this process must stop."""
+    """Another process acts as this writer, or the table does not say which one does: this process must stop."""
 
 
-def all_of(errors: Sequence[ConnectorError]) -> ConnectorError:
-    """One error that says what all of them say; retryable only if every one of them is."""
+def join_errors(errors: Sequence[ConnectorError]) -> ConnectorError:
+    """Return one error with the texts of all. It is retryable only if each of them is."""
     kind = RetryableError if all(isinstance(error, RetryableError) for error in errors) else UserError
     return kind("\n".join(dict.fromkeys(map(str, errors))))
 
 
 class InvalidConfigError(UserError):
-    """Everything that is wrong with a config, each line by its path."""
+    """All problems of a config: a line for each, which begins with its path."""
 
 
 class InvalidValueError(UserError):
-    """A value that its column cannot hold. `never_null` says why the column may hold no null; "" if it may."""
+    """A value that its column cannot hold. `never_null` says why the column cannot be null; it is empty if it can."""
 
     def __init__(
         self, table: str, field: str, key: str, value: str, reason: str, line: int, never_null: str = ""
@@ -97,7 +97,7 @@ class InvalidValueError(UserError):
 
 
 class TooManyRejectedError(UserError):
-    """More of a binding's rows are invalid than it allows."""
+    """More of a binding's rows were rejected than its config allows."""
 
     def __init__(self, table: str, rejected: int, rows: int, max_ratio: float, causes: Sequence[str]) -> None:
         super().__init__(table, rejected, rows, max_ratio, causes)

@@ -15,11 +15,11 @@ from connector.host.redaction import redact
 log = logging.getLogger(__name__)
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
-FIELDS: Final = "fields"  # the name under which a record has them
+FIELDS: Final = "fields"  # the attribute of a record that holds its fields
 
 
 class Event(StrEnum):
-    """What a record tells of, for programs that read many: docs/operating.md has each with its fields."""
+    """What happened, for programs that read logs. docs/operating.md lists each event with its fields."""
 
     RECEIVING = "receiving"
     STAGED = "staged"
@@ -36,7 +36,7 @@ class Event(StrEnum):
 
 
 def fields(event: Event, **values: object) -> dict[str, Any]:
-    """For a record's `extra`: `log.info("…", extra=fields(Event.STAGED, rows=3))`."""
+    """Return the `extra` of a record: `log.info("…", extra=fields(Event.STAGED, rows=3))`."""
     return {FIELDS: {"event": event, **values}}
 
 
@@ -51,8 +51,8 @@ def configure() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
     logging.captureWarnings(True)
-    # Libraries log failures that also become errors of ours, py4j and SQLAlchemy at length and afterwards. Users are
-    # shown the last record on stderr, which has to be ours.
+    # Libraries also log the failures that become our errors; py4j and SQLAlchemy do so at length, and later. Flow shows
+    # the last record on stderr to users, so this must be our record.
     logging.getLogger().addHandler(logging.NullHandler())
     for name, threshold in (("connector", LEVELS[level]), ("py.warnings", logging.WARNING)):
         logger = logging.getLogger(name)
@@ -64,17 +64,17 @@ def configure() -> None:
 
 
 def _log_thread_error(error: threading.ExceptHookArgs) -> None:
-    """The error itself is raised where the thread's work is waited for; this only logs its traceback."""
+    """Log the traceback. The error itself is raised where the result of the thread is awaited."""
     log.debug("thread %s", error.thread and error.thread.name, exc_info=error.exc_value)
 
 
 def _log_unraisable(error: "sys.UnraisableHookArgs") -> None:
-    """Python itself would print it, in no form and with all that it may quote."""
-    log.debug("what was cleaned up has failed", exc_info=error.exc_value)
+    """Log the traceback. Python would print it without a format and with all secrets in it."""
+    log.debug("an object could not be cleaned up", exc_info=error.exc_value)
 
 
 class JsonFormatter(logging.Formatter):
-    """`{"ts": …, "level": …, "msg": …, …fields}`: what Flow's runtime parses."""
+    """Formats records as Flow's runtime parses them: `{"ts": …, "level": …, "msg": …, …fields}`."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(
@@ -88,7 +88,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One readable line; the message says what the fields say."""
+    """Formats records as readable lines, without fields: the message says the same."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")

@@ -1,7 +1,7 @@
-"""The secrets that this process knows, and texts without them.
+"""Replaces secrets by `***` in texts.
 
-Whoever gets a secret, from the config or from a server, registers it here, and every text that leaves the process
-passes through here. So whoever makes a text need not know what it must not say.
+Code that gets a secret, from the config or from a server, registers it here. Every text that leaves the process is
+redacted here. So code that writes a text does not need to know which secrets it may contain.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN: Final = "***"
-# Characters. A shorter secret is part of many words, and hiding it there would tell it; as a password it would be too
-# short anyway (NIST SP 800-63B).
+# Characters. A shorter secret is a part of many words, and hiding it there would reveal it. Passwords have to be longer
+# anyway (NIST SP 800-63B).
 SHORTEST: Final = 8
-MOST_OBTAINED: Final = 10_000  # a catalog may hand out new keys whenever a table is loaded
+MOST_OBTAINED: Final = 10_000  # a catalog may vend new credentials each time a table is loaded
 
-# Line breaks, also as JSON writes them: texts quote private keys line by line.
+# Line breaks, also in the form of JSON: texts quote private keys line by line.
 _LINE_BREAK: Final = re.compile(r"\\n|[\r\n]+")
 # Parts of a secret that are secret by themselves.
 _PARTS: Final = (
@@ -28,14 +28,14 @@ _PARTS: Final = (
     re.compile(r"//[^/:\s]*:([^/\s]*)@"),
     re.compile(r"\bsig=([^&\s]+)"),  # of a shared access signature
 )
-# A token that nobody tells us of: libraries make some themselves, to sign in with. The last part may be cut off.
+# JSON web tokens: libraries make some to sign in, which are not registered. The last part may be cut off.
 _JWT: Final = re.compile(r"\beyJ[-\w]{8,}\.eyJ[-\w]+(\.[-\w]*)?")
 
 _Forms: TypeAlias = dict[str, set[str]]  # by their first SHORTEST characters
 
 
 class Redaction:
-    """Knows secrets in all the forms in which servers and clients quote them."""
+    """Known secrets, in all forms in which servers and clients quote them."""
 
     def __init__(self, most_obtained: int = MOST_OBTAINED) -> None:
         self._most_obtained = most_obtained
@@ -46,12 +46,12 @@ class Redaction:
         self._obtained = 0
 
     def hide(self, secret: str) -> None:
-        """Hide a secret from now on, for ever."""
+        """Hide a secret from now on, until the process ends."""
         with self._lock:
             _add(self._kept, secret)
 
     def hide_obtained(self, secret: str) -> None:
-        """Hide one of many secrets that come and go; it is forgotten once enough others have come after it."""
+        """Hide one of many secrets that expire. It is forgotten after many others have been registered."""
         with self._lock:
             if len(secret) < SHORTEST or secret in self._recent.get(secret[:SHORTEST], ()):
                 return
@@ -61,6 +61,7 @@ class Redaction:
             self._obtained += 1
 
     def redact(self, text: str) -> str:
+        """Return the text with each secret replaced."""
         with self._lock:
             known = [forms for forms in (self._kept, self._recent, self._earlier) if forms]
             pieces, end, place = [], 0, 0
@@ -79,7 +80,8 @@ def _add(forms: _Forms, secret: str) -> None:
 
 
 def _longest(known: list[_Forms], text: str, place: int) -> int:
-    """How many characters from this place on are secret: the longest form that fits, since others may begin alike."""
+    """Return how many characters from this place on are secret: the longest form counts, since others may be its
+    beginning."""
     start = text[place : place + SHORTEST]
     fitting = (form for forms in known for form in forms.get(start, ()) if text.startswith(form, place))
     return max(map(len, fitting), default=0)
@@ -109,6 +111,6 @@ redact: Final = _KNOWN.redact
 
 
 def redact_and_cut(text: str, characters: int) -> str:
-    """The beginning of a text that others have written. It is redacted before it is cut, since half of a secret would
-    not be recognised."""
+    """Return the beginning of a text from another program. It is redacted before it is cut, since half of a secret
+    would not be recognised."""
     return redact(text)[:characters].rstrip(".")

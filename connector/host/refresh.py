@@ -1,4 +1,5 @@
-"""Tokens and keys that expire: renewed at half of their life, so that a failure leaves time to try again."""
+"""Credentials that expire. They are refreshed at half of their life, so that after a failure there is time to try
+again."""
 
 import logging
 import threading
@@ -11,12 +12,12 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-PAUSE: Final = 0.1  # after a failed attempt: this part of the life that is left
+PAUSE: Final = 0.1  # after a failed attempt, as a part of the remaining life
 
 
 @dataclass(frozen=True)
 class Lease(Generic[T]):
-    """A value that may be used for a while. Times are seconds since the epoch; None: it is not known to expire."""
+    """A value that expires. Times are in seconds since the epoch; None means that no expiry is known."""
 
     value: T = field(repr=False)
     expires_at: float | None = None
@@ -24,18 +25,18 @@ class Lease(Generic[T]):
 
     @property
     def seconds_left(self) -> float | None:
-        """Until it is to be renewed."""
+        """Seconds until the value should be refreshed."""
         return None if self.renew_at is None else max(self.renew_at - time.time(), 0)
 
     @classmethod
     def until(cls, value: T, expires_at: float | None) -> "Lease[T]":
-        """A value that was obtained just now."""
+        """Return a lease of a value that was obtained just now."""
         now = time.time()
         return cls(value, expires_at, None if expires_at is None else now + max(expires_at - now, 0) / 2)
 
 
 class Refreshed(Generic[T]):
-    """A value that is always fresh, for any number of threads."""
+    """A value that is always valid. Any number of threads may use it."""
 
     def __init__(self, what: str, fetch: Callable[[], Lease[T]], first: Lease[T] | None = None) -> None:
         self._what = what
@@ -44,7 +45,7 @@ class Refreshed(Generic[T]):
         self._lock = threading.Lock()
 
     def current(self) -> Lease[T]:
-        """The value, renewed if it is due. Raises what `fetch` raises, unless the old value can still be used."""
+        """Return the value, refreshed if that is due. Raises what `fetch` raises if the old value has expired."""
         with self._lock:
             lease = self._lease
             if lease is None or lease.seconds_left == 0:
@@ -52,7 +53,7 @@ class Refreshed(Generic[T]):
             return lease
 
     def discard(self) -> None:
-        """The value was refused: it is not used again, whenever it was to expire."""
+        """Do not use this value again: it was refused, although it may not have expired."""
         with self._lock:
             self._lease = None
 
@@ -63,5 +64,5 @@ class Refreshed(Generic[T]):
             left = 0.0 if old is None or old.expires_at is None else old.expires_at - time.time()
             if old is None or left <= 0:
                 raise
-            log.warning("%s: not renewed (%s), good for another %.0f s", self._what, type(error).__name__, left)
+            log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, type(error).__name__, left)
             return Lease(old.value, old.expires_at, time.time() + PAUSE * left)

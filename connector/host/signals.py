@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and a closed stdout end the process at the next moment when nothing is lost."""
+"""Ends the process in order, without losing anything, on SIGINT, on SIGTERM and when stdout is closed."""
 
 import os
 import select
@@ -6,14 +6,14 @@ import signal
 import threading
 from typing import Final
 
-UNREAD: Final = signal.SIGUSR1  # our own: SIGPIPE would also come from any socket that its peer has closed
+UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket that is closed at the other end
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
 
-_taken: Final[list[int]] = []  # the signal that Stopped was raised for
+_taken: Final[list[int]] = []  # the signal for which Stopped was raised
 
 
 class Stopped(BaseException):
-    """We were asked to stop. Not an Exception: no handler on the way may take it for a failure."""
+    """The process was asked to stop. This is not an Exception, so that no handler takes it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -22,7 +22,7 @@ class Stopped(BaseException):
 
 
 def install(wire: int) -> None:
-    """Raise Stopped in the main thread when a signal comes, or when nobody reads the wire any more."""
+    """Raise Stopped in the main thread when a signal comes, or when the reader of the wire is gone."""
     for number in STOPPING:
         signal.signal(number, _stop)
     threading.Thread(target=_watch, args=(wire,), name="stdout-watch", daemon=True).start()
@@ -36,13 +36,15 @@ def raise_again() -> None:
 
 def _stop(number: int, _frame: object) -> None:
     for ignored in STOPPING:
-        signal.signal(ignored, signal.SIG_IGN)  # the first one counts; the way out is not interrupted
+        signal.signal(
+            ignored, signal.SIG_IGN
+        )  # only the first one counts: nothing may interrupt the end of the process
     _taken.append(number)
     raise Stopped(number)
 
 
 def _watch(wire: int) -> None:
     watch = select.poll()
-    watch.register(wire, 0)  # only what poll always reports: the reader has gone
+    watch.register(wire, 0)  # poll always reports a closed pipe
     watch.poll()
     os.kill(os.getpid(), UNREAD)

@@ -1,4 +1,4 @@
-"""A session's temporary directories: removed when it ends, or by the next session where it was killed."""
+"""A session's temporary directories. They are removed when it ends, or by the next session if it was killed."""
 
 import fcntl
 import os
@@ -14,27 +14,28 @@ from typing import Final
 from connector.host.errors import UserError
 
 LONGEST_SOCKET_DIRECTORY: Final = 40  # characters
-OWNER: Final = "owner"  # a file that the living owner of a directory has locked
-MINUTE: Final = 60.0  # seconds: a younger directory may not have been locked yet
+OWNER: Final = "owner"  # a file in the directory, locked while its session runs
+MINUTE: Final = 60.0  # seconds: a newer directory may not be locked yet
 
 
 @dataclass(frozen=True)
 class TemporaryDirectories:
-    """A session's temporary directories."""
+    """The directories of one session."""
 
-    files: Path  # may grow to the size of the spool
+    files: Path  # holds the spool
     sockets: Path
 
 
 def temporary_directory() -> Path:
-    """Where temporary directories are made. Python alone would quietly take another place if TMPDIR cannot be used."""
+    """Return where temporary directories are made. Without this, Python would silently use another place if TMPDIR
+    cannot be used."""
     with translate_disk_errors("directory"):
         return Path(os.environ.get("TMPDIR") or gettempdir())
 
 
 @contextmanager
 def translate_disk_errors(what: object) -> Iterator[None]:
-    """For making something temporary: an OSError becomes an error that says what to do."""
+    """Translate the errors of making something temporary."""
     try:
         yield
     except OSError as error:
@@ -46,7 +47,7 @@ def translate_disk_errors(what: object) -> Iterator[None]:
 
 @contextmanager
 def make_directories() -> Iterator[TemporaryDirectories]:
-    """A session's directories, removed when it ends."""
+    """Make a session's directories, and remove them at the end."""
     temporary = temporary_directory()
     # A socket's path is limited to some 100 characters, of which Spark takes 42: too many for some temporary
     # directories.
@@ -70,8 +71,8 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def _remove_if_abandoned(directory: Path) -> None:
-    """Killed sessions leave their spools, which would fill the disk crash by crash."""
-    with suppress(OSError):  # in use, another user's, or gone meanwhile
+    """Remove the directory of a killed session. Otherwise the spools of killed sessions would fill the disk."""
+    with suppress(OSError):  # in use, owned by another user, or already removed
         if time.time() - directory.stat().st_mtime < MINUTE:
             return
         with (directory / OWNER).open("r+") as owner:

@@ -1,4 +1,4 @@
-"""The same call for many things, in threads."""
+"""Makes the same call for many things in threads. Here because all layers above use it."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +9,10 @@ R = TypeVar("R")
 
 
 def map_in_threads(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:
-    """Every call's result, in order, or the first exception.
+    """Return the result of each call, in order, or raise the first exception.
 
-    When a signal interrupts it, calls that are still under way are not waited for: they may hang on a network for
-    longer than the process has to end.
+    If a signal interrupts this, it does not wait for running calls: they may hang on a network for longer than the
+    process may take to end.
     """
     pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
     try:

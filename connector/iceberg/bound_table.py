@@ -1,4 +1,4 @@
-"""A bound table as a session finds it when it opens: all that its transactions need to know about it."""
+"""Binds tables: reads everything that a session's transactions need to know of them, when the session opens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,17 +8,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType
 
-from connector.encoding.arrow_schema import is_written
+from connector.encoding.column_types import is_written
 from connector.evolution import rejected_table
-from connector.evolution.rejected_table import rejected_path
-from connector.evolution.table_change import matching_columns
-from connector.evolution.type_mapping import column_name, list_selected_fields
+from connector.evolution.field_config import name_columns
+from connector.evolution.rejected_table import name_rejected_table
+from connector.evolution.table_change import match_columns
 from connector.host.errors import MissingTableError, UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Policy
+from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import FileAccess, access_to
@@ -29,15 +30,15 @@ TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Where a table's rejected rows go, and which part of its rows may be rejected."""
+    """The table of a binding's rejected rows, and how many rows may be rejected."""
 
     table: int  # its place among the session's tables
-    max_ratio: float
+    max_ratio: float  # of all rows
 
 
 @dataclass(frozen=True)
 class BoundTable:
-    """A bound table, read once; its properties hold the fence values that the session begins with.
+    """A bound table, read once. Its properties have the fence values that the session begins with.
 
     Its place among the session's tables is its binding's index.
     """
@@ -48,36 +49,40 @@ class BoundTable:
     spec_id: int
     schema_id: int
     location: str
-    properties: tuple[tuple[str, str], ...]
+    properties: Properties
     access: FileAccess
     quarantine: Quarantine | None = None
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
-    """Load every binding's table, in the bindings' order, and then the tables of rejected rows.
+    """Load the table of every binding, in the order of the bindings, and then the tables of rejected rows.
 
-    UserError where one of them cannot take its rows.
+    MissingTableError if a table does not exist; UserError if a table cannot take its rows.
     """
-    quarantined = [index for index, policy in enumerate(policies) if policy.on_invalid is OnInvalid.QUARANTINE]
-    requested = [*task.bindings, *(_of_rejected_rows(task.bindings[index]) for index in quarantined)]
-    on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in quarantined)]
+    rejected_paths = {
+        index: path
+        for index, (binding, policy) in enumerate(zip(task.bindings, policies, strict=True))
+        if (path := name_rejected_table(TableIdentifier(*binding.resource_path), policy.on_invalid))
+    }
+    rejected = (_of_rejected_rows(task.bindings[index], path) for index, path in rejected_paths.items())
+    requested = [*task.bindings, *rejected]
+    on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in rejected_paths)]
 
     def bind_one(index: int) -> BoundTable:
         writer = WriterId(task.name, requested[index].state_key, key_range)
         return _bind(catalog, index, requested[index], writer, on_invalid[index])
 
     tables = map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
-    for rejected, index in enumerate(quarantined, start=len(task.bindings)):
-        quarantine = Quarantine(rejected, policies[index].max_rejected_ratio)
+    for place, index in enumerate(rejected_paths, start=len(task.bindings)):
+        quarantine = Quarantine(place, policies[index].max_rejected_ratio)
         tables[index] = replace(tables[index], quarantine=quarantine)
     return tables
 
 
-def _of_rejected_rows(binding: MaterializationBinding) -> MaterializationBinding:
-    """A separate binding with the same state key: fences and staged commits are told apart by their tables."""
-    namespace, name = binding.resource_path
+def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) -> MaterializationBinding:
+    """Make a binding with the same state key. Fences and staged commits are kept apart by their tables."""
     return MaterializationBinding(
-        resource_path=rejected_path(TableIdentifier(namespace, name)),
+        resource_path=path,
         field_selection=FieldSelection(values=tuple(column.name for column in rejected_table.COLUMNS)),
         state_key=binding.state_key,
     )
@@ -100,7 +105,7 @@ def _bind(
         spec_id=find_unpartitioned_spec(table),
         schema_id=table.metadata.current_schema_id,
         location=table.location(),
-        properties=tuple(table.properties.items()),
+        properties=Properties(table.properties),
         access=access_to(table),
     )
 
@@ -110,8 +115,8 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
     namespace, name = requested.resource_path
     table = f"{namespace}.{name}"
 
-    names = {field: column_name(field, selection.field_config.get(field)) for field in list_selected_fields(selection)}
-    existing = matching_columns(schema, names.values())
+    names = name_columns(selection)
+    existing = match_columns(schema, names.values())
 
     def columns(*fields: str) -> tuple[Column, ...]:
         return tuple(_column(table, field, names[field], existing.get(names[field])) for field in fields)
@@ -148,6 +153,6 @@ def _check_required(table: str, binding: Binding, schema: Schema) -> None:
     missing = [column.name for column in schema.fields if column.required and column.field_id not in written]
     if missing:
         raise UserError(
-            f"table {table} requires values for {', '.join(map(repr, missing))}, which the binding does not select: "
-            "select these fields, or make the columns optional in the table."
+            f"table {table} requires values for {', '.join(map(repr, missing))}, which the binding does not select. "
+            "Select these fields, or make the columns optional in the table."
         )

@@ -1,4 +1,4 @@
-"""Tables as the catalog has them, and how their changes are performed."""
+"""Finds tables in the catalog, and performs their planned changes."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from connector.config.endpoint_config import EndpointConfig
-from connector.encoding.file_options import FileOptions
+from connector.encoding.data_files import FileOptions
 from connector.encoding.rewriting import UnconvertibleError
 from connector.evolution.table_change import (
     Alteration,
@@ -49,28 +49,29 @@ LOOKUPS_AT_ONCE: Final = 8
 
 
 def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
-    """The table, or None if there is none; UserError if what is there cannot be written to."""
+    """Load a table; None if there is none. UserError if the connector cannot write to what is there."""
     try:
         table = catalog.load_table(path)
     except NoSuchIcebergTableError as error:
-        raise UserError(
-            f"{'.'.join(path)} exists, but is no Iceberg table. Choose another table name, or drop it."
-        ) from error
+        raise UserError(f"{path} exists, but is no Iceberg table. Choose another table name, or drop it.") from error
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
     except ValidationError as error:
         raise UserError(
-            f"Table {'.'.join(path)}: its metadata file is broken. Restore the file, or drop the table in its catalog "
+            f"Table {path}: its metadata file is broken. Restore the file, or drop the table in its catalog "
             "and publish the task again with the binding's backfill incremented."
         ) from error
     version = table.metadata.format_version
     if version != FORMAT_VERSION:
-        raise UserError(f"Table {'.'.join(path)} has Iceberg format version {version}. {FORMAT_REMEDIES[version]}")
+        raise UserError(f"Table {path} has Iceberg format version {version}. {FORMAT_REMEDIES[version]}")
     return table
 
 
 def find_unpartitioned_spec(table: Table) -> int:
-    """The id of a spec without partitions, current or not, for our files; UserError if the table never had one."""
+    """Return the id of a spec without partitions, for our files. It need not be the current spec.
+
+    UserError if the table never had one.
+    """
     specs = [table.spec(), *table.specs().values()]
     spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
     if spec is None:
@@ -82,24 +83,24 @@ def find_unpartitioned_spec(table: Table) -> int:
 
 
 def check_table_properties(table: Table) -> None:
-    """UserError where the table's properties ask for files that cannot be written."""
+    """Raise UserError if the table's properties ask for files that the connector cannot write."""
     with name_table_in_errors(table):
         FileOptions.of_table(table.properties)
         check_properties(table.properties)
 
 
 def find(catalog: Catalog, path: TableIdentifier) -> Found:
-    """What a plan of changes starts from; UserError if there is something that we can neither use nor replace."""
+    """Return what a plan of changes starts from. UserError if what has the name can be neither used nor replaced."""
     table = load_table(catalog, path)
     if table:
         find_unpartitioned_spec(table)
     elif catalog.view_exists(path):
-        raise UserError(f"{'.'.join(path)} is a view. Choose another table name, or drop the view.")
+        raise UserError(f"{path} is a view. Choose another table name, or drop the view.")
     return _describe(catalog, path, table)
 
 
 class Alter(Protocol):
-    """See `Alterer.alter`."""
+    """Makes all changes in one commit; see `Alterer.alter`."""
 
     def __call__(self, catalog: Catalog, table: Table, changes: Sequence[Alteration]) -> None: ...
 
@@ -111,8 +112,10 @@ def evolve(
     plan: Callable[[Found], Sequence[TableChange]],
     alter: Alter,
 ) -> list[TableChange]:
-    """Perform what `plan` makes of the table, planning again whenever another writer was faster; return what was
-    done."""
+    """Plan the changes of a table and perform them. Plan again when another writer was faster. Return what was done.
+
+    RetryableError if others change the table during every attempt.
+    """
     performed: list[TableChange] = []
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
@@ -126,14 +129,14 @@ def evolve(
                 _perform(catalog, change, location)
                 performed.append(change)
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
-            continue  # whatever has landed is not planned again
+            continue  # changes that were committed are not planned again
         except UnconvertibleError as error:
             unconvertible |= error.column_ids
             continue
         return performed
     raise RetryableError(
-        f"Table {'.'.join(path)} was changed by somebody else at each of {ATTEMPTS} attempts to alter it. "
-        "Nothing is half done: the next start tries again."
+        f"Table {path} was changed by another process during each of {ATTEMPTS} attempts to alter it. "
+        "No change is half done. The next start tries again."
     )
 
 
@@ -156,7 +159,7 @@ def _describe(
 
 
 def _find_pinned_columns(table: Table) -> dict[int, str]:
-    """The columns that something depends on, by their ids, and what that is."""
+    """Return the ids of columns that something depends on, each with what that is."""
     if table.name_mapping():  # files without field ids go by the columns' names
         return {column.field_id: "the name mapping" for column in table.schema().fields}
     return {
@@ -175,7 +178,7 @@ def _perform(catalog: Catalog, change: TableChange, location: str | None) -> Non
         case CreateTable():
             _create_table(catalog, change, location)
         case DropTable():
-            # Not purged: another table, a branch or a reader may still use the files.
+            # Not purged, because another table, a branch or a reader may still use the files.
             with suppress(NoSuchTableError):
                 catalog.drop_table(change.path)
 
@@ -183,13 +186,13 @@ def _perform(catalog: Catalog, change: TableChange, location: str | None) -> Non
 def _create_namespace(catalog: Catalog, namespace: str) -> None:
     try:
         catalog.create_namespace(namespace)
-    except Exception:  # when creators race, the SQL catalog lets its database's own error through
+    except Exception:  # if two processes create it at once, the SQL catalog raises the error of its database
         if not catalog.namespace_exists(namespace):
             raise
 
 
 def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> None:
-    # PyIceberg renumbers the fields and pops format-version from the dict: ids are always read from the table.
+    # PyIceberg renumbers the fields, so ids are always read from the table. It also pops format-version from the dict.
     schema = Schema(
         *(
             NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
@@ -203,15 +206,14 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
         table = load_table(catalog, change.path)
         if table is None or Owner.of(table.properties) != Owner.of(change.properties):
             raise UserError(
-                f"{'.'.join(change.path)} cannot be created: a {'view' if table is None else 'table'} of that name, "
+                f"{change.path} cannot be created: a {'view' if table is None else 'table'} of that name, "
                 "made by somebody else, has appeared. Choose another table name, or drop it."
             ) from error
         raise
 
 
 def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]) -> list[Found | UserError]:
-    """What the catalog has at each path, or the UserError that says why it cannot be written to; raises other
-    errors."""
+    """Return what the catalog has at each path, or the UserError why it cannot be used. Other errors are raised."""
 
     def look_up(path: TableIdentifier) -> Found | UserError:
         try:

@@ -1,4 +1,4 @@
-"""A binding and its columns: parsed once, at open, and never changed."""
+"""A binding and its columns. They are read once, at open, and never change."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from connector.model.table_identifier import TableIdentifier
 
 @dataclass(frozen=True)
 class Column:
-    """Where a field's values go."""
+    """The column that a field's values go to."""
 
     field: str  # the projection's name, as the runtime sends it
     name: str  # the column's name, as the table has it
@@ -22,7 +22,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Binding:
-    """One table of the session, with its columns in the order in which Store carries them."""
+    """A binding of the session, with its columns in the order of the values in a store request."""
 
     index: int
     state_key: str
@@ -34,7 +34,7 @@ class Binding:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """Keys, values, document: the columns of a data file, in order."""
+        """The columns of a data file, in order: keys, values, document."""
         return self.keys + self.values + ((self.document,) if self.document else ())
 
     @property

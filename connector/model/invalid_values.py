@@ -1,4 +1,4 @@
-"""Values that their column cannot hold as they are: what a binding wants done with them, and what was done."""
+"""Values that their column cannot hold: what a binding's policy says, and what was done with them."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -10,7 +10,7 @@ DEFAULT_MAX_REJECTED_RATIO: Final = 0.1
 
 
 class OnInvalid(StrEnum):
-    """What becomes of a value that its column cannot hold."""
+    """What to do with a value that its column cannot hold."""
 
     STOP = "stop"
     NULL = "null"
@@ -18,22 +18,22 @@ class OnInvalid(StrEnum):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What a binding wants done with them."""
+    """How a binding treats its invalid values."""
 
     on_invalid: OnInvalid = OnInvalid.STOP
-    max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO
+    max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO  # of its rows: 0 to 1
 
 
 class Treatment(StrEnum):
-    """What became of a value."""
+    """What was done with a value."""
 
     CLAMPED = "clamped"  # to the nearest value that its column can hold
     NULLED = "nulled"
-    REJECTED = "rejected"  # its whole row went to the table of rejected rows
+    REJECTED = "rejected"  # its row went to the table of rejected rows
 
 
 class Treated(msgspec.Struct, frozen=True):
-    """How many values were treated alike, and where one of them was."""
+    """How many values were treated in the same way, and where one of them is."""
 
     count: int
     example: str = ""

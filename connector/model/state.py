@@ -1,11 +1,11 @@
-"""What `startedCommit` persists: everything that a successor needs to finish a transaction, on any machine.
+"""The connector state: all that a later session needs to finish a transaction, on any machine.
 
-Connector state is `{"bindingStates": {state key: {key range: {next fence value: entry}}}}`; an entry is a StagedCommit
-without what its place in the state says already. Patches (RFC 7396) add an entry, and delete it with null; they never
-replace an object that another shard may be writing. `state_reader` reads it back, and checks all of it.
+Its form is `{"bindingStates": {state key: {key range: {next fence value: entry}}}}`. An entry is a StagedCommit without
+the facts that its place in the state shows. A patch (RFC 7396) adds an entry, or deletes it with null. A patch never
+replaces an object that another shard may be writing. `state_reader` reads the state, and checks all of it.
 
-Every entry has its version, because shards of different images may write side by side. An image refuses a version that
-it does not know. Change VERSION with every change of an entry's form, and keep reading the older forms.
+Every entry has a version, because shards of different images may write side by side. An image refuses a version that
+it does not know. Whoever changes the form of an entry must change VERSION, and keep reading the older forms.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from protocol.flow import Json
 VERSION: Final = 2
 
 FENCE_VALUE: Final = "[0-9a-f]{32}"
-# A value, one that was closed, and one that was reset, if only from none. `iceberg/commits/fence` makes them.
+# A value, a value that was closed, or a value that was reset (from none, too). `iceberg/commits/fence` makes them.
 RECORDED_VALUE: Final = f"(?:closed:)?{FENCE_VALUE}|closed:[0-9a-f]{{8}}:(?:{FENCE_VALUE})?"
 KEY_RANGE: Final = "[0-9a-f]{8}-[0-9a-f]{8}"
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -32,7 +32,7 @@ _Long: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # Iceberg's long
 
 
 class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Statistics of one column of a data file, as Iceberg keeps them."""
+    """Statistics of one column of a data file, in Iceberg's form."""
 
     field_id: _Int
     size: _Long  # compressed bytes
@@ -43,7 +43,7 @@ class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A Parquet file that a task has written: its manifest entry in compact form."""
+    """A data file that a Spark task has written: its manifest entry in compact form."""
 
     path: _Name
     rows: _Long
@@ -53,7 +53,7 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An object that lists data files; see `file_lists`."""
+    """An object that lists data files, if they are too many for the state. See `storage/file_lists`."""
 
     location: _Name
     files: _Long
@@ -68,27 +68,28 @@ class _EveryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     files: tuple[DataFile, ...] = ()
     file_list: FileList | None = None  # instead of files
     checkpoint: str = ""
-    # Absent: fence.NONE. A merge patch cannot carry a null here.
+    # Absent if it is fence.NONE: in a merge patch, null would mean to delete it.
     prev: Annotated[str, Meta(pattern=rf"^(?:{RECORDED_VALUE}|)\Z")] = ""
 
 
 class FirstEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A staged commit as images wrote it before entries had a version."""
+    """A staged commit in the form of version 1, which names no version."""
 
     path: tuple[_Name, _Name]
 
 
 class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
-    """A staged commit as this image writes it.
+    """A staged commit in the form that this image writes.
 
-    Version 1 named the table `path`. An image that reads no versions misses that name, and refuses the entry: it would
-    otherwise apply the part that it knows and then delete the entry.
+    Version 1 has `path` instead of `table`. An image that only knows version 1 misses `path`, and refuses the entry.
+    Otherwise it would apply the part that it knows, and then delete the entry.
     """
 
     table: tuple[_Name, _Name]
 
     @classmethod
     def of_version_1(cls, entry: FirstEntry) -> "Entry":
+        """Convert an entry of version 1."""
         return cls(
             table=entry.path,
             table_uuid=entry.table_uuid,
@@ -103,33 +104,34 @@ class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 @dataclass(frozen=True)
 class WriterId:
-    """Who writes to a table: a task, for one state key and one range of keys. One process at a time may act as it."""
+    """Who writes to a table: one task, one state key, one key range. At most one process at a time may act as it."""
 
     materialization: str
     state_key: str
     key_range: str  # begin-end
 
     def overlaps(self, key_range: str) -> bool:
+        """Whether both key ranges have keys in common."""
         begin, end = key_range.split("-")
         own_begin, own_end = self.key_range.split("-")
         return begin <= own_end and own_begin <= end
 
 
-TableId: TypeAlias = tuple[TableIdentifier, str]  # path and uuid: a later table of the same name has another uuid
+TableId: TypeAlias = tuple[TableIdentifier, str]  # with its UUID: a later table of the same name has another UUID
 
-# Identifies the staged commits of one writer for one table, each of which was staged on the one before.
+# Identifies a chain: the pending commits of one writer to one table, each of which is based on the one before.
 ChainId: TypeAlias = tuple[TableId, WriterId]
 
-# By fence property, the values that prove that nobody has taken over since a session opened.
+# By fence property, the values that prove that no other process has taken over since a session opened.
 Known: TypeAlias = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
 class StagedCommit:
-    """One transaction's share of one table: durable files, waiting for their commit."""
+    """The durable files of one transaction and one table, and the fence values between which they are committed."""
 
     writer: WriterId
-    prev: str  # the fence value that the files were staged on; "" for none
+    prev: str  # the fence value that the commit replaces; "" for none
     next: str
     path: TableIdentifier
     table_uuid: str
@@ -146,12 +148,12 @@ class StagedCommit:
 
     @property
     def prev_value(self) -> str:
-        """`prev` without the mark of a value that was closed: the `next` of the commit before."""
+        """`prev` without its mark, if the value was closed. It is the `next` of the commit before."""
         return self.prev.rpartition(":")[2]
 
     @property
     def locations(self) -> Sequence[str]:
-        """Of the files that the state names: the data files, or the object that lists them."""
+        """The locations of the data files, or of the object that lists them."""
         return (self.files.location,) if isinstance(self.files, FileList) else [file.path for file in self.files]
 
     @property
@@ -173,40 +175,40 @@ class StagedCommit:
 
 @dataclass(frozen=True)
 class StagedTransaction:
-    """Every table's share of a transaction: durable, but in no table yet."""
+    """The staged commits of one transaction: durable, but in no table yet."""
 
     commits: tuple[StagedCommit, ...] = ()
 
     @property
     def patch(self) -> Json | None:
-        """What `startedCommit` adds to the state."""
+        """The patch of `startedCommit`, which adds the commits to the state."""
         return encode_added(self.commits) if self.commits else None
 
 
 @dataclass(frozen=True)
 class LandedTransaction:
-    """What the tables have taken since it was last reported."""
+    """The commits that tables have got since the last report."""
 
     commits: tuple[StagedCommit, ...]
 
     @property
     def patch(self) -> Json | None:
-        """What `acknowledged` removes from the state."""
+        """The patch of `acknowledged`, which removes the commits from the state."""
         return encode_removed(self.commits) if self.commits else None
 
     @property
     def size(self) -> int:
-        """Bytes of this session's data files."""
+        """Bytes of the data files of this session. Files of earlier sessions do not count."""
         return sum(commit.size for commit in self.commits if not commit.is_recovered)
 
 
 def encode_added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
-    """The patch that adds these entries."""
+    """Make the patch that adds these commits to the state."""
     return _patch((commit, _encode(commit)) for commit in staged)
 
 
 def encode_removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
-    """The patch that deletes these entries."""
+    """Make the patch that removes these commits from the state."""
     return _patch((commit, None) for commit in landed)
 
 

@@ -1,17 +1,16 @@
-"""Reads the connector state. All of it is checked before anything is done with it, and an error names the place.
+"""Reads the connector state. All of it is checked before it is used, and an error names the place.
 
-A state that cannot be understood is refused as a whole and left as it is: applying the part that looks right could add
-rows in the wrong order, and would delete entries that another image can read.
+If any part of the state cannot be read, all of it is refused and left unchanged. To apply only the readable part could
+add rows in the wrong order, and would delete entries that another image can read.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from connector.host.errors import UserError
-from connector.model.estuary_state import own_ranges
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
@@ -29,8 +28,13 @@ _STATE: Final = "the task's state"
 _LONGEST: Final = 100  # characters of a name that are repeated in an error
 _RANGE: Final = re.compile(KEY_RANGE)
 _FENCE: Final = re.compile(FENCE_VALUE)
-# How msgspec begins what it says of a field that is not in the form, by name or by place.
+# How msgspec's error begins for a field that the form does not have, by name or by place.
 _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most length")
+
+# Names that Estuary's S3 Iceberg connector writes beside the key ranges. A task keeps its state when this image
+# replaces the image of that connector.
+_FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
+_ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
 
 T = TypeVar("T")
 
@@ -40,15 +44,35 @@ class _State(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_state(materialization: str, state: Json) -> list[StagedCommit]:
-    """Return every staged commit that the state names, in no particular order. UserError where any part of the state is
-    not what this connector keeps."""
+    """Return every staged commit that the state names, in no particular order.
+
+    Raises UserError if any part of the state is not in the connector's form.
+    """
     staged = list(_staged(materialization, state))
-    chains: dict[ChainId, list[StagedCommit]] = {}
+    pending: dict[ChainId, list[StagedCommit]] = {}
     for commit in staged:
-        chains.setdefault(commit.chain_id, []).append(commit)
-    for chain in chains.values():
-        _check_chain(chain)
+        pending.setdefault(commit.chain_id, []).append(commit)
+    for commits in pending.values():
+        _check_order(commits)
     return staged
+
+
+def check_estuary_staged_nothing(state: Json, state_keys: Iterable[str]) -> None:
+    """Raise UserError if Estuary's connector has staged files: it is unknown which of them the table has already."""
+    kept = (state or {}).get("bindingStates") or {}
+    for state_key in state_keys:
+        files = (kept.get(state_key) or {}).get(_FILE_KEYS)
+        if not isinstance(files, list | None):
+            raise UserError(
+                f"the task's state, state key {state_key!r}: `{_FILE_KEYS}` is not a list. The connector that ran this "
+                "task before lists its staged files there. Restore the state from before the change."
+            )
+        if files:
+            raise UserError(
+                f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key}, and "
+                "may not have added them to the table. Run its image again until it has acknowledged them, or backfill "
+                "the binding."
+            )
 
 
 def _staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
@@ -57,13 +81,18 @@ def _staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
     for state_key, ranges in (_read(_STATE, state, _State).binding_states or {}).items():
         of_key = f"{_STATE}, state key {_quoted(state_key)}"
         by_name = {} if ranges is None else _read(of_key, ranges, dict[str, Json])
-        for key_range, entries in own_ranges(by_name).items():
+        for key_range, entries in _own_ranges(by_name).items():
             of_range = f"{of_key}, key range {_quoted(key_range)}"
             _check_key_range(of_range, key_range)
             writer = WriterId(materialization, state_key, key_range)
             by_fence = {} if entries is None else _read(of_range, entries, dict[str, Json])
             for fence, entry in by_fence.items():
                 yield _staged_commit(f"{of_range}, entry {_quoted(fence)}", writer, fence, entry)
+
+
+def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:
+    """Pick the entries of this connector, by key range, from the state of one state key."""
+    return {name: value for name, value in kept.items() if name not in _ESTUARY_NAMES}
 
 
 def _check_key_range(place: str, key_range: str) -> None:
@@ -101,8 +130,8 @@ def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
     return _read(place, kept, Entry)
 
 
-def _check_chain(staged: Sequence[StagedCommit]) -> None:
-    """UserError unless one writer's staged commits into one table follow each other in one line."""
+def _check_order(staged: Sequence[StagedCommit]) -> None:
+    """Raise UserError unless the pending commits of one chain follow each other in one line."""
     followers: dict[str, StagedCommit] = {}
     for commit in staged:
         other = followers.setdefault(commit.prev_value, commit)
@@ -129,15 +158,15 @@ def _read(place: str, kept: Json, form: type[T]) -> T:
 
 def _garbled(place: str, problem: str) -> UserError:
     return UserError(
-        f"{place}: {problem}. This is not what this connector keeps: another connector wrote it, or it was changed by "
-        "hand. Nothing was done with the state. Restore the state from before the change."
+        f"{place}: {problem}. This connector does not write this: another connector wrote it, or it was changed by "
+        "hand. Nothing was committed, and the state was not changed. Restore the state from before the change."
     )
 
 
 def _newer(place: str, problem: str) -> UserError:
     return UserError(
-        f"{place}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was done "
-        "with the state. Run the task with the newer image."
+        f"{place}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was "
+        "committed, and the state was not changed. Run the task with the newer image."
     )
 
 
@@ -148,5 +177,5 @@ def _place(commit: StagedCommit) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name that may be anything."""
+    """Quote a name that may be any text, and shorten it."""
     return repr(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…")

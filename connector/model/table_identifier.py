@@ -1,10 +1,10 @@
-"""The name of a table in its catalog."""
+"""The name of a table in its catalog. About fifty modules import it, and it imports none."""
 
 from typing import NamedTuple
 
 
 class TableIdentifier(NamedTuple):
-    """A namespace of one level, and the name of a table in it. Catalogs take it as a pair, and so does the state."""
+    """A namespace of one level, and the name of a table in it. Catalogs and the state take it as a pair."""
 
     namespace: str
     name: str

@@ -1,1 +1,1 @@
-"""One module for each request that the runtime sends once: spec, validate, apply, open."""
+"""One module for each request that begins a conversation: spec, validate, apply, open."""

@@ -1,4 +1,4 @@
-"""Open: Spark's JVM starts first; meanwhile everything else that a session needs is imported and opened."""
+"""Open: starts Spark's JVM first, and imports and opens everything else meanwhile."""
 
 import gc
 import os
@@ -14,20 +14,20 @@ from protocol import request
 if TYPE_CHECKING:
     from connector.session.transactions import Session
 
-# NumPy's linear algebra, which nothing here uses, would start threads that busy-wait.
+# The connector does not use NumPy's linear algebra, whose threads would busy-wait.
 NO_THREADS: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 @contextmanager
 def handle_open(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
-    """A session with everything that writes its files, and its upload interval."""
+    """Open a session. Gives the session and its upload interval."""
     task = message.materialization
     config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     os.environ.update(NO_THREADS)  # Spark's workers inherit it
-    with engine.start_engine(dict(config.advanced.spark)) as started:
-        # Not before: importing PyIceberg takes a second, in which the JVM can be starting.
+    with engine.start_engine(config.advanced.spark) as started:
+        # Imported here, because PyIceberg takes a second to load. The JVM starts in that second.
         with _without_garbage_collection():
-            from connector.session.recovery import open_session
+            from connector.session.open_session import open_session
 
         with open_session(message, config, resource_configs, started) as session:
             yield session, config.upload_interval
@@ -35,7 +35,7 @@ def handle_open(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """For imports, which make no garbage: looking for it among a million objects takes an eighth of their time."""
+    """Make imports an eighth faster: they make a million objects, and no garbage to collect."""
     gc.disable()
     try:
         yield

@@ -1,53 +1,51 @@
-"""What an apply will do for every table: known, as values, before anything is done."""
+"""Plans what apply does to every table. The plan is made of values, before anything is changed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from connector.config.resource_config import ResourceConfig
-from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution import rejected_table
-from connector.evolution.changes import changes, columns, last_bindings
-from connector.evolution.rejected_table import rejected_path
+from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
+from connector.evolution.rejected_table import name_rejected_table
 from connector.evolution.table_change import DropTable, ExistingTable, Found, Owner, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
-from connector.model.invalid_values import OnInvalid
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
 from protocol import request
-from protocol.flow import collection_of
+from protocol.flow import find_collection
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for one binding."""
+    """What apply does to one table."""
 
     target: Target
-    finished: tuple[StagedCommit, ...]  # to be committed before the table is altered
-    dropped: tuple[StagedCommit, ...]  # staged for a table that a backfill replaces: never to be committed
+    finished: tuple[StagedCommit, ...]  # are committed before the table is altered
+    dropped: tuple[StagedCommit, ...]  # staged for a table that a backfill replaces: are never committed
     changes: tuple[TableChange, ...]
 
     @property
     def settled(self) -> tuple[StagedCommit, ...]:
-        """What the state need not name afterwards."""
+        """The commits that apply removes from the state."""
         return self.finished + self.dropped
 
     def state_actions(self) -> Iterator[str]:
-        """What becomes of the staged commits, a line each; the changes describe themselves."""
+        """Describe what happens to the staged commits, a line each."""
         for verb, commits in ("finish", self.finished), ("drop", self.dropped):
             if commits:
                 rows = sum(commit.rows for commit in commits)
                 yield f"{verb} {len(commits)} staged transactions of table {self.target.table} ({rows} rows)"
 
 
-def plans(
+def plan_tables(
     message: request.Apply,
     resources: Sequence[ResourceConfig],
     flags: frozenset[str],
     find_all: Callable[[Sequence[TableIdentifier]], Sequence[Found | UserError]],
 ) -> list[Plan]:
-    """Every table's plan, or one UserError that says all that stands against any of them."""
+    """Plan every table. Raises one UserError with everything that is wrong with any of them."""
     targets = list(_targets(message, resources, flags))
     staged = read_state(message.materialization.name, message.state)
     found = find_all([target.path for target in targets])
@@ -63,8 +61,8 @@ def plans(
     return planned
 
 
-def actions(planned: Sequence[Plan]) -> list[str]:
-    """The lines that apply's answer will have."""
+def list_actions(planned: Sequence[Plan]) -> list[str]:
+    """List the lines of the response to apply."""
     lines = [
         line for plan in planned for line in (*plan.state_actions(), *(change.description for change in plan.changes))
     ]
@@ -72,34 +70,33 @@ def actions(planned: Sequence[Plan]) -> list[str]:
 
 
 def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Target]:
-    """The bindings' tables, and their tables of rejected rows."""
-    last_by_path = last_bindings(message.last_materialization)
+    """Yield what the bindings' tables, and their tables of rejected rows, should become."""
+    last_by_path = find_last_bindings(message.last_materialization)
     materialization = message.materialization
     for binding, resource in zip(materialization.bindings, resources, strict=True):
         namespace, table = binding.resource_path
         last = last_by_path.get(binding.resource_path)
-        is_backfill = last is not None and last.backfill != binding.backfill
         target = Target(
             path=TableIdentifier(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
-            columns=columns(
-                collection_of(binding, materialization.linked_collections),
+            columns=plan_columns(
+                find_collection(binding, materialization.linked_collections),
                 binding.field_selection,
                 last.field_selection if last else None,
             ),
-            properties=dict(resource.additional_table_properties),
-            replaces=is_backfill and RETAIN_EXISTING_DATA not in flags,
+            properties=resource.additional_table_properties,
+            replaces=replaces_table(last, binding.backfill, flags),
             schema_evolution=resource.schema_evolution,
         )
         yield target
-        if resource.on_invalid is OnInvalid.QUARANTINE:
-            yield replace(target, path=rejected_path(target.path), columns=rejected_table.COLUMNS)
+        if path := name_rejected_table(target.path, resource.on_invalid):
+            yield replace(target, path=path, columns=rejected_table.COLUMNS)
 
 
 def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:
     if isinstance(found, UserError):
         raise found
-    planned = tuple(changes(found, target))
+    planned = tuple(plan_changes(found, target))
     is_replaced = any(isinstance(change, DropTable) for change in planned)
     table_uuid = None if found.table is None or is_replaced else found.table.uuid
     here = [commit for commit in staged if commit.path == target.path]
@@ -114,10 +111,12 @@ def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommi
 
 
 def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) -> None:
-    """UserError where the current state key has rows for a table that is gone. A new one would be in the way of the old
-    one, which alone can take them."""
+    """Raise UserError if commits of the current state key are staged for a table that is gone.
+
+    Only that table can take them, and a new table would take its name.
+    """
     if table is None and staged:
-        raise commit_errors.gone(staged)
+        raise commit_errors.explain_missing_table(staged)
     elsewhere = [commit for commit in staged if table and commit.table_uuid != table.uuid]
     if table and elsewhere:
         raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

@@ -1,4 +1,4 @@
-"""Spec: the connector's description of itself. Imports as little as possible, to answer at once."""
+"""Spec: describes the connector and its configs. Imports as little as possible, to answer at once."""
 
 from typing import Final
 
@@ -12,6 +12,7 @@ DOCUMENTATION_URL: Final = "https://example.com/materialize-iceberg/README.md"
 
 
 def spec() -> response.Spec:
+    """Return the spec response."""
     return response.Spec(
         config_schema=ENDPOINT_SCHEMA,
         resource_config_schema=RESOURCE_SCHEMA,
@@ -20,5 +21,5 @@ def spec() -> response.Spec:
 
 
 def describe() -> str:
-    """The spec response for a person to read."""
+    """Return the spec response as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(spec()), indent=2).decode()

@@ -1,4 +1,4 @@
-"""Validate: is the config right, what may become of every field, and is each table ours to write to?"""
+"""Validate: checks the config, answers with a constraint for every field, and checks that each table may be used."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,29 +9,28 @@ from connector.config.catalog import GlueCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
-from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
-from connector.encoding.file_options import FileOptions
+from connector.config.values import ALLOW_EXISTING_TABLES
+from connector.encoding.data_files import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import former_names, last_bindings
+from connector.evolution.changes import find_last_bindings, name_former_columns, replaces_table
 from connector.evolution.columns import Evolution
-from connector.evolution.constraints import constraints, most_severe
-from connector.evolution.problems import problems
+from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
+from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import Found
-from connector.host.errors import InvalidConfigError, UserError, all_of
+from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.iceberg.metadata.table_properties import check_properties
-from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
-from protocol.flow import Collection, MaterializationBinding, ValidateBinding, collection_of
+from protocol.flow import Collection, MaterializationBinding, ValidateBinding, find_collection
 
-# The connector's own table properties, by which it knows whose a table is and what the table holds.
+# The connector's own table properties: who created the table, and what is committed to it.
 RESERVED_PROPERTIES: Final = "flow."
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A binding as the request proposes it, with its config parsed."""
+    """A binding of the request, with its config parsed."""
 
     index: int
     materialization: str
@@ -45,7 +44,7 @@ class Proposal:
 
     @property
     def place(self) -> str:
-        """Where in the request it is, for an error."""
+        """Which binding of the request it is, for an error."""
         return f"bindings[{self.index}] ({self.collection.name})"
 
     @property
@@ -54,27 +53,28 @@ class Proposal:
 
     @property
     def rejected_path(self) -> TableIdentifier | None:
-        """The path of its table of rejected rows, if it needs one."""
-        is_quarantined = self.resource.on_invalid is OnInvalid.QUARANTINE
-        return rejected_table.rejected_path(self.path) if is_quarantined else None
+        """Its table of rejected rows, if it needs one."""
+        return rejected_table.name_rejected_table(self.path, self.resource.on_invalid)
 
     @property
     def replaces_table(self) -> bool:
-        is_backfill = self.last is not None and self.last.backfill != self.binding.backfill
-        return is_backfill and RETAIN_EXISTING_DATA not in self.flags
+        """Whether apply will replace the table."""
+        return replaces_table(self.last, self.binding.backfill, self.flags)
 
 
 def validate(message: request.Validate) -> response.Validated:
-    """The answer for every binding, or one error that says all that is wrong with the endpoint and with each
+    """Answer for every binding, or raise one error that says everything that is wrong with the endpoint and with each
     binding."""
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
     proposals = list(_proposals(message, endpoint, resources))
     paths = [proposal.path for proposal in proposals]
-    paths += (path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.is_possible(path))
+    paths += (
+        path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.has_possible_name(path)
+    )
     tables, errors = survey(endpoint, paths)
     found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
-    errors += map(UserError, _shared_tables(proposals))
+    errors += map(UserError, _find_shared_tables(proposals))
     answers = []
     for proposal in proposals:
         try:
@@ -82,23 +82,23 @@ def validate(message: request.Validate) -> response.Validated:
         except UserError as error:
             errors += (UserError(f"{proposal.place}: {line}") for line in str(error).splitlines())
     if errors:
-        raise all_of(errors)
+        raise join_errors(errors)
     return response.Validated(tuple(answers))
 
 
 def _proposals(
     message: request.Validate, endpoint: EndpointConfig, resources: Sequence[ResourceConfig | InvalidConfigError]
 ) -> Iterator[Proposal]:
-    last = last_bindings(message.last_materialization)
+    last = find_last_bindings(message.last_materialization)
     for index, (binding, resource) in enumerate(zip(message.bindings, resources, strict=True)):
         if isinstance(resource, ResourceConfig):
             path = resource_path(endpoint, resource)
-            collection = collection_of(binding, message.linked_collections)
+            collection = find_collection(binding, message.linked_collections)
             flags, is_in_glue = endpoint.advanced.feature_flags, isinstance(endpoint.catalog, GlueCatalog)
             yield Proposal(index, message.name, binding, collection, resource, path, last.get(path), flags, is_in_glue)
 
 
-def _shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
+def _find_shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
     rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
     first: dict[TableIdentifier, Proposal] = {}
     for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
@@ -116,18 +116,22 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         raise found
     candidate = Candidate(
         proposal.collection,
-        proposal.binding.field_config,
+        parse_field_configs(proposal.binding.field_config),
         proposal.resource.delta_updates,
         _evolution(proposal, found),
         proposal.binding.group_by,
-        former_names(proposal.last.field_selection if proposal.last else None),
+        name_former_columns(proposal.last.field_selection if proposal.last else None),
         one_line_names=proposal.is_in_glue,
     )
-    if wrong := [*_refusals(proposal, found), *_rejected_table_refusals(proposal, all_found), *problems(candidate)]:
+    if wrong := [
+        *_refusals(proposal, found),
+        *_rejected_table_refusals(proposal, all_found),
+        *find_problems(candidate),
+    ]:
         raise UserError("\n".join(wrong))
-    projection_constraints = constraints(candidate)
+    projection_constraints = list_constraints(candidate)
     return response.ValidatedBinding(
-        constraints=most_severe(projection_constraints),
+        constraints=pick_most_severe(projection_constraints),
         projection_constraints=projection_constraints,
         resource_path=proposal.path,
         delta_updates=proposal.resource.delta_updates,
@@ -136,7 +140,7 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
 
 
 def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
-    """How the table that is there constrains the fields; one that is about to be replaced does not."""
+    """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
     return Evolution(found.table, proposal.path, proposal.materialization, proposal.resource.schema_evolution)
@@ -146,35 +150,33 @@ def _rejected_table_refusals(
     proposal: Proposal, all_found: Mapping[TableIdentifier, Found | UserError]
 ) -> Iterator[str]:
     if path := proposal.rejected_path:
-        yield from rejected_table.problems(path, proposal.materialization, all_found.get(path))
+        yield from rejected_table.find_table_problems(path, proposal.materialization, all_found.get(path))
 
 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
     if not proposal.resource.delta_updates:
         goes_on = proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table
-        continuation = f", nor do they go on from the delta updates of table {proposal.table} without a backfill"
+        continuation = f", and without a backfill they cannot continue the delta updates of table {proposal.table}"
         further = continuation if goes_on else ""
         yield (f"standard updates are not available yet{further}: set `delta_updates` to true in the binding's config.")
-    for name, value in proposal.resource.additional_table_properties:
+    for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES):
             yield (
                 f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
-                "Leave it out."
+                "Remove it."
             )
         if name == "format-version" and value != "2":
-            yield f"table property {name!r}: only tables of format version 2 can be written yet. Leave it out."
+            yield f"table property {name!r}: only tables of format version 2 are supported yet. Remove it."
     try:
-        properties = dict(proposal.resource.additional_table_properties)
-        FileOptions.of_table(properties)
-        check_properties(properties)
+        FileOptions.of_table(proposal.resource.additional_table_properties)
+        check_properties(proposal.resource.additional_table_properties)
     except ValueError as error:
         yield f"table property {error}."
     owner = found.table.owner if found.table else None
     is_ours = owner is not None and owner.materialization == proposal.materialization
     if found.table and not proposal.last and not is_ours and ALLOW_EXISTING_TABLES not in proposal.flags:
-        maker = f"materialization {owner.materialization}" if owner else "somebody else"
+        maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
         yield (
-            f"table {proposal.table} exists already, made by {maker}. Choose another table "
-            "name, or drop the table, or add its rows to those that are there: with the feature flag "
-            f"{ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
+            f"table {proposal.table} exists already, and {maker}. Choose another table name, or drop the table, or add "
+            f"rows to it with the feature flag {ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
         )

@@ -1,1 +1,1 @@
-"""From open to the end of input: recovery, transactions, commits and what waits for them."""
+"""A session, from open to the end of the input: recovery, transactions, commits, and the backlog of pending commits."""

@@ -1,10 +1,10 @@
-"""Staged commits that their tables have not taken yet: one bad table is retried and reported, and holds up no other.
+"""The pending commits of all tables. A table that fails is retried and reported, and does not delay other tables.
 
-They stay in the connector state, and each further transaction with rows for the table adds one to its chain. When the
-table takes commits again it takes the whole chain at once.
+Pending commits stay in the connector state. Each further transaction with rows for the table adds one to its chain.
+Once the table accepts commits again, one commit adds the whole chain.
 
-An attempt begins with `take` and ends with `landed` or `failed` for each chain. In between the chain's table is left
-alone by any other attempt.
+An attempt begins with `take`. It ends with `record_commit` or `record_failure` for each chain that it took. Until then,
+no other attempt takes commits of the same tables.
 """
 
 import random
@@ -21,7 +21,7 @@ LONGEST_PAUSE: Final = 300.0
 
 @dataclass(frozen=True)
 class Limit:
-    """How much may wait for one table before the task stops; up to there, warnings in the log are enough."""
+    """How much may be pending for one table before the task stops. Below the limit, the log only warns."""
 
     commits: int
     size: int  # bytes of data files
@@ -29,7 +29,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class WaitingTable:
-    """A table that has not taken what was staged for it, and why."""
+    """A table with pending commits, and the reason why they are pending."""
 
     table: str
     transactions: int
@@ -45,108 +45,112 @@ class WaitingTable:
 
 
 @dataclass
-class _Waiting:
-    staged: list[StagedCommit] = field(default_factory=list)
-    tried: int = 0  # how many of them the present attempt holds; 0: there is none
-    error: ConnectorError | None = None  # None: no attempt has failed since something landed
+class _Chain:
+    commits: list[StagedCommit] = field(default_factory=list)
+    tried: int = 0  # how many of the commits the current attempt has; 0: no attempt has any
+    error: ConnectorError | None = None  # None: no attempt has failed since the last commit
     pause: float = field(default_factory=lambda: FIRST_PAUSE)
     due: float = 0.0
 
 
 class Backlog:
-    """The staged commits that wait, by chain. `now` is in seconds, of any one clock."""
+    """The pending commits, by chain. `now` is in seconds, of any clock, but always of the same one."""
 
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
-        self._waiting: dict[ChainId, _Waiting] = {}
+        self._chains: dict[ChainId, _Chain] = {}
 
     def add(self, staged: Iterable[StagedCommit]) -> None:
+        """Add staged commits to their chains. They are due when the other commits of their table are, or at once."""
         for commit in staged:
-            self._waiting.setdefault(commit.chain_id, _Waiting()).staged.append(commit)
+            self._chains.setdefault(commit.chain_id, _Chain()).commits.append(commit)
 
     def take(self, now: float) -> list[StagedCommit]:
-        """Begin an attempt: everything but what waits for a table that pauses after a failure or is being tried."""
-        ready = {table for table, due in self._due().items() if due <= now}
-        taken = [commit for commit in self._staged() if commit.table_id in ready]
+        """Begin an attempt, and return the pending commits of all tables that are due. A table is not due during the
+        pause after a failure, nor during an attempt."""
+        ready = {table for table, due in self._find_due_times().items() if due <= now}
+        taken = [commit for commit in self._list_commits() if commit.table_id in ready]
         for commit in taken:
-            self._waiting[commit.chain_id].tried += 1
+            self._chains[commit.chain_id].tried += 1
         return taken
 
     @property
     def is_tried(self) -> bool:
-        """Whether an attempt is under way."""
-        return any(waiting.tried for waiting in self._waiting.values())
+        """Whether an attempt is running."""
+        return any(chain.tried for chain in self._chains.values())
 
     @property
     def next_due(self) -> float | None:
-        """When to begin the next attempt; None if there is nothing to try that is not being tried now."""
-        return min(self._due().values(), default=None)
+        """The time of the next attempt. None if nothing is pending, or if running attempts have all of it."""
+        return min(self._find_due_times().values(), default=None)
 
     def end_pauses(self) -> None:
-        """Everything is due."""
-        for waiting in self._waiting.values():
-            waiting.due = 0.0
+        """Make all pending commits due."""
+        for chain in self._chains.values():
+            chain.due = 0.0
 
     @property
     def failing(self) -> frozenset[ChainId]:
         """The chains whose last attempt failed."""
-        return frozenset(chain for chain, waiting in self._waiting.items() if waiting.error)
+        return frozenset(chain_id for chain_id, chain in self._chains.items() if chain.error)
 
-    def waiting(self, table: TableId) -> list[StagedCommit]:
-        """What a table has not taken yet."""
-        return [commit for commit in self._staged() if commit.table_id == table]
+    def find_pending(self, table: TableId) -> list[StagedCommit]:
+        """Return the pending commits of a table."""
+        return [commit for commit in self._list_commits() if commit.table_id == table]
 
-    def error_of(self, chain: ChainId) -> ConnectorError | None:
-        return self._waiting[chain].error if chain in self._waiting else None
+    def find_error(self, chain_id: ChainId) -> ConnectorError | None:
+        """Return the error of a chain's last attempt. None if the chain has not failed or is not pending."""
+        return self._chains[chain_id].error if chain_id in self._chains else None
 
-    def landed(self, chain: ChainId) -> None:
-        """The table has taken what was tried. What was added meanwhile is due at once."""
-        waiting = self._waiting.pop(chain)
-        if added := waiting.staged[waiting.tried :]:
-            self._waiting[chain] = _Waiting(added)
+    def record_commit(self, chain_id: ChainId) -> None:
+        """End an attempt that committed its part of a chain. Commits that were added since are due at once."""
+        chain = self._chains.pop(chain_id)
+        if added := chain.commits[chain.tried :]:
+            self._chains[chain_id] = _Chain(added)
 
-    def failed(self, chain: ChainId, error: ConnectorError, now: float) -> None:
-        """The table has not; it is tried again after a pause."""
-        waiting = self._waiting[chain]
-        waiting.tried = 0
-        waiting.error = error
-        waiting.due = now + waiting.pause * random.uniform(0.5, 1)
-        waiting.pause = min(2 * waiting.pause, LONGEST_PAUSE)
+    def record_failure(self, chain_id: ChainId, error: ConnectorError, now: float) -> None:
+        """End an attempt that failed. The chain is due again after a pause."""
+        chain = self._chains[chain_id]
+        chain.tried = 0
+        chain.error = error
+        chain.due = now + chain.pause * random.uniform(0.5, 1)
+        chain.pause = min(2 * chain.pause, LONGEST_PAUSE)
 
-    def check(self) -> None:
-        """Raise the error of a table for which more than the limit waits."""
-        for waiting in self._waiting.values():
-            commits, size = len(waiting.staged), sum(commit.size for commit in waiting.staged)
-            if waiting.error and (commits > self._limit.commits or size > self._limit.size):
+    def check_limit(self) -> None:
+        """Raise UserError if a chain that fails has grown beyond the limit."""
+        for chain in self._chains.values():
+            commits, size = len(chain.commits), sum(commit.size for commit in chain.commits)
+            if chain.error and (commits > self._limit.commits or size > self._limit.size):
                 raise UserError(
-                    f"{waiting.error} By now {commits} transactions ({size / 1e6:,.0f} MB) wait for this table, more "
+                    f"{chain.error} By now {commits} transactions ({size / 1e6:,.0f} MB) wait for this table, more "
                     "than advanced.max_waiting_commits or advanced.max_waiting_bytes allow. They stay in the task's "
-                    "state and land once the table takes commits again."
-                ) from waiting.error
+                    "state and are committed when the table accepts commits again."
+                ) from chain.error
 
-    def waiting_tables(self) -> list[WaitingTable]:
+    def list_waiting(self) -> list[WaitingTable]:
+        """Return a summary of each chain."""
         return [
             WaitingTable(
                 table=".".join(path),
-                transactions=len(waiting.staged),
-                rows=sum(commit.rows for commit in waiting.staged),
-                size=sum(commit.size for commit in waiting.staged),
-                error=waiting.error,
+                transactions=len(chain.commits),
+                rows=sum(commit.rows for commit in chain.commits),
+                size=sum(commit.size for commit in chain.commits),
+                error=chain.error,
             )
-            for ((path, _), _), waiting in self._waiting.items()
+            for ((path, _), _), chain in self._chains.items()
         ]
 
-    def _due(self) -> dict[TableId, float]:
-        """When to try each table that is not being tried. All chains of a table are tried together."""
-        by_table: dict[TableId, list[_Waiting]] = {}
-        for waiting in self._waiting.values():
-            by_table.setdefault(waiting.staged[0].table_id, []).append(waiting)
+    def _find_due_times(self) -> dict[TableId, float]:
+        """Return when each table is due that no attempt has. All chains of a table are tried together."""
+        by_table: dict[TableId, list[_Chain]] = {}
+        for chain in self._chains.values():
+            by_table.setdefault(chain.commits[0].table_id, []).append(chain)
         return {
-            table: max(waiting.due for waiting in chains)
+            table: max(chain.due for chain in chains)
             for table, chains in by_table.items()
-            if not any(waiting.tried for waiting in chains)
+            if not any(chain.tried for chain in chains)
         }
 
-    def _staged(self) -> Iterator[StagedCommit]:
-        for waiting in self._waiting.values():
-            yield from waiting.staged
+    def _list_commits(self) -> Iterator[StagedCommit]:
+        for chain in self._chains.values():
+            yield from chain.commits

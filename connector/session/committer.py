@@ -1,65 +1,74 @@
-"""Commits what is staged, and keeps trying where a table refuses: with later transactions, and between them."""
+"""Commits staged commits. If a table fails, its commits are retried with later transactions, and between them."""
 
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
 
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.commit import Failed, Landed
+from connector.host.signals import Stopped
+from connector.iceberg.commits.commit import Committed, Failed, Landed
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
 
 log = logging.getLogger(__name__)
 
+# A runtime stops the process 5 to 10 seconds after it has closed the input.
+LAST_ATTEMPT: Final = 4.0  # seconds
+
 
 class Attempt(Protocol):
-    """One try at a number of staged commits; see `commit.attempt`."""
+    """Tries to commit staged commits, once for each chain in `once`; see `commit.try_commits`."""
 
     def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Landed | Failed]: ...
 
 
 class Committer:
-    """One session's commits, for any number of threads. What a table refuses stays in the state and is tried again.
+    """Commits for one session, from any number of threads. Two attempts never work on the same table.
 
-    No two attempts work on the same table.
+    Commits that fail stay in the connector state, and are retried. `after_commit` is called for each that succeeds.
     """
 
-    def __init__(self, attempt: Attempt, limit: Limit) -> None:
+    def __init__(
+        self, attempt: Attempt, limit: Limit, after_commit: Callable[[Committed], object] = lambda _: None
+    ) -> None:
         self._attempt = attempt
+        self._after_commit = after_commit
         self._backlog = Backlog(limit)
-        self._retried: list[StagedCommit] = []  # have landed, and no `commit` has returned them yet
+        self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
         self._changed = threading.Condition()  # guards all of the above
 
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
-        """Try these, and the earlier ones that are due; return what has landed since the last call.
+        """Try these commits, and pending ones that are due. Returns all that were committed since the last call.
 
-        FencedError when this process has been replaced, LostColumnError when it writes to a column that is gone,
-        UserError when too much waits for one table.
+        Raises FencedError if another process has taken over, LostColumnError if a column of the rows no longer exists,
+        and UserError if too much is pending for one table.
         """
         with self._changed:
             self._backlog.add(staged)
-        landed = self._try_what_is_due()
+        committed = self._commit_due()
         with self._changed:
-            self._backlog.check()
+            self._backlog.check_limit()
             retried, self._retried = self._retried, []
         self.log_waiting()
-        return [*retried, *landed]
+        return [*retried, *committed]
 
     def retry(self) -> None:
-        """Try what is due; the next `commit` returns what lands. Raises FencedError and LostColumnError, as `commit`
-        does."""
-        landed = self._try_what_is_due()
+        """Try the pending commits that are due. The next `commit` returns those that succeed.
+
+        Raises FencedError and LostColumnError, like `commit`.
+        """
+        committed = self._commit_due()
         with self._changed:
-            self._retried += landed
+            self._retried += committed
         self.log_waiting()
 
     def wait_for_retry(self) -> bool:
-        """Wait until something is due to be retried; False when the session has ended."""
+        """Wait until a pending commit is due. Returns False if the session has ended."""
         with self._changed:
             while not self._has_ended:
                 now, due = time.monotonic(), self._backlog.next_due
@@ -69,91 +78,121 @@ class Committer:
         return False
 
     def finish(self, seconds: float) -> None:
-        """Try everything that waits one last time, for at most so many seconds. RetryableError if anything is left."""
+        """Try all pending commits one last time, for at most `seconds`. Raises RetryableError if any stay pending."""
         with self._changed:
-            if not self._backlog.waiting_tables():
+            if not self._backlog.list_waiting():
                 return
             self._backlog.end_pauses()
-        threading.Thread(target=self._retry_and_end, name="last-attempt", daemon=True).start()
+        threading.Thread(target=self._retry_last, name="last-attempt", daemon=True).start()
         with self._changed:
             self._changed.wait_for(self._is_idle, seconds)
-            left = self._backlog.waiting_tables()
+            left = self._backlog.list_waiting()
         if left:
-            raise _unfinished(left)
+            raise _explain_pending(left)
 
     def end(self) -> None:
-        """Let `wait_for_retry` return."""
+        """End the session: `wait_for_retry` returns."""
         with self._changed:
             self._has_ended = True
             self._changed.notify_all()
 
-    def waiting(self, table: TableId, key_range: str) -> list[StagedCommit]:
-        """What a table has not taken yet of what was staged for an overlapping key range."""
-        return [commit for commit in self._backlog.waiting(table) if commit.writer.overlaps(key_range)]
+    def find_pending(self, table: TableId, key_range: str) -> list[StagedCommit]:
+        """Return the pending commits of a table whose key ranges overlap this one."""
+        return [commit for commit in self._backlog.find_pending(table) if commit.writer.overlaps(key_range)]
 
-    def error_of(self, chain: ChainId) -> ConnectorError | None:
-        """Why it is waiting."""
-        return self._backlog.error_of(chain)
+    def find_error(self, chain_id: ChainId) -> ConnectorError | None:
+        """Return the reason why a chain is pending. None if it is not pending, or was not tried yet."""
+        return self._backlog.find_error(chain_id)
 
     def log_waiting(self) -> None:
-        """Warn of every table for which an attempt has failed since it took its last commit."""
+        """Log a warning for each table whose last attempt failed."""
         with self._changed:
-            tables = self._backlog.waiting_tables()
+            tables = self._backlog.list_waiting()
         for table in tables:
             if table.error:
                 _log_waiting(table)
 
-    def _retry_and_end(self) -> None:
-        with suppress(ConnectorError):  # is kept with what waits for the table
+    def _retry_last(self) -> None:
+        with suppress(ConnectorError):  # the backlog keeps the error of each table
             self.retry()
 
-    def _try_what_is_due(self) -> list[StagedCommit]:
+    def _commit_due(self) -> list[StagedCommit]:
         with self._changed:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, once=failing)
         with self._changed:
-            landed, final = self._record(outcomes)
+            committed, final = self._record(outcomes)
             self._changed.notify_all()
+        for outcome in outcomes:
+            if isinstance(outcome, Landed) and outcome.commit:
+                self._after_commit(outcome.commit)
         if final:
             raise final
-        return landed
+        return committed
 
     def _record(
         self, outcomes: Iterable[Landed | Failed]
     ) -> tuple[list[StagedCommit], FencedError | LostColumnError | None]:
-        """What has landed, and the error after which no later attempt can succeed."""
-        landed: list[StagedCommit] = []
+        """Return the commits that succeeded, and the error after which no later attempt can succeed."""
+        committed: list[StagedCommit] = []
         final: FencedError | LostColumnError | None = None
         for outcome in outcomes:
             match outcome:
-                case Landed(chain):
-                    self._backlog.landed(chain[0].chain_id)
-                    _log_landed(outcome)
-                    landed += chain
-                case Failed(chain, error):
-                    self._backlog.failed(chain[0].chain_id, error, time.monotonic())
+                case Landed(commits):
+                    self._backlog.record_commit(commits[0].chain_id)
+                    _log_commit(outcome)
+                    committed += commits
+                case Failed(commits, error):
+                    self._backlog.record_failure(commits[0].chain_id, error, time.monotonic())
                     if isinstance(error, FencedError | LostColumnError):
                         final = error
-        return landed, final
+        return committed, final
 
     def _is_idle(self) -> bool:
         due = self._backlog.next_due
         return not self._backlog.is_tried and (due is None or due > time.monotonic())
 
 
-def _unfinished(left: Iterable[WaitingTable]) -> RetryableError:
+@contextmanager
+def run_retries(committer: Committer, interrupt: Callable[[Exception], None]) -> Iterator[None]:
+    """Retry pending commits in a thread until the session ends, and then one last time. Without the thread, they would
+    wait for the next transaction, and a quiet source sends none.
+
+    If an error must end the session, the thread calls `interrupt` with it. Raises RetryableError if the input has ended
+    and commits are still pending.
+    """
+    threading.Thread(target=_retry, args=(committer, interrupt), name="retries", daemon=True).start()
+    try:
+        yield
+        committer.finish(LAST_ATTEMPT)
+    except Stopped:
+        committer.log_waiting()  # the last records name all pending commits
+        raise
+    finally:
+        committer.end()
+
+
+def _retry(committer: Committer, interrupt: Callable[[Exception], None]) -> None:
+    try:
+        while committer.wait_for_retry():
+            committer.retry()
+    except Exception as error:
+        interrupt(error)
+
+
+def _explain_pending(left: Iterable[WaitingTable]) -> RetryableError:
     consequence = (
-        "The input has ended, and some rows that were acknowledged are in no table yet. They stay in the task's state: "
-        "start the task again with this state, and they are added."
+        "The input has ended, and some acknowledged rows are not in their tables yet. They stay in the task's state. "
+        "Start the task again with this state to commit them."
     )
     return RetryableError("\n".join((consequence, *map(str, left))))
 
 
-def _log_landed(landed: Landed) -> None:
-    table = ".".join(landed.chain[0].path)
-    event = Event.RECOVERED if landed.chain[0].is_recovered else Event.COMMITTED
-    rows, files = sum(commit.rows for commit in landed.chain), sum(commit.file_count for commit in landed.chain)
+def _log_commit(landed: Landed) -> None:
+    table = ".".join(landed.commits[0].path)
+    event = Event.RECOVERED if landed.commits[0].is_recovered else Event.COMMITTED
+    rows, files = sum(commit.rows for commit in landed.commits), sum(commit.file_count for commit in landed.commits)
     log.info(
         "table %s: %s %d rows in %d data file(s), %.2f s",
         table,
@@ -164,10 +203,10 @@ def _log_landed(landed: Landed) -> None:
         extra=fields(
             event,
             table=table,
-            transactions=len(landed.chain),
+            transactions=len(landed.commits),
             rows=rows,
             files=files,
-            bytes=sum(commit.size for commit in landed.chain),
+            bytes=sum(commit.size for commit in landed.commits),
             attempts=landed.attempts,
             seconds=round(landed.seconds, 3),
         ),

@@ -1,4 +1,4 @@
-"""Progress for a person: a log record for each step of a transaction, and one every few seconds in between."""
+"""Reports progress to a person: one log record when a transaction is staged, and one every few seconds until then."""
 
 import logging
 import sys
@@ -17,14 +17,14 @@ REPORT_EVERY: Final = 10.0  # seconds, in the log
 REDRAW_EVERY: Final = 0.2  # seconds, on a terminal
 
 WARNINGS: Final = {
-    Treatment.CLAMPED: "{0.count} date(s) outside the years 1 to 9999 were clamped to the nearest of them",
+    Treatment.CLAMPED: "{0.count} date(s) outside the years 1 to 9999 were clamped to the nearest of these years",
     Treatment.NULLED: "{0.count} value(s) that do not fit the column became null, such as that of {0.example}",
     Treatment.REJECTED: "{0.count} row(s) go to the table of rejected rows, such as that of {0.example}",
 }
 
 
 class TransactionProgress:
-    """Counts one transaction's rows and bytes as they arrive."""
+    """Counts the rows and bytes of one transaction, and reports them."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -33,7 +33,8 @@ class TransactionProgress:
         self._rows = self._size = 0
         self._terminal = sys.stderr if sys.stderr.isatty() else None
 
-    def received(self, store: Store) -> None:
+    def report_received(self, store: Store) -> None:
+        """Count rows. Update the terminal, or log a record, if the last one is old enough."""
         now = time.monotonic()
         if self._began is None:
             self._began = self._reported = now
@@ -42,35 +43,36 @@ class TransactionProgress:
         if self._terminal and now - self._drawn >= REDRAW_EVERY:
             self._drawn = now
             print(
-                f"\r\x1b[2Ktransaction {self._number}: {self._sentence(now)}", end="", file=self._terminal, flush=True
+                f"\r\x1b[2Ktransaction {self._number}: {self._describe(now)}", end="", file=self._terminal, flush=True
             )
         if now - self._reported >= REPORT_EVERY:
             self._reported = now
-            self._clear()
+            self._clear_line()
             log.info(
                 "transaction %d: %s so far",
                 self._number,
-                self._sentence(now),
-                extra=fields(Event.RECEIVING, **self._received(now)),
+                self._describe(now),
+                extra=fields(Event.RECEIVING, **self._count_received(now)),
             )
 
-    def staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
-        self._clear()
+    def report_staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
+        """Log the end of the transaction, if it had rows."""
+        self._clear_line()
         if self._began is None:
             return
         now = time.monotonic()
-        totals = _totals(treated)
+        totals = _sum_treatments(treated)
         log.info(
             "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",
             self._number,
-            self._sentence(now),
-            megabytes(sum(commit.size for commit in staged)),
+            self._describe(now),
+            format_megabytes(sum(commit.size for commit in staged)),
             sum(commit.file_count for commit in staged),
             len(staged),
             "".join(f"; {total} {treatment}" for treatment, total in totals.items() if total),
             extra=fields(
                 Event.STAGED,
-                **self._received(now),
+                **self._count_received(now),
                 tables=len(staged),
                 files=sum(commit.file_count for commit in staged),
                 fileBytes=sum(commit.size for commit in staged),
@@ -78,7 +80,7 @@ class TransactionProgress:
             ),
         )
 
-    def _received(self, now: float) -> dict[str, float]:
+    def _count_received(self, now: float) -> dict[str, float]:
         assert self._began is not None
         return {
             "transaction": self._number,
@@ -87,32 +89,32 @@ class TransactionProgress:
             "seconds": round(now - self._began, 3),
         }
 
-    def _sentence(self, now: float) -> str:
+    def _describe(self, now: float) -> str:
         assert self._began is not None
-        rate = megabytes(self._size / max(now - self._began, 0.001))
-        return f"{self._rows:,} rows, {megabytes(self._size)} received, {rate}/s"
+        rate = format_megabytes(self._size / max(now - self._began, 0.001))
+        return f"{self._rows:,} rows, {format_megabytes(self._size)} received, {rate}/s"
 
-    def _clear(self) -> None:
+    def _clear_line(self) -> None:
         if self._terminal:
             print("\r\x1b[2K", end="", file=self._terminal, flush=True)
 
 
 class TreatmentWarnings:
-    """Warns, once a session and field, of values that do not land as they were sent."""
+    """Warns of values that were changed or rejected, once for each field and session."""
 
     def __init__(self, tables: Sequence[str]) -> None:
         self._tables = tables
         self._said: set[tuple[int, str, Treatment]] = set()
 
     def warn(self, treated: Mapping[int, Tally]) -> None:
-        """`treated` is what was done in a transaction, by binding."""
+        """Log new kinds of treatment. `treated` has the tally of a transaction for each binding's index."""
         for index, tally in treated.items():
             for field, treatment, values in tally:
                 if (index, field, treatment) not in self._said:
                     self._said.add((index, field, treatment))
                     what = WARNINGS[treatment].format(values)
                     log.warning(
-                        "table %s, field %r: %s; this is said once a session",
+                        "table %s, field %r: %s; this warning appears once for each session",
                         self._tables[index],
                         field,
                         what,
@@ -120,10 +122,11 @@ class TreatmentWarnings:
                     )
 
 
-def _totals(treated: Iterable[Tally]) -> dict[str, int]:
+def _sum_treatments(treated: Iterable[Tally]) -> dict[str, int]:
     tallies = list(treated)
     return {treatment.value: sum(tally.total(treatment) for tally in tallies) for treatment in Treatment}
 
 
-def megabytes(size: float) -> str:
+def format_megabytes(size: float) -> str:
+    """Return a size in bytes as text in MB."""
     return f"{size / 1e6:,.1f} MB"

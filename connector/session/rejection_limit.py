@@ -1,5 +1,4 @@
-"""How many of a binding's rows may be rejected: a few are set aside, but a source that has gone wrong stops the
-task."""
+"""Limits how many rows of a binding may be rejected: a few are accepted, but many mean that the source is broken."""
 
 from operator import itemgetter
 from typing import Final
@@ -7,32 +6,33 @@ from typing import Final
 from connector.host.errors import TooManyRejectedError
 from connector.model.invalid_values import Tally, Treatment
 
-SAMPLE: Final = 1000  # rows: fewer say nothing about their source
+SAMPLE: Final = 1000  # rows; fewer say little about their source
 FIELDS_NAMED: Final = 3  # in the error
 
 
 class RejectionLimit:
-    """One binding's limit, for a session. At least a thousand rows are judged together, over as many transactions."""
+    """The limit of one binding in one session. The ratio is that of at least SAMPLE rows, from several transactions if
+    one has fewer."""
 
     def __init__(self, table: str, max_ratio: float) -> None:
         self._table, self._max_ratio = table, max_ratio
         self._rows, self._treated = 0, Tally()
 
-    def check(self, landing: int, treated: Tally) -> None:
-        """Count a transaction that is about to be staged; `landing` is the number of its rows that are not rejected.
+    def check(self, accepted: int, treated: Tally) -> None:
+        """Count the rows of a transaction before it is staged. `accepted` is the number of rows that are not rejected.
 
-        TooManyRejectedError where the ratio is exceeded.
+        Raises TooManyRejectedError if the ratio is too high.
         """
         self._treated.add_all(treated)
         rejected = self._treated.total(Treatment.REJECTED)
-        self._rows += landing + treated.total(Treatment.REJECTED)
+        self._rows += accepted + treated.total(Treatment.REJECTED)
         if rejected > self._max_ratio * max(self._rows, SAMPLE):
-            raise TooManyRejectedError(self._table, rejected, self._rows, self._max_ratio, self._causes())
+            raise TooManyRejectedError(self._table, rejected, self._rows, self._max_ratio, self._describe_causes())
         if self._rows >= SAMPLE:
             self._rows, self._treated = 0, Tally()
 
-    def _causes(self) -> list[str]:
-        """The fields with the most rejected rows."""
+    def _describe_causes(self) -> list[str]:
+        """Return a text for each of the fields with the most rejected rows."""
         counts = [
             (treated.count, f"{treated.count} by field {field!r}, such as that of {treated.example}")
             for field, treatment, treated in self._treated

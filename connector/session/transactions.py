@@ -1,7 +1,8 @@
-"""A session's transactions: each takes rows, stages them, and is committed once the runtime's log has it.
+"""A session's transactions. Each one receives rows, stages them, and is committed after the runtime's log has it.
 
-A transaction's phases are types. An OpenTransaction takes rows; its start_commit makes them durable and leaves staged
-commits, which are values: the same acknowledge commits them now, again, or in a successor that has only the state.
+The phases of a transaction are types. An OpenTransaction receives rows. Its `start_commit` makes the rows durable and
+returns staged commits, which are values. `acknowledge` commits them; to repeat it does no harm. A later session can
+commit them too, because the connector state names them.
 """
 
 import hashlib
@@ -18,18 +19,17 @@ from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
-from connector.session.committer import Committer
+from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
-from connector.session.retries import run_retries
 from connector.spark.write_job import WriteJob, Written
 from protocol import request
 
-StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]  # given the data files' prefixes, by table
+StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]  # its argument: the prefix of each table's data files
 
 
 class Session:
-    """The bound tables of one shard, and what each one's next transaction is staged on."""
+    """The bound tables of one shard, and for each the fence value on which its next transaction is based."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Session:
         self._recovered = tuple(recovered)
         self._committer = committer
         self._start_writing = start_writing
-        self._tenures = [_tenure(table, committer) for table in tables]
+        self._tenures = [_begin_tenure(table, committer) for table in tables]
         self._numbers = count(1)
         self._limits = {
             table.binding.index: RejectionLimit(table.binding.table, table.quarantine.max_ratio)
@@ -51,19 +51,16 @@ class Session:
         }
         self._warnings = TreatmentWarnings([table.binding.table for table in tables])
 
-    @property
-    def tables(self) -> Sequence[BoundTable]:
-        return self._tables
-
-    def retrying(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
-        """Retry what waits while transactions go on, and once more when they have ended; see `retries.run_retries`."""
+    def retry_pending(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
+        """Retry pending commits in the background, and one last time at the end; see `run_retries`."""
         return run_retries(self._committer, interrupt)
 
     def begin(self) -> "OpenTransaction":
+        """Return a new transaction without rows."""
         return OpenTransaction(next(self._numbers), self._write, self._stage)
 
     def acknowledge(self, staged: StagedTransaction) -> LandedTransaction:
-        """Commit a transaction of this session; what opening has recovered is reported with the first one."""
+        """Commit a transaction of this session. The first call also reports the commits of the recovery."""
         landed = LandedTransaction((*self._recovered, *self._committer.commit(staged.commits)))
         self._recovered = ()
         return landed
@@ -75,11 +72,11 @@ class Session:
         )
 
     def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
-        """Draw the next fence value of every table that got files."""
+        """Return a staged commit for each table that got files. Each draws its table's next fence value."""
         commits = {index: self._stage_table(index, files, checkpoint) for index, files in sorted(written.files.items())}
         for index, limit in self._limits.items():
-            landing = commits[index].rows if index in commits else 0
-            limit.check(landing, written.treated.get(index, Tally()))
+            accepted = commits[index].rows if index in commits else 0
+            limit.check(accepted, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
         return StagedTransaction(tuple(commits.values()))
 
@@ -102,7 +99,7 @@ class Session:
 
 
 class OpenTransaction:
-    """Takes rows until they are staged. Spark's job starts with the first row."""
+    """Receives rows until they are staged. The Spark job starts with the first row."""
 
     def __init__(
         self,
@@ -116,23 +113,23 @@ class OpenTransaction:
         self._writing: WriteJob | None = None
 
     def store(self, rows: request.Store) -> None:
-        """Take a run of rows; raises what has stopped the writing of earlier rows."""
+        """Receive a run of rows. Raises the error that stopped the writing of earlier rows."""
         if self._writing is None:
             self._writing = self._start_writing()
         self._writing.add(rows)
-        self._progress.received(rows)
+        self._progress.report_received(rows)
 
     def start_commit(self, message: request.StartCommit) -> StagedTransaction:
-        """Return when every row is durable outside this process."""
+        """Make all rows durable outside this process, and return the staged commits."""
         if self._writing is None:
             return StagedTransaction()
         checkpoint = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
         written = self._writing.finish()
         staged = self._stage(written, checkpoint)
-        self._progress.staged(staged.commits, written.treated.values())
+        self._progress.report_staged(staged.commits, written.treated.values())
         return staged
 
 
-def _tenure(table: BoundTable, committer: Committer) -> Tenure:
-    waiting = committer.waiting((table.binding.path, table.table_uuid), table.writer.key_range)
-    return Tenure.begin(dict(table.properties), table.writer, waiting)
+def _begin_tenure(table: BoundTable, committer: Committer) -> Tenure:
+    pending = committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range)
+    return Tenure.begin(table.properties, table.writer, pending)

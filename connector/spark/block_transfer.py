@@ -12,10 +12,8 @@ from pyiceberg.io import FileIO
 
 from connector.host.errors import RetryableError
 from connector.host.threads import map_in_threads
-from connector.spark.blocks import Block
-from connector.spark.layout import Layout, TableLayout
-from connector.spark.spark_session import Spark
-from connector.spark.spool import Spool
+from connector.spark.spool import Block
+from connector.spark.table_files import Layout, TableLayout
 from connector.storage import storage_errors
 
 log = logging.getLogger(__name__)
@@ -38,7 +36,7 @@ class SpooledFile:
 
 @dataclass(frozen=True)
 class StoredObject:
-    """A block beside its table's data files, opened with the keys for these."""
+    """A block beside its table's data files, opened with the credentials for these."""
 
     location: str
 
@@ -55,13 +53,13 @@ class BlockTransfer(Protocol):
     """How the blocks of one transaction reach their tasks."""
 
     def source(self, block: Block, layout: TableLayout) -> Source:
-        """Where the task that writes to this table reads the block."""
+        """Return where the task that writes to this table reads the block."""
 
-    def lost(self, spool: Spool, blocks: Sequence[Block]) -> None:
-        """The blocks' task has ended before their rows were in files that count."""
+    def check_lost(self, blocks: Sequence[Block]) -> None:
+        """Raise RetryableError unless another task can read these blocks. Their task was lost."""
 
     def remove(self) -> None:
-        """Remove what was handed over; nobody needs it any more."""
+        """Remove all copies of blocks, when the transaction is written or has failed."""
 
 
 class OnThisMachine:
@@ -69,12 +67,13 @@ class OnThisMachine:
     transaction, and the runtime replays it."""
 
     def __init__(self, end_of_task: Callable[[], RetryableError]) -> None:
+        """`end_of_task` returns the error that says why a task was lost."""
         self._end_of_task = end_of_task
 
     def source(self, block: Block, _: TableLayout) -> Source:
         return SpooledFile(block.path)
 
-    def lost(self, _: Spool, __: Sequence[Block]) -> None:
+    def check_lost(self, _: Sequence[Block]) -> None:
         raise self._end_of_task()
 
     def remove(self) -> None:
@@ -82,9 +81,10 @@ class OnThisMachine:
 
 
 class ThroughTheStore:
-    """A block stays in the object store until the transaction is written, so that another task can claim a lost task's.
+    """A block stays in the object store until the transaction is written, so another task can read the block of a lost
+    task.
 
-    The objects are named like the transaction's data files: what a killed process leaves is collected with those.
+    The objects are named like the transaction's data files: if this process is killed, they are removed with those.
     """
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
@@ -105,9 +105,8 @@ class ThroughTheStore:
             block.path.unlink()
         return StoredObject(self._locations[block])
 
-    def lost(self, spool: Spool, blocks: Sequence[Block]) -> None:
+    def check_lost(self, blocks: Sequence[Block]) -> None:
         log.warning("a Spark task was lost: its %d block(s) of rows are written by another", len(blocks))
-        spool.give_back(blocks)
 
     def remove(self) -> None:
         stored = list(self._locations.items())
@@ -121,8 +120,3 @@ class ThroughTheStore:
             map_in_threads(delete, stored, DELETIONS_AT_ONCE, "spool")
         except OSError as error:
             log.warning("rows that were spooled stay in the object store until a later session: %s", error)
-
-
-def choose_transfer(spark: Spark, layouts: Sequence[Layout]) -> BlockTransfer:
-    """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
-    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)

@@ -1,27 +1,49 @@
-"""The messages between a task and the driver about blocks.
+"""Claims: how tasks get blocks from the driver, and tell it which files hold their rows.
 
-A task lives as long as its transaction and its files grow across blocks, so its work cannot be assigned before it
+A task lives as long as its transaction, and its files grow across blocks. So its work cannot be assigned before it
 starts. Every message is a pickled object on a connection that both sides authenticate with the session's own secret.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Client, Connection
-from typing import Any, TypeAlias
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from typing import Any, Final, TypeAlias
 
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.block_transfer import Source
-from connector.spark.blocks import Block
-from connector.spark.layout import TableLayout
+from connector.spark.block_transfer import BlockTransfer, Source
+from connector.spark.ledger import Ledger, TaskAccount
+from connector.spark.spool import Block
+from connector.spark.table_files import Layout, TableLayout
 from protocol.protocol_error import ProtocolError
+from protocol.request import Store
+
+log = logging.getLogger(__name__)
+
+BACKLOG: Final = 64  # connections that wait to be accepted
+
+# Three probes after half a minute of silence; Spark itself gives a lost executor two minutes.
+_KEEP_ALIVE_OPTIONS: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),  # milliseconds that sent data may be unacknowledged
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+)
 
 
 @dataclass(frozen=True)
 class Next:
-    """Asks for a block, of this binding if there is one; the block that was claimed before is encoded."""
+    """Asks for a block, of this binding if there is one. The block that was claimed before is encoded."""
 
     binding: int | None
 
@@ -65,7 +87,7 @@ class Wrote:
 
 @dataclass(frozen=True)
 class Noted:
-    """The files count."""
+    """The files are counted."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +103,139 @@ Place: TypeAlias = str | tuple[str, int]  # a socket's path, or host and port
 
 @dataclass(frozen=True)
 class Address:
-    """Where a task finds its claims; the secret is for the tasks of one session."""
+    """Where a task finds its claims. The secret is for the tasks of one session."""
 
     place: Place
     secret: bytes = field(repr=False)
 
     @contextmanager
     def connect(self) -> Iterator["Connection[Any, Any]"]:
+        """Open an authenticated connection to the driver."""
         with Client(self.place, authkey=self.secret) as connection:
             yield connection
+
+
+class ClaimServer:
+    """Listens for the tasks of a session's transactions, one transaction after the other, with a thread for each
+    task."""
+
+    def __init__(self, listening: Place, host: str = "") -> None:
+        """Tasks find the server where it listens; on a network, at its port on `host`."""
+        self._listener = Listener(listening, backlog=BACKLOG)
+        bound = self._listener.address
+        place = (host, bound[1]) if isinstance(bound, tuple) else listening
+        self.address = Address(place, secrets.token_bytes(32))
+        self._answer: Callable[[Connection[Any, Any]], None] | None = None
+        self._answering: list[threading.Thread] = []  # to tasks of the present transaction
+        threading.Thread(target=self._accept, name="claims", daemon=True).start()
+
+    def begin(self, ledger: Ledger, layouts: Sequence[Layout], transfer: BlockTransfer) -> None:
+        """Let tasks that connect from now on claim blocks of this transaction."""
+        self._answering = []
+        self._answer = TaskClaims(ledger, layouts, transfer).answer
+
+    def finish(self) -> None:
+        """Wait for the last message of each task, so that no failure is missed. The tasks are over by then."""
+        for thread in self._answering:
+            thread.join()
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except ConnectionError:
+                continue
+            except OSError:
+                return  # closed
+            # Each is authenticated in its own thread: a connection that stays silent holds up no other.
+            threading.Thread(target=self._serve, args=(connection,), name="claim", daemon=True).start()
+
+    def _serve(self, connection: "Connection[Any, Any]") -> None:
+        with connection:
+            try:
+                keep_alive(connection)
+                deliver_challenge(connection, self.address.secret)
+                answer_challenge(connection, self.address.secret)
+            except (AuthenticationError, EOFError, OSError):
+                return  # not one of our tasks, or one that was killed at once, whose job fails
+            assert self._answer is not None
+            self._answering.append(threading.current_thread())
+            self._answer(connection)
+
+
+@dataclass(frozen=True)
+class TaskClaims:
+    """Answers the tasks of one transaction from its ledger."""
+
+    ledger: Ledger
+    layouts: Sequence[Layout]
+    transfer: BlockTransfer
+
+    def answer(self, connection: "Connection[Any, Any]") -> None:
+        """Answer one task until it ends. An error fails the transaction."""
+        task = self.ledger.begin_task()
+        try:
+            while message := _receive(connection):
+                self._answer(connection, task, message)
+            if task.blocks:
+                self.transfer.check_lost(task.blocks)
+                self.ledger.give_back(task)
+        except (ConnectorError, ProtocolError) as error:
+            self.ledger.fail(error)
+        except BaseException as error:
+            self.ledger.fail(error)
+            raise
+
+    def _answer(self, connection: "Connection[Any, Any]", task: TaskAccount, message: object) -> None:
+        match message:
+            case Next(binding):
+                block = self.ledger.claim(task, binding, connection.poll)  # a waiting task sends only that it gives up
+                _send(connection, self._claim_of(block) if block else None)
+            case Strays(binding, lines, numbers):
+                strays = [Store(binding, number, 1, (line,)) for line, number in zip(lines, numbers, strict=True)]
+                self.ledger.note_strays(task, strays)
+            case TreatedValues(binding, tally):
+                self.ledger.note_treated(task, binding, tally)
+            case Wrote(files):
+                self.ledger.count(task, files)
+                _send(connection, Noted())
+            case Failed(error, traceback):
+                if traceback:
+                    log.debug("the traceback of what follows:\n%s", traceback)
+                raise error
+            case _:
+                raise AssertionError(message)
+
+    def _claim_of(self, block: Block) -> Claim:
+        if not 0 <= block.binding < len(self.layouts):
+            raise ProtocolError(
+                f"line {block.line_of(0)}: store names binding {block.binding}, "
+                f"but the session has only {len(self.layouts)}"
+            )
+        layout = self.layouts[block.binding]()
+        return Claim(block, self.transfer.source(block, layout), layout)
+
+
+def keep_alive(connection: "Connection[Any, Any]") -> None:
+    """Make reading from the connection end within about a minute when the other machine is gone."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        if same.family != socket.AF_UNIX:
+            for option in _KEEP_ALIVE_OPTIONS:
+                same.setsockopt(*option)
+
+
+def _send(connection: "Connection[Any, Any]", answer: Claim | Noted | None) -> None:
+    with suppress(ConnectionError):  # the task has given up, and its last message says why: it is received next
+        connection.send(answer)
+
+
+def _receive(connection: "Connection[Any, Any]") -> object | None:
+    try:
+        received: object = connection.recv()
+        return received
+    except (EOFError, OSError):
+        return None  # the task has ended

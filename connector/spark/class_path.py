@@ -68,7 +68,8 @@ LOCAL: Final = (
 
 
 def class_path(jars: Path, *, is_local: bool) -> list[Path]:
-    """Always in the same order: a class archive fits one class path, and longer ones that begin with it."""
+    """Return the jars to load, always in the same order: a class archive fits one class path, and longer class paths
+    that begin with it."""
     every = sorted(jars.glob("*.jar"))
     local = [jar for jar in every if jar.name.startswith(LOCAL)]
     return local if is_local else [*local, *(jar for jar in every if not jar.name.startswith(LOCAL))]

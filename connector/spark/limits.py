@@ -26,7 +26,7 @@ class Limits:
 
     @classmethod
     def of(cls, group: Cgroup, spool_directory: Path) -> "Limits":
-        """UserError where the memory is too small for any session."""
+        """Return the limits for this machine or container. Raises UserError if its memory is too small."""
         cores = len(os.sched_getaffinity(0))
         if group.cores:
             cores = min(cores, math.ceil(group.cores))
@@ -49,7 +49,7 @@ def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
 
 
 def _is_in_memory(directory: Path) -> bool:
-    """Whether its file system is a tmpfs, whose files are memory that the control group is charged for."""
+    """Return whether the directory is in a tmpfs: its files count as memory of the control group."""
     kinds = {}
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split(" ")

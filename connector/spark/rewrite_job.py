@@ -8,22 +8,22 @@ from functools import cache, partial
 from threading import Lock
 from typing import Final, TypeAlias
 
-from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, UnconvertibleError
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import make_directories
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.spark_session import Spark
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import open_file_io
 
-# An object store's keys may expire before the last file of a large table is written: each job gets fresh ones.
+# Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
 JOB_SIZE: Final = 4 << 30  # bytes of data files
 
 
 @dataclass(frozen=True)
 class Written:
-    """The files that take the place of one; None if it stays as it is."""
+    """The files that replace a data file; None if the file needs no change."""
 
     files: tuple[DataFile, ...] | None
 
@@ -40,7 +40,10 @@ Outcome: TypeAlias = Written | Unconvertible | ConnectorError
 
 @contextmanager
 def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
-    """Runs the jobs, one table's after another's. Spark starts with the first job, and ends with the block."""
+    """Yield a function that rewrites the files of one table. Tables are rewritten one after the other.
+
+    Spark starts with the first job, and is killed when the block ends.
+    """
     turn = Lock()
     with ExitStack() as resources:
 
@@ -51,7 +54,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
             return started
 
         def rewrite(
-            rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Settings]
+            rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
         ) -> list[tuple[DataFile, ...] | None]:
             with turn:
                 return [
@@ -74,10 +77,10 @@ def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
         yield job
 
 
-def _rewrite(rewriting: Rewriting, file_properties: Settings, source: SourceFile) -> Outcome:
+def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        return Written(rewriting.rewritten(file_io(dict(file_properties)), source))
+        return Written(rewriting.rewritten(open_file_io(file_properties), source))
     except UnconvertibleError as error:
         return Unconvertible(error.column_ids)
     except ConnectorError as error:

@@ -1,19 +1,24 @@
-"""Spark, started in the background: only a job waits for it."""
+"""Spark: starts in the background, runs jobs, and explains in an error why it failed.
 
+If a process of Spark ends, the other processes only see that it does not answer, and each raises an error of its own.
+So an error is translated by the process that has ended, not by the one that noticed.
+"""
+
+import re
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from connector.config.patterns import SECRET_SETTING
 from connector.host.errors import RetryableError
+from connector.host.redaction import redact
 from connector.host.tempdirs import TemporaryDirectories
 from connector.spark.class_path import class_path
-from connector.spark.cluster import EXECUTOR_TIMEOUT, PYTHON, cluster_settings, is_local, where_tasks_run
+from connector.spark.cluster import PYTHON, cluster_settings, is_local, wait_for_executor, where_tasks_run
 from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import spark_home
-from connector.spark.spark_errors import end_of_task, translate_errors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,6 +55,27 @@ LOCAL_SETTINGS: Final = {
 LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time before Spark has read its settings
 
 
+QUOTED_CHARACTERS: Final = 500
+ENDING_TIMEOUT: Final = 3.0  # seconds: the sockets of a killed JVM are closed before the system says that it has ended
+
+MEMORY_RAN_OUT: Final = (
+    "the kernel has ended Spark's JVM or one of its workers, because the memory of this container (or control group) "
+    "ran out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as local[1])."
+)
+WORKER_ENDED: Final = (
+    "A Python worker of Spark has ended before its files were complete. It was probably killed because the memory of "
+    "its machine or container ran out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as "
+    "local[1])."
+)
+
+# The end of a worker, as the JVM finds it: by reading from it, by writing to it, or by asking the daemon for another.
+_WORKER_IN_TRACE: Final = "org.apache.spark.api.python."
+_END_IN_TRACE: Final = re.compile(
+    r"Python worker exited unexpectedly|java\.io\.EOFException|java\.net\.SocketException"
+    r"|java\.io\.IOException: (?:Broken pipe|Stream closed|Connection reset)"
+)
+
+
 class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
 
@@ -65,25 +91,25 @@ class Spark:
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
 
     def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
-        """Run a job of one task per core; a task gets an iterator of one number."""
+        """Submit a job of one task per core, and return its results. Each task gets an iterator of one number."""
         return self._executor.submit(self._run, task)
 
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
-        """Run a job that calls `call` for each thing, several things per task."""
+        """Submit a job that calls `call` for each thing, with several things per task. Return the results in order."""
         return self._executor.submit(self._map, call, things)
 
     def end_of_task(self) -> RetryableError:
-        """Why a task of this machine has ended without a word. Waits a moment for the JVM, which may be ending too."""
+        """Return the error that says why a task of this machine was lost. Waits some seconds for the JVM to end too."""
         return end_of_task(self._jvm)
 
     def stop(self) -> None:
-        """End Spark in good order, after its jobs."""
+        """Wait for all jobs, then stop Spark."""
         self._executor.shutdown()
         self._context.result().stop()
         self._jvm.stop()
 
     def kill(self) -> None:
-        """End Spark now, starting or not; a job that is running fails."""
+        """Kill Spark at once, even while it starts. A running job fails."""
         self._jvm.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -119,26 +145,61 @@ def _connect(jvm: Jvm, settings: Mapping[str, str], directories: TemporaryDirect
         conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
         context = SparkContext(gateway=gateway, conf=conf)
         if not is_local(settings):
-            _wait_for_executor(context, jvm)
+            wait_for_executor(context, jvm)
     context.pythonExec = settings.get(PYTHON, sys.executable)
     # It would print a traceback when the JVM ends first; nobody here uses accumulators.
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no public way
     return context
 
 
-def _wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
-    deadline = time.monotonic() + EXECUTOR_TIMEOUT
-    scala = context._jsc.sc()
-    while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
-        if scala.isStopped():
-            reason = jvm.last_words.rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
-            raise RetryableError(
-                f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' "
-                "say more."
-            )
-        if time.monotonic() > deadline:
-            raise RetryableError(
-                f"the Spark master {context.master} has given no executor within {EXECUTOR_TIMEOUT:.0f} s. Check that "
-                "its workers have the cores and the memory that spark.* in /advanced/spark asks for."
-            )
-        time.sleep(0.1)
+@contextmanager
+def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
+    """Turn errors of Py4J and PySpark into a RetryableError.
+
+    At once: the error's text is in the JVM, and is lost when the JVM ends.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException, OSError, EOFError) as error:
+        text = _told_by_java(error)
+        if end := _end_of(jvm, 0 if text else ENDING_TIMEOUT):
+            raise RetryableError(end) from error
+        if text and _WORKER_IN_TRACE in text and _END_IN_TRACE.search(text):
+            raise RetryableError(WORKER_ENDED) from error
+        raise RetryableError(f"{failed}: {_cause(text or str(error) or repr(error))}") from error
+
+
+def end_of_task(jvm: Jvm) -> RetryableError:
+    """Return the error that says why a task was lost: its worker ended, alone or with the JVM."""
+    return RetryableError(_end_of(jvm, ENDING_TIMEOUT) or WORKER_ENDED)
+
+
+def _end_of(jvm: Jvm, timeout: float) -> str | None:
+    if jvm.memory_ran_out:
+        return MEMORY_RAN_OUT
+    if jvm.ends_within(timeout):
+        return f"Spark's JVM has ended: {jvm.last_words}"
+    return None
+
+
+def _told_by_java(error: Exception) -> str | None:
+    """Return the stack trace of an exception in the JVM; None if the JVM raised none, or does not answer."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if not isinstance(error, Py4JJavaError):
+        return None
+    try:
+        return str(error)  # asks the JVM
+    except (Py4JError, OSError):
+        return None
+
+
+def _cause(text: str) -> str:
+    """Return the line of Spark's long error message that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
+    thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
+    return redact((told or thrown or lines or [text])[0])[:QUOTED_CHARACTERS]

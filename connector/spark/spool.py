@@ -1,155 +1,158 @@
-"""The spool: Store lines between stdin and the tasks that write data files.
+"""The spool: Store lines on the local disk, in blocks.
 
-Lines are appended, as they came, to one block for each binding; a full block is sealed and may be claimed. The spool is
-bounded: when tasks fall behind, `add` waits, stdin is not read, and the runtime waits too.
+Lines are appended, as they came, to one growing block for each binding. A full block is sealed, and does not
+change again. The spool is bounded: while it has no room, stdin is not read, and the runtime waits too.
 """
 
+import os
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import BinaryIO, Final
 
 from connector.host.errors import RetryableError
-from connector.spark.blocks import Block, OpenBlock
 from connector.spark.limits import SPOOL_LIMIT
 from protocol.request import Store
 
 BLOCK_SIZE: Final = 32 << 20  # bytes: large enough to pay for its claim, small enough to spread over the cores
-CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that waits for a block has been killed
+PIECES_PER_WRITE: Final = 512  # writev(2) takes at most 1024
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive lines of the input."""
+
+    first_line: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """A file of whole Store lines of one binding."""
+
+    binding: int
+    path: Path
+    size: int  # bytes
+    runs: tuple[Run, ...]
+
+    def line_of(self, row: int) -> int:
+        """Return the number of the input line that the block's row (from 0) came from, for errors."""
+        for run in self.runs:
+            if row < run.count:
+                return run.first_line + row
+            row -= run.count
+        raise IndexError(row)
+
+
+@dataclass
+class OpenBlock:
+    """A block that still grows."""
+
+    binding: int
+    path: Path
+    file: BinaryIO
+    size: int = 0  # bytes
+    runs: list[Run] = field(default_factory=list)
+
+    def append(self, store: Store) -> None:
+        """Write a run of lines to the end of the file. Raises OSError if the disk is full."""
+        pieces = iter(store.pieces)
+        while some := list(islice(pieces, PIECES_PER_WRITE)):
+            _write_fully(self.file, some)
+        self.size += store.size
+        last = self.runs[-1] if self.runs else None
+        if last and last.first_line + last.count == store.first_line:
+            self.runs[-1] = Run(last.first_line, last.count + store.count)
+        else:
+            self.runs.append(Run(store.first_line, store.count))
+
+    def seal(self) -> Block:
+        """Close the file and return the block."""
+        self.file.close()
+        return Block(self.binding, self.path, self.size, tuple(self.runs))
 
 
 class Spool:
-    """One transaction's Store lines. One thread adds, any number of threads claim."""
+    """The bytes of one transaction's Store lines. One thread adds; any thread may write strays and free blocks.
+
+    It does not know which task has a block, or whether its rows are in a file: the ledger knows.
+    """
 
     def __init__(self, directory: Path, block_size: int = BLOCK_SIZE, limit: int = SPOOL_LIMIT) -> None:
+        """Make the directory. `block_size` and `limit` are in bytes."""
         directory.mkdir()
         self._directory = directory
         self._block_size = block_size
         self._limit = limit
         self._open: dict[int, OpenBlock] = {}
-        self._sealed: list[Block] = []
-        self._claimed: set[Block] = set()
-        self._encoded: set[Block] = set()  # but not yet in a file that counts
-        self._size = 0
         self._numbers = count(1)
-        self._is_complete = False
-        self._error: BaseException | None = None
-        self._changed = threading.Condition()
+        self._size = 0
+        self._sizing = threading.Lock()
 
-    def add(self, store: Store) -> None:
-        """Append a run; waits while the spool is full. Raises the error that `fail` was given."""
+    @property
+    def has_room(self) -> bool:
+        """Whether more lines may be added: the blocks that are not freed have at most `limit` bytes."""
+        return self._size <= self._limit
+
+    @property
+    def open_blocks(self) -> int:
+        """How many blocks still grow."""
+        return len(self._open)
+
+    def add(self, store: Store) -> list[Block]:
+        """Append a run of lines. Return its block if that is full now. Raises RetryableError if the disk is full."""
         with self._on_disk():
-            block = self._open.get(store.binding) or self._new_block(store.binding)
+            block = self._open.get(store.binding)
+            if block is None:
+                block = self._open[store.binding] = self._new_block(store.binding)
             block.append(store)
-        with self._changed:
-            self._size += store.size
-            if block.size >= self._block_size:
-                self._seal(block)
-            if self._size > self._limit:
-                self._seal_all()  # a spool full of half-filled blocks would otherwise wait for ever
-                self._changed.wait_for(lambda: self._size <= self._limit or self._error)
-            self.check()
+        self._take(store.size)
+        return [self._seal(block)] if block.size >= self._block_size else []
 
-    def complete(self) -> None:
-        """There are no more lines: what is left may be claimed, and claims end when all blocks are encoded."""
-        with self._changed:
-            self._seal_all()
-            self._is_complete = True
-            self._changed.notify_all()
+    def seal_all(self) -> list[Block]:
+        """Seal and return every block that still grows."""
+        return [self._seal(block) for block in [*self._open.values()]]
 
-    def fail(self, error: BaseException) -> None:
-        """The transaction cannot be staged: `add` and claims raise this error. The first one is kept."""
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
+    def write_strays(self, strays: Iterable[Store]) -> Block:
+        """Return a block of these lines, which are of one binding. Raises RetryableError if the disk is full."""
+        first, *rest = strays
+        with self._on_disk():
+            block = self._new_block(first.binding)
+            for store in (first, *rest):
+                block.append(store)
+        self._take(block.size)
+        return block.seal()
 
-    def wait_for(self, job: Future[Any]) -> None:
-        """Return when the job that claims blocks is over, or raise the error that `fail` is given before."""
-        job.add_done_callback(self._wake)
-        with self._changed:
-            self._changed.wait_for(lambda: job.done() or self._error)
-            self.check()
+    def free(self, block: Block) -> None:
+        """Delete a block's file, and make room."""
+        block.path.unlink(missing_ok=True)
+        self._take(-block.size)
+
+    def take_back(self, block: Block) -> None:
+        """Count a freed block again. Its file is not made again: the object store has a copy."""
+        self._take(block.size)
 
     def remove(self) -> None:
-        """Remove the spool's directory, whatever is left in it."""
+        """Remove the spool's directory and all files in it."""
         for block in self._open.values():
             block.file.close()
         shutil.rmtree(self._directory)
 
-    def check(self) -> None:
-        """Raise the error that `fail` was given, if any."""
-        if self._error:
-            raise self._error
+    def _take(self, size: int) -> None:
+        with self._sizing:
+            self._size += size
 
-    def claim(self, preferred: int | None, has_left: Callable[[], bool] = lambda: False) -> Block | None:
-        """A block, of the preferred binding if there is one; None when there are no more, or the claimant `has_left`.
+    def _new_block(self, binding: int) -> OpenBlock:
+        path = self._directory / f"{next(self._numbers)}-{binding}.jsonl"
+        return OpenBlock(binding, path, path.open("xb", buffering=0))
 
-        Waits for blocks that may still come, those of claimed blocks' strays included. Raises the error of `fail`.
-        """
-        with self._changed:
-            while not self._changed.wait_for(self._is_claim_answered, CLAIMANT_CHECK):
-                if has_left():
-                    return None
-            self.check()
-            if not self._sealed or has_left():
-                return None
-            block = next((block for block in self._sealed if block.binding == preferred), self._sealed[0])
-            self._sealed.remove(block)
-            self._claimed.add(block)
-            return block
-
-    def encoded(self, block: Block) -> None:
-        """A claimed block is encoded, and its strays were returned: its file is deleted to make room."""
-        block.path.unlink(missing_ok=True)
-        with self._changed:
-            self._claimed.remove(block)
-            self._encoded.add(block)
-            self._size -= block.size
-            self._changed.notify_all()
-
-    def written(self, blocks: Iterable[Block]) -> None:
-        """Every row of these encoded blocks is in a file that counts."""
-        with self._changed:
-            self._encoded.difference_update(blocks)
-
-    def give_back(self, blocks: Collection[Block]) -> None:
-        """Let claimed or encoded blocks be claimed again: their rows are in no file that counts."""
-        with self._changed:
-            self._size += sum(block.size for block in self._encoded.intersection(blocks))
-            self._claimed.difference_update(blocks)
-            self._encoded.difference_update(blocks)
-            self._sealed.extend(blocks)
-            self._changed.notify_all()
-
-    def check_written(self) -> None:
-        """To be called when nobody claims any more: raises unless every row is in a file that counts."""
-        self.check()
-        if left := [*self._open.values(), *self._sealed, *self._claimed, *self._encoded]:
-            raise RetryableError(
-                f"{len(left)} block(s) of rows have been written to no file. Nothing of this transaction has become "
-                "visible."
-            )
-
-    def add_strays(self, binding: int, lines: Sequence[bytes], numbers: Sequence[int]) -> None:
-        """Take back lines that were spooled under a wrong binding, to be claimed under their own."""
-        with self._changed, self._on_disk():
-            block = self._new_block(binding, keep=False)
-            for line, number in zip(lines, numbers, strict=True):
-                block.append(Store(binding, number, 1, (line,)))
-            self._size += block.size
-            self._sealed.append(block.seal())
-            self._changed.notify_all()
-
-    def _is_claim_answered(self) -> bool:
-        return bool(self._sealed or self._error or (self._is_complete and not self._claimed))
-
-    def _wake(self, _: Future[Any]) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def _seal(self, block: OpenBlock) -> Block:
+        del self._open[block.binding]
+        return block.seal()
 
     @contextmanager
     def _on_disk(self) -> Iterator[None]:
@@ -163,18 +166,14 @@ class Spool:
                 "visible. Make room, or set TMPDIR to a directory on a larger disk."
             ) from error
 
-    def _new_block(self, binding: int, keep: bool = True) -> OpenBlock:
-        path = self._directory / f"{next(self._numbers)}-{binding}.jsonl"
-        block = OpenBlock(binding, path, path.open("xb", buffering=0))
-        if keep:
-            self._open[binding] = block
-        return block
 
-    def _seal(self, block: OpenBlock) -> None:
-        del self._open[block.binding]
-        self._sealed.append(block.seal())
-        self._changed.notify_all()
-
-    def _seal_all(self) -> None:
-        for block in list(self._open.values()):
-            self._seal(block)
+def _write_fully(file: BinaryIO, pieces: list[bytes | memoryview]) -> None:
+    written = os.writev(file.fileno(), pieces)
+    for piece in pieces:  # a short write is rare: only then write the rest piece by piece
+        if written < len(piece):
+            rest = memoryview(piece)[written:]
+            while rest:
+                rest = rest[os.write(file.fileno(), rest) :]
+            written = 0
+        else:
+            written -= len(piece)

@@ -1,21 +1,87 @@
-"""The data files that one task writes for a table, and for the table of its rejected rows."""
+"""The data files of one table: where and how they are written, and what a task writes there."""
 
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from functools import cached_property
+from typing import Final, TypeAlias
 
-from connector.encoding.arrow_schema import arrow_schema
-from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter
+from pyiceberg.io import FileIO
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+
+from connector.encoding.column_types import arrow_schema
+from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOptions
 from connector.encoding.decoder import Decoded
 from connector.encoding.invalid_cells import batch_of
-from connector.model.state import DataFile
-from connector.spark.layout import TableLayout
+from connector.host.refresh import Lease
+from connector.model.binding import Binding
+from connector.model.properties import Properties
+from connector.model.state import DataFile, FileList
+from connector.storage import file_lists
+from connector.storage.file_access import open_file_io
 
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
 
 
+@dataclass(frozen=True)
+class TableLayout:
+    """Where and how the data files of one transaction and one table are written. Valid as long as its credentials
+    are."""
+
+    binding: Binding
+    location: str  # the table's
+    properties: Properties  # the table's
+    file_prefix: str
+    access: Lease[Properties]  # FileIO properties, the object store's credentials among them
+    rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
+
+    @property
+    def leases(self) -> tuple[Lease[Properties], ...]:
+        """The credentials for the files of both tables."""
+        return (self.access, *(self.rejected.leases if self.rejected else ()))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the first of the credentials must be refreshed; None if they do not expire."""
+        return min((left for lease in self.leases if (left := lease.seconds_left) is not None), default=None)
+
+    @property
+    def io(self) -> FileIO:
+        return open_file_io(self.access.value)
+
+    @cached_property
+    def options(self) -> FileOptions:
+        return FileOptions.of_table(self.properties)
+
+    def new_location(self) -> str:
+        """Return a location for a new data file."""
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
+
+    def new_block_location(self) -> str:
+        """Return a location for a block of rows on their way to these files."""
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
+
+    def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
+        """Return the files as the connector state names them: one by one, or by an object that lists them if they are
+        many."""
+        if not file_lists.is_too_long(files):
+            return files
+        name = f"{self.file_prefix}-{uuid.uuid4()}{file_lists.SUFFIX}"
+        return file_lists.write(self.io, self._locations.new_metadata_location(name), files)
+
+    @property
+    def _locations(self) -> LocationProvider:
+        return load_location_provider(self.location, dict(self.properties))
+
+
+# Returns the layout with credentials that are valid now.
+Layout: TypeAlias = Callable[[], TableLayout]
+
+
 class TableFiles:
-    """What a task makes of consecutive blocks of one binding."""
+    """The data files that a task writes from consecutive blocks of one binding, those of its rejected rows included."""
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
@@ -23,6 +89,7 @@ class TableFiles:
         self._rejected: DataFileWriter | None = None
 
     def write(self, decoded: Decoded) -> None:
+        """Write the rows of one batch, and its rejected rows."""
         self._rows.write(decoded.batch)
         if decoded.rejected:
             rejected = self._layout.rejected
@@ -31,20 +98,20 @@ class TableFiles:
             self._rejected.write(batch_of(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
-        """End the open files; further rows go to others."""
+        """End the open files. Further rows go to new files."""
         self._rows.close_file()
         if self._rejected:
             self._rejected.close_file()
 
     def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """All files by table, complete and durable."""
+        """Return all files by table, complete and durable."""
         written = [(self._layout.binding.index, tuple(self._rows.finish()))]
         if self._rejected and self._layout.rejected:
             written.append((self._layout.rejected.binding.index, tuple(self._rejected.finish())))
         return [(table, files) for table, files in written if files]
 
     def abort(self) -> None:
-        """Delete what was written, as far as possible: nothing refers to it."""
+        """Delete the files, as far as possible. Nothing refers to them."""
         self._rows.abort()
         if self._rejected:
             self._rejected.abort()

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: claim blocks, decode their lines, write data files."""
+"""A task in a Python worker of Spark: claims blocks, decodes their lines, and writes data files."""
 
 import gc
 import traceback
@@ -16,8 +16,8 @@ from connector.encoding.decoder import RowDecoder, Stray
 from connector.encoding.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
-from connector.spark.blocks import Block
 from connector.spark.claims import Address, Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
+from connector.spark.spool import Block
 from connector.spark.table_files import TableFiles
 from protocol.protocol_error import ProtocolError
 
@@ -27,8 +27,11 @@ decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's tr
 
 
 def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
-    """One task of a transaction's job. It reports on the connection what it has written, or why it cannot go on, which
-    fails the transaction."""
+    """Run one task of a transaction's job.
+
+    The task reports to the driver which files it has written. If it cannot go on, it reports the error, and the
+    transaction fails.
+    """
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
     gc.collect()  # the daemon has turned the automatic collection off
@@ -49,8 +52,9 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
 
 
 def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None:
-    """Consecutive blocks of one binding go to the same files, while the keys are the same. One table is written at a
-    time, for which memory is planned."""
+    """Write consecutive blocks of one binding to the same files, while the credentials are the same.
+
+    One table is written at a time: the memory is planned for one."""
     claims.send(Next(None))
     claim = _receive(claims)
     while claim:
@@ -61,7 +65,7 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
             _write_block(claims, claim, files, layout.io)
             claims.send(Next(layout.binding.index))
             if not claims.poll(layout.seconds_left):
-                files.close()  # the keys may expire before the next block comes
+                files.close()  # the credentials may expire before the next block comes
             claim = _receive(claims)
         wrote = Wrote(files.finish())
         unfinished.pop_all()  # once this is sent the files may count, whatever becomes of the answer
@@ -101,7 +105,7 @@ def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
 
 
 def _batches(block: Any) -> Iterator[bytes]:
-    """A block's whole lines, about DECODING_BATCH bytes at a time."""
+    """Yield the lines of a block, about DECODING_BATCH bytes at a time, without splitting a line."""
     buffer = bytearray(DECODING_BATCH)
     held = 0
     while read := _read_into(block, buffer, held):

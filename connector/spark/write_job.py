@@ -10,11 +10,12 @@ from typing import Final, TypeAlias
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
-from connector.spark.block_transfer import BlockTransfer
-from connector.spark.claim_server import ClaimServer
-from connector.spark.layout import Layout
-from connector.spark.ledger import Counted
+from connector.spark.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
+from connector.spark.claims import ClaimServer
+from connector.spark.ledger import Counted, Ledger
+from connector.spark.spark_session import Spark
 from connector.spark.spool import Spool
+from connector.spark.table_files import Layout
 from connector.spark.tasks import write_files
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
@@ -26,10 +27,10 @@ LONGEST_REMOVAL: Final = 5.0  # seconds
 
 @dataclass(frozen=True)
 class Written:
-    """What a transaction's rows have become."""
+    """A transaction's durable files."""
 
     files: Mapping[int, tuple[DataFile, ...] | FileList]  # by table: its binding's index
-    treated: Mapping[int, Tally]  # values that did not land as they were sent, by binding
+    treated: Mapping[int, Tally]  # values that are not written as they were sent, by binding
 
 
 class WriteJob:
@@ -48,23 +49,24 @@ class WriteJob:
         rejected: Sequence[Layout] = (),
     ) -> None:
         self._spool = spool
+        self._ledger = Ledger(spool)
         self._claims = claims
         self._transfer = transfer
         self._layouts = (*layouts, *rejected)
-        claims.begin(spool, layouts, transfer)
+        claims.begin(self._ledger, layouts, transfer)
         self._job = run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
 
     def add(self, store: Store) -> None:
-        """Spool a run of lines; raises the error that has stopped a task meanwhile."""
+        """Spool a run of lines. Waits while the spool is full. Raises the error that has stopped a task meanwhile."""
         try:
-            self._spool.add(store)
+            self._ledger.add(store)
         except (ConnectorError, ProtocolError):
             self._clear_away()
             raise
 
     def finish(self) -> Written:
-        """Everything that the rows have become, durable."""
+        """Return the files of all rows, durable. Raises the first error that has stopped the job or a task."""
         try:
             counted = self._wait_for_files()
         except (ConnectorError, ProtocolError):
@@ -76,24 +78,28 @@ class WriteJob:
         return Written(named, counted.treated)
 
     def _wait_for_files(self) -> Counted:
-        self._spool.complete()
-        self._spool.wait_for(self._job)
+        self._ledger.complete()
+        self._ledger.wait_for(self._job)
         try:
             self._job.result()
         except ConnectorError as error:
-            self._spool.fail(error)
-        counted = self._claims.finish()
-        self._spool.check_written()  # raises the first cause; Spark knows only that a task failed
-        return counted
+            self._ledger.fail(error)
+        self._claims.finish()
+        return self._ledger.close()  # raises the first cause; Spark knows only that a task failed
 
     def _clear_away(self) -> None:
-        """After a failure, which ends the process: the spool's directory goes with it, but objects in a store would
-        stay."""
-        # Waits only for a while: the failure may be the store's own.
+        """Remove the blocks in the object store after a failure. The failure ends the process, and the spool's
+        directory goes with it."""
+        # Waits only for a while: the store itself may have failed.
         removal = threading.Thread(target=self._transfer.remove, name="removal", daemon=True)
         removal.start()
         removal.join(LONGEST_REMOVAL)
 
     def _report_failure(self, job: "Future[list[None]]") -> None:
         if not job.cancelled() and (error := job.exception()):
-            self._spool.fail(error)
+            self._ledger.fail(error)
+
+
+def choose_transfer(spark: Spark, layouts: Sequence[Layout]) -> BlockTransfer:
+    """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
+    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)

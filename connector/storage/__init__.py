@@ -1,1 +1,1 @@
-"""Object stores and directories: access, credentials, errors, probes."""
+"""Object stores and directories: access, credentials, errors."""

@@ -1,4 +1,4 @@
-"""AWS keys that are always valid: the config's own, those of an assumed role, or the machine's."""
+"""AWS credentials that are always valid: those of the config, of an assumed role, or of this machine."""
 
 import time
 from typing import Final, TypeAlias
@@ -12,44 +12,46 @@ from pyiceberg.io import S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKE
 
 from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
 from connector.config.secret import Secret
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed
-from connector.storage.aws_errors import is_refusal
+from connector.storage.aws_errors import is_transient, read_answer
 from connector.storage.file_access import S3_EXPIRES_AT_MS
 
 FreshAwsCredentials: TypeAlias = Refreshed[AwsCredentials]
 
-# botocore may retry: a repeated UpdateTable may find its own first try and look like a conflict, but the fence tells.
+# botocore may retry. If the first UpdateTable was done, the second one looks like a conflict; the fence tells them
+# apart.
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
 )
-MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore renews the machine's keys before less than this is left
+MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore refreshes the machine's credentials before less is left
 
 
 def open_aws_credentials(
     credentials: AwsCredentials | AwsIam | AwsRole | MachineCredentials, region: str
 ) -> FreshAwsCredentials:
-    """`region` is where a role is assumed."""
+    """Return the credentials that the config chooses. A role is assumed in this region."""
     match credentials:
         case AwsCredentials():
-            return Refreshed("the AWS keys", lambda: Lease.until(credentials, None))
+            return Refreshed("the AWS credentials", lambda: Lease.until(credentials, None))
         case AwsIam():
-            return Refreshed("the AWS keys", lambda: Lease.until(credentials.keys, None))
+            return Refreshed("the AWS credentials", lambda: Lease.until(credentials.keys, None))
         case AwsRole():
-            return Refreshed("the keys of the AWS role", lambda: _assume(credentials, region))
+            return Refreshed("the credentials of the AWS role", lambda: _assume(credentials, region))
         case MachineCredentials():
-            return Refreshed("the machine's AWS keys", _find_machine_credentials)
+            return Refreshed("the machine's AWS credentials", _find_machine_credentials)
 
 
-def session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
-    """A session whose clients sign with keys that are valid at that moment."""
+def open_session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
+    """Return a session whose clients sign each request with credentials that are valid then."""
     core = get_session()
     core.register_component("credential_provider", CredentialResolver([_Provider(credentials)]))
     return boto3.Session(botocore_session=core, region_name=region)
 
 
-def file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
-    """The keys as FileIO properties."""
+def read_file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
+    """Return the credentials as FileIO properties."""
     lease = credentials.current()
     found = {
         S3_ACCESS_KEY_ID: lease.value.access_key_id,
@@ -62,22 +64,22 @@ def file_credentials(credentials: FreshAwsCredentials) -> dict[str, str]:
     return found
 
 
-def to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
-    """The keys in botocore's form."""
+def convert_to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
+    """Return the credentials in botocore's form."""
     now = credentials.current().value
     token = now.session_token.reveal() if now.session_token else None
     return ReadOnlyCredentials(now.access_key_id, now.secret_access_key.reveal(), token)
 
 
-class _Renewed(Credentials):  # type: ignore[misc]  # botocore has no types
-    """botocore asks for these with every request."""
+class _FreshCredentials(Credentials):  # type: ignore[misc]  # botocore has no types
+    """Credentials that botocore asks for with each request."""
 
     def __init__(self, credentials: FreshAwsCredentials) -> None:
         super().__init__("", "")
         self._credentials = credentials
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        return to_botocore(self._credentials)
+        return convert_to_botocore(self._credentials)
 
 
 class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
@@ -88,27 +90,14 @@ class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no ty
         self._credentials = credentials
 
     def load(self) -> Credentials:
-        return _Renewed(self._credentials)
+        return _FreshCredentials(self._credentials)
 
 
 def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
-    client = session(open_aws_credentials(role.own, region), region).client("sts", config=CLIENT_CONFIG)
+    client = open_session(open_aws_credentials(role.own, region), region).client("sts", config=CLIENT_CONFIG)
     external_id = {"ExternalId": role.external_id} if role.external_id else {}
-    try:
+    with translate(STS_ERRORS, lambda error: {"region": region, "role": role.arn, "answer": read_answer(error)}):
         answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)
-    except ClientError as error:
-        reason = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')}".rstrip(".")
-        if not is_refusal(error):
-            raise RetryableError(f"AWS STS in {region} is not able to answer now: {reason}.") from error
-        raise UserError(
-            f"AWS does not let the connector assume the role {role.arn}: {reason}. Check /credentials, whose keys need "
-            "the permission sts:AssumeRole, and the role's trust policy, which must name their user and the external "
-            "id."
-        ) from error
-    except BotoCoreError as error:
-        raise RetryableError(
-            f"AWS STS in {region} cannot be reached: {error}. Check /region, and that the network allows it."
-        ) from error
     issued = answer["Credentials"]
     credentials = _credentials(issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])
     return Lease.until(credentials, issued["Expiration"].timestamp())
@@ -119,14 +108,9 @@ def _credentials(access_key_id: str, secret_access_key: str, session_token: str 
 
 
 def _find_machine_credentials() -> Lease[AwsCredentials]:
-    try:
+    with translate(MACHINE_ERRORS, lambda error: {"answer": read_answer(error)}):
         found = get_session().get_credentials()
         credentials = found and found.get_frozen_credentials()
-    except BotoCoreError as error:
-        raise UserError(
-            f"the machine's AWS credentials cannot be used: {str(error).rstrip('.')}. Correct them, or set "
-            "/credentials."
-        ) from error
     if not credentials:
         raise UserError(
             "the config has no AWS credentials, and this machine has none in its environment, profile, container or "
@@ -134,3 +118,31 @@ def _find_machine_credentials() -> Lease[AwsCredentials]:
         )
     expires_at = time.time() + MACHINE_CREDENTIALS_HOLD if credentials.token else None
     return Lease.until(_credentials(credentials.access_key, credentials.secret_key, credentials.token), expires_at)
+
+
+STS_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_transient,
+        RetryableError,
+        "AWS STS in {region} is not able to answer now: {answer}.",
+    ),
+    Entry(
+        is_a(ClientError),
+        UserError,
+        "AWS does not let the connector assume the role {role}: {answer}. The credentials in /credentials need the "
+        "permission sts:AssumeRole, and the role's trust policy must name their user and the external id.",
+    ),
+    Entry(
+        is_a(BotoCoreError),
+        RetryableError,
+        "AWS STS in {region} cannot be reached: {answer}. Check /region, and that the network allows it.",
+    ),
+)
+
+MACHINE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(BotoCoreError),
+        UserError,
+        "the machine's AWS credentials cannot be used: {answer}. Correct them, or set /credentials.",
+    ),
+)

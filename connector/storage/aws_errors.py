@@ -1,9 +1,26 @@
-"""Whether it makes sense to try again after an AWS service's error."""
+"""The errors of AWS services: which of them may pass, and a table for those of S3.
 
+botocore raises ClientError for an answer of a service, and BotoCoreError or ValueError if there is no answer.
+"""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    InvalidRegionError,
+    ParamValidationError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from connector.host.error_tables import Entry, ErrorTable, Matcher, is_a, translate
+from connector.host.errors import RetryableError, UserError
+from connector.host.redaction import redact_and_cut
 
 TRANSIENT: Final = frozenset(
     {
@@ -16,10 +33,184 @@ TRANSIENT: Final = frozenset(
         *("RequestLimitExceeded", "Throttling"),  # of STS
     }
 )
+# What S3 answers if the bucket is in another region than the request was signed for.
+OTHER_REGION: Final = frozenset(
+    {"301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
+)
+QUOTED_CHARACTERS: Final = 300
 
 
 def is_refusal(error: ClientError) -> bool:
-    """Whether the service has understood the request and would answer the same again."""
+    """Whether the service understood the request and would give the same answer again."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.BAD_REQUEST)
     is_at_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
-    return not is_at_fault and error.response["Error"]["Code"] not in TRANSIENT
+    return not is_at_fault and _code(error) not in TRANSIENT
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether a service answered that it cannot do the request now."""
+    return isinstance(error, ClientError) and not is_refusal(error)
+
+
+def has_code(*codes: str) -> Matcher:
+    """Match a service's answers with one of these codes."""
+    return lambda error: isinstance(error, ClientError) and _code(error) in codes
+
+
+def read_answer(error: Exception) -> str:
+    """Return the code and the message of a service's answer, or what botocore says if there is no answer."""
+    if not isinstance(error, ClientError):
+        return str(error).rstrip(".")
+    answer = error.response["Error"]
+    code = answer["Code"] or f"HTTP status {error.response['ResponseMetadata']['HTTPStatusCode']}"
+    return ": ".join(filter(None, (code, answer.get("Message", "").rstrip("."))))
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response["Error"]["Code"])
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What the errors of S3 say about a bucket. An empty endpoint is Amazon's."""
+
+    name: str
+    prefix: str
+    endpoint: str
+    region: str
+
+    @property
+    def path(self) -> str:
+        return "/".join(filter(None, (self.name, self.prefix)))
+
+    @property
+    def server(self) -> str:
+        return f"the object store at {self.endpoint}" if self.endpoint else "Amazon S3"
+
+
+def translate_s3_errors(bucket: Bucket, permission: str) -> AbstractContextManager[None]:
+    """Translate the errors of calls that need this permission, such as s3:GetObject."""
+
+    def read_facts(error: Exception) -> dict[str, str]:
+        facts = {"bucket": f"s3://{bucket.path}", "server": bucket.server, "region": bucket.region}
+        if not isinstance(error, ClientError):
+            return facts
+        return facts | {
+            "region": _region_of_bucket(error),
+            "permission": permission,
+            "objects": f"arn:aws:s3:::{bucket.path}/*",
+            "answer": redact_and_cut(read_answer(error), QUOTED_CHARACTERS),
+        }
+
+    return translate(S3_ERRORS, read_facts)
+
+
+def _region_of_bucket(error: ClientError) -> str:
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = headers.get("x-amz-bucket-region") or error.response["Error"].get("Region")
+    return region or "another region"
+
+
+def _is_of_s3(error: Exception) -> bool:
+    """Whether the answer has a code as S3 gives them. Other servers send a status only, or a page."""
+    return isinstance(error, ClientError) and _code(error).isalpha()
+
+
+NO_STORE: Final = "{bucket}: {server} does not answer as an object store does: {answer}. Check /s3_endpoint."
+
+S3_ERRORS: Final[ErrorTable] = (
+    Entry(
+        has_code("InvalidAccessKeyId"),
+        UserError,
+        "{bucket}: {server} does not know the access key id ({answer}). Check it in /credentials.",
+    ),
+    Entry(
+        has_code("SignatureDoesNotMatch"),
+        UserError,
+        "{bucket}: the secret access key does not belong to the access key id ({answer}). Check both in /credentials.",
+    ),
+    Entry(
+        has_code("InvalidToken"),
+        UserError,
+        "{bucket}: {server} does not accept the session token ({answer}). Check /credentials.",
+    ),
+    Entry(
+        has_code("ExpiredToken"),
+        UserError,
+        "{bucket}: the session token has expired ({answer}). Start the task again to sign in again.",
+    ),
+    Entry(
+        has_code("RequestTimeTooSkewed"),
+        UserError,
+        "{bucket}: the clock of this machine is wrong ({answer}). Set it.",
+    ),
+    Entry(
+        has_code("NoSuchBucket"),
+        UserError,
+        "{bucket}: there is no such bucket ({answer}). Create it, or correct /bucket.",
+    ),
+    Entry(
+        has_code("AccessDenied"),
+        UserError,
+        "{bucket}: the credentials do not allow {permission} ({answer}). Allow it on {objects}, or correct /bucket, "
+        "/prefix or /credentials.",
+    ),
+    Entry(
+        has_code(*OTHER_REGION),
+        UserError,
+        "{bucket}: the bucket is in {region} ({answer}). Correct /region, and /s3_endpoint if it names a region.",
+    ),
+    Entry(
+        lambda error: _is_of_s3(error) and not is_transient(error),
+        UserError,
+        "{bucket}: {server} refuses this: {answer}. Check /bucket, /prefix and /credentials.",
+    ),
+    Entry(
+        _is_of_s3,
+        RetryableError,
+        "{bucket}: {server} is not able to answer now: {answer}.",
+    ),
+    Entry(
+        is_transient,
+        RetryableError,
+        NO_STORE,
+    ),
+    Entry(
+        is_a(ClientError),
+        UserError,
+        NO_STORE,
+    ),
+    Entry(
+        is_a(InvalidRegionError),
+        UserError,
+        "{bucket}: {region!r} is not a region's name. Correct /region.",
+    ),
+    Entry(
+        is_a(ParamValidationError),
+        UserError,
+        "{bucket}: that is not a bucket's name. Correct /bucket.",
+    ),
+    Entry(
+        is_a(ConnectTimeoutError, ReadTimeoutError),
+        RetryableError,
+        "{bucket}: {server} did not answer in time. Check that it is up, that the network allows it, /s3_endpoint and "
+        "/region.",
+    ),
+    Entry(
+        is_a(SSLError),
+        UserError,
+        "{bucket}: {server} has no secure connection: this machine does not trust its certificate, or it does not "
+        "speak https. Check /s3_endpoint.",
+    ),
+    Entry(
+        is_a(ValueError),
+        UserError,
+        "{bucket}: {server} has no usable address. Check /s3_endpoint.",
+    ),
+    Entry(
+        is_a(BotoCoreError),
+        RetryableError,
+        "{bucket}: {server} cannot be reached. Check that it is up, that the network allows it, /s3_endpoint and "
+        "/region.",
+    ),
+)

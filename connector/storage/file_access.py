@@ -1,8 +1,12 @@
-"""What opens a table's files: the object store's address and keys, from the config, the catalog's server and its answer
-about this very table; and when the keys expire."""
+"""The properties that open a table's files, and the FileIOs that are opened with them.
+
+The properties are the address of the store and the credentials. They come from the config, from the catalog's server,
+and from what the server says about this table.
+"""
 
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -35,21 +39,24 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
     S3_SECRET_ACCESS_KEY,
     S3_SESSION_TOKEN,
+    FileIO,
+    load_file_io,
 )
 from pyiceberg.table import Table
 
-from connector.config.values import Settings
 from connector.host.errors import UserError
+from connector.host.redaction import hide_obtained
 from connector.host.refresh import Lease
+from connector.model.properties import Properties
 
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
 S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 
-# Named, not imported: PyArrow's file systems are loaded only where files are read or written.
+# Named, not imported: only processes that read or write files load PyArrow's file systems.
 STORE_FILE_IO: Final = "connector.storage.file_io.StoreFileIO"
 
-# What it reads, and when that expires. Whatever else a server says is ignored.
+# The properties that it reads, and when they expire. All other properties that a server sends are ignored.
 FILE_PROPERTIES: Final = frozenset(
     {
         ADLS_ACCOUNT_KEY,
@@ -79,8 +86,19 @@ FILE_PROPERTIES: Final = frozenset(
         S3_SESSION_TOKEN,
     }
 )
+SECRET_PROPERTIES: Final = frozenset(
+    {
+        ADLS_ACCOUNT_KEY,
+        ADLS_CLIENT_SECRET,
+        ADLS_SAS_TOKEN,
+        GCS_TOKEN,
+        S3_PROXY_URI,
+        S3_SECRET_ACCESS_KEY,
+        S3_SESSION_TOKEN,
+    }
+)
 AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
-# By a location's scheme, the properties that sign in to the store: one of them must be there.
+# By a location's scheme: the properties that sign in to the store. One of them must be set.
 SIGN_INS: Final = {
     **dict.fromkeys(("s3", "s3a", "s3n"), (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
     "gs": (GCS_TOKEN,),
@@ -92,33 +110,36 @@ SYNONYMS: Final = {
     AWS_SECRET_ACCESS_KEY: S3_SECRET_ACCESS_KEY,
     AWS_SESSION_TOKEN: S3_SESSION_TOKEN,
 }
-# Catalogs hand these out with the account's host appended to the name.
+# Catalogs vend these with the account's host appended to the name.
 ACCOUNT_PROPERTIES: Final = (ADLS_SAS_TOKEN, ADLS_EXPIRES_AT_MS)
 EXPIRES_AT_MS: Final = {
     S3_SESSION_TOKEN: S3_EXPIRES_AT_MS,
     GCS_TOKEN: GCS_TOKEN_EXPIRES_AT_MS,
     ADLS_SAS_TOKEN: ADLS_EXPIRES_AT_MS,
 }
-# By a sign-in, what belongs to another and would spoil it.
+# By a sign-in: the properties of other sign-ins, with which it would fail.
 DISPLACED_BY: Final = {
     S3_ACCESS_KEY_ID: (S3_SESSION_TOKEN, S3_EXPIRES_AT_MS),
     ADLS_SAS_TOKEN: (ADLS_ACCOUNT_KEY, ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, ADLS_EXPIRES_AT_MS),
 }
 
-# Assumed of a token that comes without an expiry: AWS issues none for less than 15 minutes.
+# How long a token without an expiry is assumed to be valid: AWS issues none for less than 15 minutes.
 SHORTEST_LIFE: Final = 900  # seconds
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
+# PyIceberg opens a FileIO whenever it loads a table or writes its files. To connect to a store again takes longer than
+# to write a small file. There are several FileIOs if the catalog vends credentials for each table.
+OPEN_FILE_IOS: Final = 32
 
-FileAccess: TypeAlias = Lease[Settings]
-FileCredentials: TypeAlias = Callable[[], Mapping[str, str]]  # the config's keys, valid now, as FileIO properties
+FileAccess: TypeAlias = Lease[Properties]
+FileCredentials: TypeAlias = Callable[[], Mapping[str, str]]  # the config's, valid now, as FileIO properties
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
-    """The FileIO properties among these, by PyIceberg's names; a later source wins."""
+    """Return the FileIO properties of all sources, by PyIceberg's names. A later source wins."""
     found: dict[str, str] = {}
     for source in sources:
         own = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
-        own |= _of_account(source)
+        own |= _read_account(source)
         own |= {name: value for name, value in source.items() if name in FILE_PROPERTIES}
         if source.get(S3_PATH_STYLE) == "true":
             own[S3_FORCE_VIRTUAL_ADDRESSING] = "false"
@@ -130,8 +151,8 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
     return {**found, PY_IO_IMPL: STORE_FILE_IO}
 
 
-def _of_account(source: Mapping[str, str]) -> dict[str, str]:
-    """The properties with an Azure account's host in their names, as plain ones, and the account."""
+def _read_account(source: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that have an Azure account's host in their names, by plain names, and the account."""
     found: dict[str, str] = {}
     for name, value in source.items():
         for plain in ACCOUNT_PROPERTIES:
@@ -141,9 +162,9 @@ def _of_account(source: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def with_expiry(vended: Mapping[str, str]) -> dict[str, str]:
-    """What a catalog has just handed out, with the shortest possible expiry where it names none."""
-    vended = {**vended, **_of_account(vended)}
+def add_expiry(vended: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a catalog has just vended. A token without an expiry gets the earliest one."""
+    vended = {**vended, **_read_account(vended)}
     assumed = str(int((time.time() + SHORTEST_LIFE) * 1000))
     ends = {end: assumed for token, end in EXPIRES_AT_MS.items() if token in vended and end not in vended}
     return {**vended, **ends}
@@ -156,15 +177,34 @@ def has_sign_in(scheme: str, properties: Mapping[str, str]) -> bool:
 
 
 def access_to(table: Table) -> FileAccess:
-    """What opens a table's files for their writers; UserError if there are no keys, since the machine's may not be
-    used."""
+    """Return the properties that open a table's files for their writers, until they expire.
+
+    Raises UserError if there are no credentials: the machine's may not be used.
+    """
     properties = file_properties(table.io.properties)
     scheme = urlsplit(table.location()).scheme
     if not has_sign_in(scheme, properties):
         where = "/credentials" if scheme.startswith("s3") else "them in /storage"
         raise UserError(
-            f"table {'.'.join(table.name())}: neither the config nor the catalog has keys for its files at "
+            f"table {'.'.join(table.name())}: neither the config nor the catalog has credentials for its files at "
             f"{table.location()}. Set {where}, or let the catalog vend them."
         )
     ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]
-    return Lease.until(tuple(properties.items()), min(ends, default=None))
+    return Lease.until(Properties(properties), min(ends, default=None))
+
+
+def open_file_io(properties: Mapping[str, str]) -> FileIO:
+    """Return a FileIO, the same one for the same properties, so that its connections stay open."""
+    return _open(Properties(properties))
+
+
+@lru_cache(OPEN_FILE_IOS)
+def _open(properties: Properties) -> FileIO:
+    hide_credentials(properties)  # also in Spark's workers, which learn of secrets in no other way
+    return load_file_io(dict(properties))
+
+
+def hide_credentials(properties: Mapping[str, str]) -> None:
+    """Hide the credentials among a store's properties in everything that is logged."""
+    for name in SECRET_PROPERTIES & properties.keys():
+        hide_obtained(properties[name])

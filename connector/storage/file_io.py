@@ -1,4 +1,4 @@
-"""Reading and writing files in any store: PyIceberg's FileIO over PyArrow, adapted for three stores."""
+"""Reads and writes files in any store: PyIceberg's FileIO, which uses PyArrow, with changes for three stores."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -15,11 +15,11 @@ RETRY_SECONDS: Final = 30
 
 
 class StoreFileIO(PyArrowFileIO):
-    """PyIceberg's, but for three stores.
+    """PyIceberg's FileIO, changed for three stores.
 
-    In Amazon's, a file that is small enough takes one request, not the three of a multipart upload. Google's is not
-    retried for 15 minutes, and never with what this machine can sign in with. For Azure's, the account's host is not
-    taken for a part of the container's name.
+    Amazon: a small file takes one request, not the three of a multipart upload. Google: a failed request is not
+    repeated for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken
+    for a part of the container's name.
     """
 
     @staticmethod
@@ -30,13 +30,14 @@ class StoreFileIO(PyArrowFileIO):
         return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
-        # PyIceberg has no setting for this option: the file system is made again from what it would be pickled as.
+        # PyIceberg has no setting for this option. So the file system is made again, from the options that pickling
+        # would keep.
         _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
         return S3FileSystem(**{**options, "allow_delayed_open": True})
 
     def _initialize_azure_fs(self) -> FileSystem:
         if token := self.properties.get(ADLS_SAS_TOKEN):
-            # PyArrow appends it to addresses as it is.
+            # PyArrow appends the token to addresses without a question mark.
             self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}
         return super()._initialize_azure_fs()
 

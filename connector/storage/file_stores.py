@@ -1,4 +1,4 @@
-"""An endpoint config's store for data files: where new tables go, and which FileIO properties open it."""
+"""The store for data files in an endpoint config: where new tables go, and which FileIO properties open it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -32,11 +32,12 @@ from connector.storage.file_access import DEFAULT_REGION, FileCredentials, file_
 if TYPE_CHECKING:
     from connector.storage.aws_credentials import FreshAwsCredentials
 
-S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; the library's own are 1 and 3
+S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; PyArrow's defaults are 1 and 3
 
 
-def root(config: EndpointConfig) -> str | None:
-    """Where new tables go; None leaves it to the catalog. The Local catalog has a directory of its own."""
+def find_root(config: EndpointConfig) -> str | None:
+    """Return the location of new tables, or None if the catalog chooses it. Not for the Local catalog, which has a
+    directory."""
     if config.storage:
         return config.storage.location
     if not config.bucket or isinstance(config.catalog, S3TablesCatalog):
@@ -45,12 +46,12 @@ def root(config: EndpointConfig) -> str | None:
 
 
 def data_file_properties(config: EndpointConfig) -> dict[str, str]:
-    """The FileIO properties that the config has, with keys that are valid now."""
-    return file_properties(file_addresses(config), file_credentials(config, aws_credentials_of(config))())
+    """Return the FileIO properties of the config, with credentials that are valid now."""
+    return file_properties(find_file_addresses(config), choose_file_credentials(config, find_aws_credentials(config))())
 
 
-def file_addresses(config: EndpointConfig) -> dict[str, str]:
-    """The same without keys."""
+def find_file_addresses(config: EndpointConfig) -> dict[str, str]:
+    """Return the FileIO properties of the config without credentials."""
     if config.storage:
         return file_properties(_addresses(config.storage))
     region = config.region
@@ -61,12 +62,12 @@ def file_addresses(config: EndpointConfig) -> dict[str, str]:
         case S3TablesCatalog() as catalog:
             region = catalog.region
         case RestCatalog() | GlueCatalog() | HiveCatalog() as catalog:
-            further = dict(catalog.properties)
+            further = catalog.properties
     properties: dict[str, str] = dict(S3_TIME_LIMITS)
     if region:
         properties[S3_REGION] = region
     if config.s3_endpoint:
-        # Stores other than Amazon's rarely have a host name for each bucket.
+        # Stores other than Amazon's seldom have a host name for each bucket.
         properties |= {S3_ENDPOINT: config.s3_endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
     return file_properties(properties, further)
 
@@ -86,9 +87,9 @@ def _addresses(storage: Storage) -> dict[str, str]:
             return {}
 
 
-def file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") -> FileCredentials:
-    """The store's keys; `aws` are those that sign in to the catalog, and to S3 if the files are there."""
-    # Each store's client is imported when it is needed.
+def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") -> FileCredentials:
+    """Return what reads the store's credentials. `aws` are those of the catalog, and of S3 if the files are there."""
+    # A store's client is imported only if it is needed.
     match config.storage:
         case GoogleStorage() as storage:
             return _google_credentials(storage, uses_machine_credentials=config.allows_machine_credentials)
@@ -96,9 +97,9 @@ def file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") 
             return partial(_azure_credentials, storage)
     if aws is None:
         return dict
-    from connector.storage.aws_credentials import file_credentials
+    from connector.storage.aws_credentials import read_file_credentials
 
-    return partial(file_credentials, aws)
+    return partial(read_file_credentials, aws)
 
 
 def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
@@ -115,12 +116,13 @@ def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
 def _google_credentials(storage: GoogleStorage, *, uses_machine_credentials: bool) -> FileCredentials:
     if not storage.service_account and not uses_machine_credentials:
         return dict
-    from connector.storage.google_credentials import file_credentials, google_tokens
+    from connector.storage.google_credentials import open_google_tokens, read_file_credentials
 
-    return partial(file_credentials, google_tokens(storage.service_account))
+    return partial(read_file_credentials, open_google_tokens(storage.service_account))
 
 
-def aws_credentials_of(config: EndpointConfig) -> "FreshAwsCredentials | None":
+def find_aws_credentials(config: EndpointConfig) -> "FreshAwsCredentials | None":
+    """Return the AWS credentials of the config, if it uses any."""
     if config.credentials is None or isinstance(config.catalog, LocalCatalog):
         return None
     from connector.storage.aws_credentials import open_aws_credentials

@@ -1,7 +1,6 @@
-"""Tokens for Google Cloud Storage that are always valid: of the config's service account, or of this machine's."""
+"""Tokens for Google Cloud Storage that are always valid: for the config's service account, or for this machine."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC
 from typing import Any, Final, TypeAlias
 
@@ -13,25 +12,24 @@ from pyiceberg.io import GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 
 from connector.config.secret import Secret
 from connector.config.values import service_account
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed
 
 GoogleTokens: TypeAlias = Refreshed[Secret]
 
 SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
-CLOCK_ERROR: Final = "in a reasonable timeframe"
-REFUSAL: Final = "Check /storage/service_account_json: the key may have been deleted, or its service account."
 
 
-def google_tokens(key: Secret | None) -> GoogleTokens:
-    """Without a key, those of this machine's own credentials."""
+def open_google_tokens(key: Secret | None) -> GoogleTokens:
+    """Return tokens for a service account's key, or without a key for this machine's credentials."""
     return Refreshed("the token of Google Cloud Storage", lambda: _fetch(key))
 
 
-def file_credentials(tokens: GoogleTokens) -> dict[str, str]:
-    """The token as FileIO properties."""
+def read_file_credentials(tokens: GoogleTokens) -> dict[str, str]:
+    """Return the token as FileIO properties."""
     lease = tokens.current()
-    assert lease.expires_at is not None, "Google's tokens end"
+    assert lease.expires_at is not None, "Google's tokens expire"
     return {GCS_TOKEN: lease.value.reveal(), GCS_TOKEN_EXPIRES_AT_MS: str(int(lease.expires_at * 1000))}
 
 
@@ -45,27 +43,47 @@ def _fetch(key: Secret | None) -> Lease[Secret]:
 def _of_service_account(key: Secret) -> Any:
     try:
         return Credentials.from_service_account_info(service_account(key.reveal()), scopes=SCOPES)
-    except ValueError:  # its text may quote the key
+    except ValueError:  # the error's text may quote the key
         raise UserError(
-            "/storage/service_account_json: its private_key is none. Paste the file as Google's console writes it."
+            "/storage/service_account_json: its private_key is not a private key. Paste the file as Google's console "
+            "writes it."
         ) from None
 
 
-@contextmanager
-def _translate_errors(whose: str) -> Iterator[None]:
-    try:
-        yield
-    except DefaultCredentialsError as error:
-        raise UserError(
-            "the config has no Google credentials, and this machine has none that can be used. Set "
-            "/storage/service_account_json."
-        ) from error
-    except TransportError as error:
-        raise RetryableError("Google's token server cannot be reached. Check that the network allows it.") from error
-    except GoogleAuthError as error:
-        answer = str(error.args[0]).rstrip(".") if error.args else type(error).__name__
-        if error.retryable:
-            raise RetryableError(f"Google is not able to sign in {whose} now: {answer}.") from error
-        if CLOCK_ERROR in answer:
-            raise UserError(f"the clock of this machine is wrong (Google: {answer}). Set it.") from error
-        raise UserError(f"Google does not sign in {whose}: {answer}. {REFUSAL}") from error
+def _translate_errors(whose: str) -> AbstractContextManager[None]:
+    return translate(GOOGLE_ERRORS, lambda error: {"whose": whose, "answer": _read_answer(error)})
+
+
+def _read_answer(error: Exception) -> str:
+    return str(error.args[0]).rstrip(".") if error.args else type(error).__name__
+
+
+GOOGLE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(DefaultCredentialsError),
+        UserError,
+        "the config has no Google credentials, and this machine has none that can be used. Set "
+        "/storage/service_account_json.",
+    ),
+    Entry(
+        is_a(TransportError),
+        RetryableError,
+        "Google's token server cannot be reached. Check that the network allows it.",
+    ),
+    Entry(
+        lambda error: isinstance(error, GoogleAuthError) and bool(error.retryable),
+        RetryableError,
+        "Google is not able to sign in {whose} now: {answer}.",
+    ),
+    Entry(
+        is_a(GoogleAuthError, saying=("in a reasonable timeframe",), read=_read_answer),
+        UserError,
+        "the clock of this machine is wrong (Google: {answer}). Set it.",
+    ),
+    Entry(
+        is_a(GoogleAuthError),
+        UserError,
+        "Google does not sign in {whose}: {answer}. Check /storage/service_account_json: the key may have been "
+        "deleted, or its service account.",
+    ),
+)

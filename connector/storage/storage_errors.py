@@ -1,38 +1,22 @@
-"""What an object store refuses, as an error that says what to do."""
+"""The errors of object stores, as PyArrow raises them, in words that say what to do."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 
-from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.error_tables import Entry, ErrorTable, Matcher, translate
+from connector.host.errors import RetryableError, UserError
 from connector.host.redaction import redact_and_cut
 
 QUOTED_CHARACTERS: Final = 400
 
 
-@contextmanager
-def translate_errors(location: str) -> Iterator[None]:
-    """For reading and writing files there: what the client raises becomes an error that says what to do."""
-    try:
-        yield
-    except Exception as error:
-        if not _is_of_store(error):
-            raise
-        kind, sentence = next(
-            (kind, sentence) for codes, kind, sentence in EXPLANATIONS if any(code in str(error) for code in codes)
-        )
-        raise kind(f"{location}: {sentence.format(answer=_answer(str(error)))}") from error
+def translate_errors(location: str) -> AbstractContextManager[None]:
+    """Translate the errors of reading and writing files at this location."""
+    return translate(STORAGE_ERRORS, lambda error: {"location": location, "answer": _read_answer(str(error))})
 
 
-def _is_of_store(error: Exception) -> bool:
-    from pyarrow import ArrowException  # slow to import; where it was raised, it is loaded already
-
-    # PyArrow has no type of its own for what Azure's token server answers.
-    return isinstance(error, OSError) or type(error) is ArrowException
-
-
-# How the clients quote a store's answer in their own texts: Amazon's, Azure's, Google's.
+# How the clients quote a store's answer: Amazon's, Azure's, Google's.
 ANSWERS: Final = (
     re.compile("AWS Error (.*)", re.DOTALL),
     re.compile(r"GetToken\(\): (.*)", re.DOTALL),
@@ -42,122 +26,135 @@ ANSWERS: Final = (
 )
 
 
-def _answer(text: str) -> str:
+def _read_answer(text: str) -> str:
     answer = next((found[1] for pattern in ANSWERS if (found := pattern.search(text))), text)
     return redact_and_cut(" ".join(answer.split()), QUOTED_CHARACTERS)
 
 
-# The clients' errors have no types, only codes in their texts. The first entry with a code that a text has explains it.
-EXPLANATIONS: Final[tuple[tuple[tuple[str, ...], type[ConnectorError], str], ...]] = (
-    (
-        ("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
+def _says(*codes: str) -> Matcher:
+    """Match PyArrow's errors by the codes in their texts, since they have no types."""
+    return lambda error: _is_of_store(error) and any(code in str(error) for code in codes)
+
+
+def _is_of_store(error: Exception) -> bool:
+    from pyarrow import ArrowException  # slow to import; it is loaded already if PyArrow raised the error
+
+    # PyArrow has no type for what Azure's token server answers.
+    return isinstance(error, OSError) or type(error) is ArrowException
+
+
+STORAGE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
         UserError,
-        "the object store does not accept the keys ({answer}). Check /credentials.",
+        "{location}: the object store does not accept the credentials ({answer}). Check /credentials.",
     ),
-    (
-        ("ACCESS_DENIED",),
+    Entry(
+        _says("ACCESS_DENIED"),
         UserError,
-        "the object store forbids this ({answer}). Check /credentials, and that they allow to read, write, list and "
-        "delete objects there.",
+        "{location}: the object store forbids this ({answer}). Check /credentials, and that they allow to read, "
+        "write, list and delete objects there.",
     ),
-    (
-        ("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),
+    Entry(
+        _says("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),
         UserError,
-        "the clock of this machine is wrong ({answer}). Set it.",
+        "{location}: the clock of this machine is wrong ({answer}). Set it.",
     ),
-    (
-        ("NO_SUCH_BUCKET",),
+    Entry(
+        _says("NO_SUCH_BUCKET"),
         UserError,
-        "there is no such bucket ({answer}). Create it, or correct /bucket.",
+        "{location}: there is no such bucket ({answer}). Create it, or correct /bucket.",
     ),
-    (
-        ("AuthorizationHeaderMalformed", "PermanentRedirect", "HTTP status 301"),
+    Entry(
+        _says("AuthorizationHeaderMalformed", "PermanentRedirect", "HTTP status 301"),
         UserError,
-        "the bucket is in another region ({answer}). Check /region and /s3_endpoint.",
+        "{location}: the bucket is in another region ({answer}). Check /region and /s3_endpoint.",
     ),
-    (
-        ("NETWORK_CONNECTION",),
+    Entry(
+        _says("NETWORK_CONNECTION"),
         RetryableError,
-        "the object store cannot be reached ({answer}). Check that the network allows it, /s3_endpoint and /region.",
+        "{location}: the object store cannot be reached ({answer}). Check that the network allows it, /s3_endpoint "
+        "and /region.",
     ),
-    (
-        ("Status(UNAUTHENTICATED",),
+    Entry(
+        _says("Status(UNAUTHENTICATED"),
         UserError,
-        "Google Cloud Storage does not accept the token ({answer}). Check /storage/service_account_json, and that its "
-        "service account exists.",
+        "{location}: Google Cloud Storage does not accept the token ({answer}). Check /storage/service_account_json, "
+        "and that its service account exists.",
     ),
-    (
-        ("Status(PERMISSION_DENIED",),
+    Entry(
+        _says("Status(PERMISSION_DENIED"),
         UserError,
-        "Google Cloud Storage forbids this ({answer}). Give the service account the role Storage Object User "
-        "(roles/storage.objectUser) on the bucket.",
+        "{location}: Google Cloud Storage forbids this ({answer}). Give the service account the role Storage Object "
+        "User (roles/storage.objectUser) on the bucket.",
     ),
-    (
-        ("Status(NOT_FOUND",),
+    Entry(
+        _says("Status(NOT_FOUND"),
         UserError,
-        "Google Cloud Storage has no such bucket, or no such file in it ({answer}). Create the bucket, or correct "
-        "/storage/bucket.",
+        "{location}: Google Cloud Storage has no such bucket, or no such file in it ({answer}). Create the bucket, or "
+        "correct /storage/bucket.",
     ),
-    (
-        ("Status(UNAVAILABLE", "Status(DEADLINE_EXCEEDED"),
+    Entry(
+        _says("Status(UNAVAILABLE", "Status(DEADLINE_EXCEEDED"),
         RetryableError,
-        "Google Cloud Storage cannot be reached, or is not able to answer now ({answer}). Check that the network "
-        "allows it, and /storage/endpoint if it is set.",
+        "{location}: Google Cloud Storage cannot be reached, or is not able to answer now ({answer}). Check that the "
+        "network allows it, and /storage/endpoint if it is set.",
     ),
-    (
-        (
+    Entry(
+        _says(
             "[AuthenticationFailed]",
             "[AuthorizationFailure]",
             "[InvalidAuthenticationInfo]",
             *(f"GetToken(): error response: {status}" for status in (400, 401, 403, 404)),
         ),
         UserError,
-        "Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret in /storage, "
-        "/storage/account, and the clock of this machine.",
+        "{location}: Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret "
+        "in /storage, /storage/account, and the clock of this machine.",
     ),
-    (
-        ("GetToken()",),
+    Entry(
+        _says("GetToken()"),
         RetryableError,
-        "Azure's token server cannot be reached, or is not able to answer now ({answer}). Check that the network "
-        "allows it.",
+        "{location}: Azure's token server cannot be reached, or is not able to answer now ({answer}). Check that the "
+        "network allows it.",
     ),
-    (
-        (
+    Entry(
+        _says(
             "[AuthorizationPermissionMismatch]",
             "[AuthorizationResourceTypeMismatch]",
             "[InsufficientAccountPermissions]",
         ),
         UserError,
-        "Azure forbids this ({answer}). Let the SAS token read, create, write, list and delete blobs, or give the "
-        "application the role Storage Blob Data Contributor on the container.",
+        "{location}: Azure forbids this ({answer}). Let the SAS token read, create, write, list and delete blobs, or "
+        "give the application the role Storage Blob Data Contributor on the container.",
     ),
-    (
-        ("[ContainerNotFound]", "[FilesystemNotFound]", "[OutOfRangeInput]"),
+    Entry(
+        _says("[ContainerNotFound]", "[FilesystemNotFound]", "[OutOfRangeInput]"),
         UserError,
-        "Azure has no such container ({answer}). Create it, or correct /storage/container.",
+        "{location}: Azure has no such container ({answer}). Create it, or correct /storage/container.",
     ),
-    (
-        ("[ResourceNotFound]",),
+    Entry(
+        _says("[ResourceNotFound]"),
         UserError,
-        "Azure has no such account ({answer}). Correct /storage/account, and /storage/endpoint if it is set.",
+        "{location}: Azure has no such account ({answer}). Correct /storage/account, and /storage/endpoint if it is "
+        "set.",
     ),
-    (
-        ("Azure Error: []",),
+    Entry(
+        _says("Azure Error: []"),
         RetryableError,
-        "Azure cannot be reached, or is not able to answer now ({answer}). Check that the network allows it, "
-        "/storage/account, and /storage/endpoint if it is set.",
+        "{location}: Azure cannot be reached, or is not able to answer now ({answer}). Check that the network allows "
+        "it, /storage/account, and /storage/endpoint if it is set.",
     ),
-    (
-        ("Unable to load libjvm", "Unable to load libhdfs"),
+    Entry(
+        _says("Unable to load libjvm", "Unable to load libhdfs"),
         UserError,
-        "Hadoop's native client, libhdfs, or the Java that it needs is not on this machine. Install them and set "
-        "HADOOP_HOME and JAVA_HOME, or choose another storage than HDFS.",
+        "{location}: Hadoop's native client, libhdfs, or the Java that it needs is not on this machine. Install them "
+        "and set HADOOP_HOME and JAVA_HOME, or choose another storage than HDFS.",
     ),
-    (
-        ("HDFS connection failed",),
+    Entry(
+        _says("HDFS connection failed"),
         RetryableError,
-        "HDFS cannot be reached. Check /storage/uri, that the network allows it, and that CLASSPATH names the jars of "
-        "Hadoop's client.",
+        "{location}: HDFS cannot be reached. Check /storage/uri, that the network allows it, and that CLASSPATH names "
+        "the jars of Hadoop's client.",
     ),
-    (("",), RetryableError, "{answer}."),
+    Entry(_says(""), RetryableError, "{location}: {answer}."),
 )

@@ -1,4 +1,4 @@
-"""Files whose length and contents are known from what was written: asking the object store takes one more request."""
+"""Files that keep their contents in memory after they are written, so that no request is needed to read them again."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -9,7 +9,7 @@ from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 
 
 class WrittenFile(OutputFile):
-    """Wraps an output file, which gets the pieces once all of them have been written."""
+    """An output file that gets all pieces at once, when it is closed."""
 
     def __init__(self, file: OutputFile) -> None:
         super().__init__(file.location)
@@ -36,7 +36,7 @@ class WrittenFile(OutputFile):
 
 
 class RememberedFile(InputFile):
-    """The contents of a file as they were written, read from memory."""
+    """An input file that is read from memory."""
 
     def __init__(self, location: str, pieces: Sequence[bytes]) -> None:
         super().__init__(location)

@@ -1,4 +1,4 @@
-"""The image's software bill of materials as CycloneDX 1.6 JSON; to be run in it."""
+"""Prints the image's software bill of materials as CycloneDX 1.6 JSON. Run it inside the image."""
 
 import json
 import os

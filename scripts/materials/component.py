@@ -1,4 +1,4 @@
-"""One thing that the image has, as CycloneDX lists it."""
+"""One component of the image, as CycloneDX lists it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ class Component:
     name: str
     version: str
     purl: str
-    licence: str  # an SPDX expression, or what its author says instead
+    licence: str  # an SPDX expression, or else the author's own text
 
     @property
     def cyclonedx(self) -> dict[str, Any]:
@@ -19,7 +19,7 @@ class Component:
 
 @dataclass(frozen=True)
 class DebianPackage(Component):
-    """Its licences are names that Debian has chosen for them, not all of which are SPDX's."""
+    """A package of Debian. Its licences have Debian's names, and not all of these are SPDX identifiers."""
 
     @property
     def cyclonedx(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Spark's jars: what each says of itself, or what is known of those that say nothing."""
+"""Lists Spark's jars with their names and licences: from the jar itself, or from the tables below if it has none."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from zipfile import ZipFile
 from materials.component import Component
 
 GPL_FOR_JAVA: Final = "GPL-2.0-only WITH Classpath-exception-2.0"
-# By which words, or addresses, jars name their licences: the first that is found decides.
+# Words and addresses by which jars name their licences. The first one that is found decides.
 SPDX: Final = (
     (r"CDDL ?\+ ?GPL", f"CDDL-1.1 OR {GPL_FOR_JAVA}"),
     (r"apache.*2|licenses/LICENSE-2\.0", "Apache-2.0"),
@@ -24,7 +24,7 @@ SPDX: Final = (
     (r"lgpl.2\.1", "LGPL-2.1-only"),
     (r"copyright-documents", "LicenseRef-W3C-documents-1999"),
 )
-# Whose jars do not name a licence, or a group either, by how their names begin: the longest decides.
+# Jars that do not name a licence or a group, by the beginning of their names. The longest match decides.
 SILENT: Final = {
     "RoaringBitmap": ("org.roaringbitmap", "Apache-2.0"),
     "chill": ("com.twitter", "Apache-2.0"),
@@ -55,7 +55,7 @@ def jars(directory: Path) -> Iterator[Component]:
 
 def _component(path: Path) -> Component:
     with ZipFile(path) as jar:
-        # Jars have the poms of what was put into them, too.
+        # A jar also has the poms of the jars that were put into it.
         poms = [pom for pom in map(POM.fullmatch, jar.namelist()) if pom and path.stem.startswith(f"{pom[2]}-")]
         own = max(poms, key=lambda pom: len(pom[2]), default=None)
         name = own[2] if own else re.split(r"-\d", path.stem)[0]
@@ -68,14 +68,14 @@ def _component(path: Path) -> Component:
 
 
 def _of_bundle(jar: ZipFile) -> Sequence[str]:
-    """Licences as OSGi's manifests have them, whose long lines are continued on the next."""
+    """Return the licences in an OSGi manifest, which continues long lines on the next line."""
     manifest = jar.read("META-INF/MANIFEST.MF").decode().replace("\r\n", "\n").replace("\n ", "")
     found = re.search(r"^Bundle-License: (.*)$", manifest, re.MULTILINE)
     return found[1].split(", ") if found else []
 
 
 def _expression(said: Iterable[str]) -> str:
-    """Where several licences are named, Maven's rule is that users choose."""
+    """Return an SPDX expression. If a pom names several licences, users may choose one: that is Maven's rule."""
     return " OR ".join(dict.fromkeys(map(_spdx, said)))
 
 

@@ -1,4 +1,4 @@
-"""The Python packages that are installed, the connector among them."""
+"""Lists the installed Python packages, including the connector."""
 
 from collections.abc import Iterator
 from importlib.metadata import PackageMetadata, distributions
@@ -7,7 +7,7 @@ from typing import Final
 from materials.component import Component
 
 CLASSIFIER: Final = "License :: OSI Approved :: "
-# What packages write that is no SPDX expression.
+# Licence texts of packages that are not SPDX expressions.
 SPDX: Final = {
     "Apache 2.0": "Apache-2.0",
     "Apache License 2.0": "Apache-2.0",
@@ -26,7 +26,7 @@ def python_packages() -> Iterator[Component]:
 
 
 def _licence(package: PackageMetadata) -> str:
-    """Its SPDX expression, its classifiers, or else a short text of its own: in the order of what can be relied on."""
+    """Return its SPDX expression, or else its classifiers, or else the first line of its licence text."""
     if "License-Expression" in package:
         return package["License-Expression"]
     text = package["License"].strip() if "License" in package else ""

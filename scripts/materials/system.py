@@ -1,4 +1,4 @@
-"""What is under Python and Spark: Debian's packages and the Java runtime."""
+"""Lists Debian's packages and the Java runtime."""
 
 import re
 import subprocess

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from connector.config.settings import parse
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
@@ -130,10 +130,10 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
     with open_catalog(parse(config(role), [])[0]) as catalog:
         for backfill in range(2):
             target = Target(path, Owner("acmeCo/task", f"replaced.v{backfill}"), columns, {}, replaces=backfill > 0)
-            evolve(catalog, path, None, partial(changes, target=target), alterer().alter)
+            evolve(catalog, path, None, partial(plan_changes, target=target), alterer().alter)
             uuids.append(catalog.load_table(path).metadata.table_uuid)
         writer = WriterId("acmeCo/task", "replaced.v1", WHOLE_RANGE.key_range)
-        commit.finish(catalog, [stage(catalog, path, writer, 1, 2)])
+        commit.commit_all_or_raise(catalog, [stage(catalog, path, writer, 1, 2)])
         assert ids_of(catalog, path) == [1, 2]
     assert uuids[0] != uuids[1]
     assert {f"s3tables:{action}" for action in tables.actions} == set(documented_statement_of_s3_tables()["Action"])

@@ -108,10 +108,10 @@ def test_a_catalog_that_goes_down_is_named_and_takes_what_was_staged_when_it_is_
             catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
             staged = stage(catalog, path, WRITER, 1, 2)
             with down:
-                commit.attempt(catalog, [staged], once=[staged.chain_id])  # on connections that are still open
-                [outcome] = commit.attempt(catalog, [staged], once=[staged.chain_id])
+                commit.try_commits(catalog, [staged], once=[staged.chain_id])  # on connections that are still open
+                [outcome] = commit.try_commits(catalog, [staged], once=[staged.chain_id])
                 assert isinstance(outcome, Failed)
-            [landed] = commit.attempt(catalog, [staged])
+            [landed] = commit.try_commits(catalog, [staged])
             assert isinstance(landed, Landed)
             assert ids_of(catalog, path) == [1, 2]
     text = str(outcome.error).replace(path[0], "shop")

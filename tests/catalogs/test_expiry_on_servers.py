@@ -35,13 +35,13 @@ NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 
 
 @pytest.fixture
-def path() -> tuple[str, str]:
-    return f"shop_{uuid.uuid4().hex}", "orders"
+def path() -> TableIdentifier:
+    return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
 
 def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> int:
     """A transaction; its snapshot's id."""
-    commit.finish(catalog, [stage(catalog, path, WRITER, *ids)])
+    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, *ids)])
     snapshot = catalog.load_table(path).current_snapshot()
     assert snapshot
     return snapshot.snapshot_id
@@ -77,7 +77,7 @@ def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
         yield opened
 
 
-def point(catalog: Catalog, path: tuple[str, str], branch: str, snapshot: int) -> None:
+def point(catalog: Catalog, path: TableIdentifier, branch: str, snapshot: int) -> None:
     update = SetSnapshotRefUpdate(
         ref_name=branch,
         type=SnapshotRefType.BRANCH,

@@ -21,7 +21,7 @@ from pyiceberg.types import DecimalType, LongType, StringType
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
-from connector.evolution.changes import MAX_DOC, changes
+from connector.evolution.changes import MAX_DOC, plan_changes
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
@@ -71,12 +71,12 @@ def bucket(s3_server: S3Server) -> str:
 
 
 @pytest.fixture
-def path() -> tuple[str, str]:
-    return f"shop_{uuid.uuid4().hex}", "orders"
+def path() -> TableIdentifier:
+    return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
 
 @pytest.fixture
-def endpoint(s3_server: S3Server, bucket: str, path: tuple[str, str]) -> EndpointConfig:
+def endpoint(s3_server: S3Server, bucket: str, path: TableIdentifier) -> EndpointConfig:
     return parse(on_s3(s3_server, bucket, path[0], glue()), [])[0]
 
 
@@ -112,10 +112,10 @@ def fit(
     catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier, *columns: NewColumn
 ) -> Sequence[TableChange]:
     target = Target(path, OWNER, columns, {}, replaces=False)
-    return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
+    return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
 
 
-def parameters(client: Any, path: tuple[str, str]) -> dict[str, str]:
+def parameters(client: Any, path: TableIdentifier) -> dict[str, str]:
     found: dict[str, str] = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["Parameters"]
     return found
 
@@ -134,7 +134,7 @@ def stage_chain(catalog: Catalog, path: TableIdentifier) -> list[StagedCommit]:
 
 
 def finish(catalog: Catalog, *staged: StagedCommit) -> None:
-    commit.finish(catalog, staged)
+    commit.commit_all_or_raise(catalog, staged)
 
 
 def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
@@ -214,7 +214,7 @@ def test_another_writer_is_met_by_looking_again(
 
 
 def test_a_commit_replaces_what_its_table_was_loaded_with_or_nothing(
-    catalog: Catalog, table: Table, path: tuple[str, str]
+    catalog: Catalog, table: Table, path: TableIdentifier
 ) -> None:
     """Glue itself compares versions, and the commit learns the table's only when it is sent."""
     catalog.load_table(path).append(pa.table({"id": [100]}, schema=table.schema().as_arrow()))
@@ -293,7 +293,9 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
     staged = stage(catalog, path, WRITER, 1)
     config = on_s3(s3_server, bucket, path[0], glue()) | {"credentials": aws_keys(s3_server, "wrong")}
     wrong = parse(config, [])[0]
-    refusal = r"the metadata of table .*orders: the object store (forbids this|does not accept the keys).*/credentials"
+    refusal = (
+        r"the metadata of table .*orders: the object store (forbids this|does not accept the credentials).*/credentials"
+    )
     with open_catalog(wrong) as locked_out:
         for use in (partial(load_table, locked_out, path), partial(finish, locked_out, staged)):
             with pytest.raises(UserError, match=refusal), translate_errors(wrong):
@@ -302,7 +304,7 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
             fit(locked_out, wrong, TableIdentifier(path[0], "new_orders"), ID)
 
 
-def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: tuple[str, str]) -> None:
+def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: TableIdentifier) -> None:
     found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
     update = partial(client.update_table, DatabaseName=path[0])
     version = found["VersionId"]

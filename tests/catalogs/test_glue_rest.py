@@ -11,7 +11,7 @@ from pyiceberg.types import LongType
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
@@ -50,7 +50,7 @@ def config(gateway: GlueRest, rest_on_s3: RestCatalogOnS3) -> Json:
 def fit(catalog: Catalog, endpoint: EndpointConfig, backfill: int) -> Sequence[TableChange]:
     path = TableIdentifier(endpoint.namespace, "orders")
     target = Target(path, Owner("acme/warehouse", f"orders.v{backfill}"), (ID,), {}, replaces=backfill > 0)
-    return evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
+    return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
 
 
 def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> None:
@@ -58,7 +58,7 @@ def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> N
     path = TableIdentifier(endpoint.namespace, "orders")
     with open_catalog(endpoint) as catalog:
         fit(catalog, endpoint, backfill=0)
-        commit.finish(catalog, [stage(catalog, path, WRITER, 1, 2)])
+        commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1, 2)])
         assert catalog.load_table(path).location().startswith(f"s3://{endpoint.bucket}/{endpoint.prefix}/")
         assert ids_of(catalog, path) == [1, 2]
         fit(catalog, endpoint, backfill=1)

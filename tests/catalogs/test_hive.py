@@ -20,8 +20,7 @@ from connector.config.catalog import HiveCatalog
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
-from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits
-from connector.iceberg.catalogs.metastore_errors import translate_errors
+from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits, translate_errors
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.tables import find
 from connector.model.state import StagedCommit, WriterId
@@ -70,15 +69,15 @@ def proxy(metastore: Metastore) -> Iterator[MetastoreProxy]:
 
 
 @pytest.fixture
-def path(catalog: Catalog) -> tuple[str, str]:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+def path(catalog: Catalog) -> TableIdentifier:
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     foreign_table(catalog, path)
     return path
 
 
 def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:
     with open_hive(HiveCatalog(proxy.uri), {}, dict, limits) as catalog:
-        commit.finish(catalog, staged)
+        commit.commit_all_or_raise(catalog, staged)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
@@ -108,7 +107,7 @@ def test_a_process_whose_lock_was_lost_before_its_commit_overwrites_nothing(
         with Connections([metastore.uri], "") as client:
             (lock,) = client.show_locks(ShowLocksRequest(dbname=path[0], tablename=path[1])).locks
             client.unlock(UnlockRequest(lockid=lock.lockid))
-        commit.finish(catalog, [successor])
+        commit.commit_all_or_raise(catalog, [successor])
 
     proxy.inject(is_commit, fault, before=lose_the_lock_to_a_successor)
     with pytest.raises(FencedError):
@@ -126,7 +125,7 @@ def test_two_writers_of_one_table_each_land_every_commit(
         writer = WriterId(f"acme/warehouse-{task}", "orders.v1", WHOLE_RANGE.key_range)
         with open_hive(HiveCatalog(metastore.uri), {}, dict) as own:
             for number in range(commits):
-                commit.finish(own, [stage(own, path, writer, 10 * task + number)])
+                commit.commit_all_or_raise(own, [stage(own, path, writer, 10 * task + number)])
 
     with ThreadPoolExecutor(2) as writers:
         list(writers.map(write, (1, 2)))
@@ -139,8 +138,8 @@ def test_a_lock_that_a_dead_process_has_left_is_released(
 ) -> None:
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     with Connections([metastore.uri], "") as client:
-        client.lock(hive_lock.request(path))
-    commit.finish(catalog, [stage(catalog, path, WRITER, 1)])
+        client.lock(hive_lock.make_request(path))
+    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1)])
     assert ids_of(catalog, path) == [1]
     assert locks_of(metastore, path) == []
 
@@ -151,16 +150,16 @@ def test_a_lock_of_another_engine_is_respected_and_named(
     monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
     monkeypatch.setattr(commit, "RETRY_FOR", 0.2)
     staged = stage(catalog, path, WRITER, 1)
-    request = hive_lock.request(path)
+    request = hive_lock.make_request(path)
     request.agentInfo, request.user, request.hostname = "Iceberg", "etl", "spark-3"
     with Connections([metastore.uri], "") as client:
         held = client.lock(request)
         with pytest.raises(RetryableError) as error:
-            commit.finish(catalog, [staged])
+            commit.commit_all_or_raise(catalog, [staged])
         said = re.sub(r"\d+ s ", "N s ", str(error.value))
         check_text(SNAPSHOTS, "Hive: locked", said, {path[0]: "DATABASE", f"lock {held.lockid} ": "lock N "})
         client.unlock(UnlockRequest(lockid=held.lockid))
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     assert ids_of(catalog, path) == [1]
 
 
@@ -203,7 +202,7 @@ def test_a_metastore_that_never_answers_a_commit_is_an_error_that_keeps_the_file
 
 
 def test_what_is_no_iceberg_table_is_refused_by_name(
-    catalog: Catalog, metastore: Metastore, path: tuple[str, str]
+    catalog: Catalog, metastore: Metastore, path: TableIdentifier
 ) -> None:
     with Connections([metastore.uri], "") as client:
         table = client.get_table_req(GetTableRequest(dbName=path[0], tblName=path[1])).table
@@ -235,13 +234,13 @@ def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> Non
     path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "events")
     columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "at", TimestamptzType()))
     foreign_table(catalog, path, columns)
-    commit.finish(catalog, [stage(catalog, path, WRITER, 1)])
+    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1)])
     assert catalog.load_table(path).schema().find_type("at") == TimestamptzType()
     assert ids_of(catalog, path) == [1]
 
 
 def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(catalog: Catalog) -> None:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     columns = Schema(
         NestedField(1, "id", LongType()), NestedField(2, "a", StringType()), NestedField(3, "b", LongType())
     )
@@ -252,7 +251,7 @@ def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(cat
 
 
 def test_a_metastore_lets_decimals_have_more_digits(catalog: Catalog) -> None:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     columns = Schema(NestedField(1, "id", LongType()), NestedField(2, "price", DecimalType(9, 2)))
     table = foreign_table(catalog, path, columns)
     with table.update_schema() as update:
@@ -276,7 +275,7 @@ def limits_for(fault: Fault) -> TimeLimits:
     return IMPATIENT if fault.answer is Answer.SILENCE else TIME_LIMITS
 
 
-def locks_of(metastore: Metastore, path: tuple[str, str]) -> list[Any]:
+def locks_of(metastore: Metastore, path: TableIdentifier) -> list[Any]:
     with Connections([metastore.uri], "") as client:
         standing: list[Any] = client.show_locks(ShowLocksRequest(dbname=path[0], tablename=path[1])).locks
         return standing

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -11,7 +12,8 @@ from pyiceberg.catalog import Catalog
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
-from connector.iceberg.maintenance.background import Maintenance
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -45,7 +47,7 @@ def catalog(rest_on_s3: RestCatalogOnS3, store: FaultProxy, server: FaultProxy) 
     endpoint, _ = parse(on_s3(s3, rest_on_s3.bucket, PATH[0], rest(server.uri)), [])
     with open_catalog(endpoint) as opened:
         foreign_table(opened, PATH)
-        commit.finish(opened, [stage(opened, PATH, WRITER, 0)])
+        commit.commit_all_or_raise(opened, [stage(opened, PATH, WRITER, 0)])
         yield opened
         opened.drop_table(PATH)
 
@@ -58,13 +60,13 @@ def kind(request: Request) -> tuple[str, str]:
 def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     catalog: Catalog, store: FaultProxy, server: FaultProxy
 ) -> None:
-    session = Maintenance(catalog)
+    new_writer = partial(SnapshotWriter, WrittenLists())
     read = [("HEAD", "manifest list"), ("GET", "manifest list")]
     for number, expected in enumerate((read, [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
         server.seen.clear()
-        session.attempt([staged])
+        commit.try_commits(catalog, [staged], new_writer=new_writer)
         assert [kind(request) for request in store.seen] == [("PUT", "manifest"), *expected, ("PUT", "manifest list")]
         assert [kind(request) for request in server.seen] == [("GET", "orders"), ("POST", "orders")]
 
@@ -75,6 +77,6 @@ def test_connections_stay_open_from_one_commit_to_the_next(
     staged = stage(catalog, PATH, WRITER, 1)
     before = len(store.clients), len(server.clients)
     for number in range(2, 6):
-        commit.finish(catalog, [staged])
+        commit.commit_all_or_raise(catalog, [staged])
         staged = stage(catalog, PATH, WRITER, number)
     assert (len(store.clients), len(server.clients)) == before

@@ -140,7 +140,7 @@ def test_a_role_that_lacks_one_of_the_actions_is_told_which(
         ),
     )
     endpoint = parse(config, [])[0]
-    with pytest.raises(UserError, match=f"the keys do not allow {action} "):
+    with pytest.raises(UserError, match=f"the credentials do not allow {action} "):
         storage_probe.probe(endpoint, data_file_properties(endpoint))
 
 

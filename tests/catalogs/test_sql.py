@@ -20,7 +20,7 @@ from connector.cli.check_command import check
 from connector.config.catalog import SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
@@ -75,12 +75,12 @@ def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, en
         NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False),
     )
     target = Target(path, Owner(writer.materialization, writer.state_key), columns, {}, replaces=False)
-    evolve(catalog, path, table_location(endpoint, path), partial(changes, target=target), alterer().alter)
+    evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
     stale, successor = stage(catalog, path, writer, 1), stage(catalog, path, writer, 2)
     for staged in (successor, replace(successor, is_recovered=True)):
-        commit.finish(catalog, [staged])
+        commit.commit_all_or_raise(catalog, [staged])
     with pytest.raises(FencedError):
-        commit.finish(catalog, [stale])
+        commit.commit_all_or_raise(catalog, [stale])
     assert ids_of(catalog, path) == [2]
 
 
@@ -89,7 +89,7 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
 ) -> None:
     catalog.create_namespace_if_not_exists(NAMESPACE)
     wrong = parse(config | {"credentials": aws_keys(s3_server, "planted-and-wrong")}, [])[0]
-    refusal = "the metadata of table .*: the object store (forbids this|does not accept the keys).*/credentials"
+    refusal = "the metadata of table .*: the object store (forbids this|does not accept the credentials).*/credentials"
     with open_catalog(wrong) as locked_out, pytest.raises(UserError, match=refusal):
         locked_out.create_table((NAMESPACE, "new"), Schema(), table_location(wrong, TableIdentifier(NAMESPACE, "new")))
 

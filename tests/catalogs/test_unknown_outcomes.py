@@ -67,15 +67,15 @@ def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def path(catalog: Catalog) -> tuple[str, str]:
-    path = f"shop_{uuid.uuid4().hex}", "orders"
+def path(catalog: Catalog) -> TableIdentifier:
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     foreign_table(catalog, path)
     return path
 
 
 def finish(proxy: FaultProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:
     with open_rest(RestCatalog(proxy.uri, "warehouse"), {}, limits) as catalog:
-        commit.finish(catalog, staged)
+        commit.commit_all_or_raise(catalog, staged)
 
 
 def limits_for(fault: Fault) -> TimeLimits:
@@ -108,7 +108,7 @@ def test_a_process_that_is_replaced_between_its_look_and_its_commit_is_refused(
     catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, fault: Fault
 ) -> None:
     stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
-    proxy.inject(is_commit, fault, before=lambda: commit.finish(catalog, [successor]))
+    proxy.inject(is_commit, fault, before=lambda: commit.commit_all_or_raise(catalog, [successor]))
     proxy.inject(is_load, fault)
     with pytest.raises(FencedError):
         finish(proxy, [stale], limits_for(fault))
@@ -120,7 +120,7 @@ def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
     catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     foreign = stage(catalog, path, WriterId("acme/other", "orders.v1", KEY_RANGE), 100)
-    proxy.inject(is_commit, GENUINE, before=lambda: commit.finish(catalog, [foreign]))
+    proxy.inject(is_commit, GENUINE, before=lambda: commit.commit_all_or_raise(catalog, [foreign]))
     for name in ("503", "dropped", "answer dropped"):
         proxy.inject(is_commit, FAULTS[name])
     finish(proxy, chain_of_two(catalog, path))

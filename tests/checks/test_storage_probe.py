@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 from pyiceberg.io import load_file_io
 
-from connector.checks import storage_probe
+from connector.checks import s3_probe, storage_probe
 from connector.checks.steps import Skipped
 from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials
@@ -23,7 +23,6 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.host.errors import RetryableError, UserError
-from connector.storage import file_probe, probe_object, s3_probe
 from connector.storage.file_access import file_properties
 from connector.storage.file_stores import data_file_properties
 from support.jars import REPOSITORY
@@ -101,19 +100,19 @@ def test_a_bucket_that_can_be_used_is_left_as_it_was(
 
 
 def test_an_endpoint_without_a_scheme_is_one_of_https(right: EndpointConfig) -> None:
-    with pytest.raises(UserError, match="cannot be spoken to securely"):
+    with pytest.raises(UserError, match="has no secure connection"):
         probe(replace(right, s3_endpoint=right.s3_endpoint.removeprefix("http://")))
 
 
 def test_what_killed_probes_have_left_behind_is_deleted_and_nothing_else(
     s3_server: S3Server, bucket: str, right: EndpointConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_behind = f"lake/flow/{probe_object.new_name()}"
-    others = ["lake/flow/materialize-iceberg-probe-mine", "lake/flow/table", probe_object.new_name()]
+    left_behind = f"lake/flow/{storage_probe.new_name()}"
+    others = ["lake/flow/materialize-iceberg-probe-mine", "lake/flow/table", storage_probe.new_name()]
     put(s3_server, bucket, left_behind, *others)
     probe(right)
     assert set(keys_in(s3_server, bucket)) == {left_behind, *others}, "another probe may still be under way"
-    monkeypatch.setattr(probe_object, "LONGEST_PROBE", timedelta(seconds=-1))
+    monkeypatch.setattr(storage_probe, "LONGEST_PROBE", timedelta(seconds=-1))
     probe(right)
     assert set(keys_in(s3_server, bucket)) == set(others)
 
@@ -219,8 +218,8 @@ def test_the_store_is_addressed_as_the_tasks_do(settings: Mapping[str, str], hos
     with answering(400, error("InvalidRequest", "No.")) as proxy:
         keys = {"s3.access-key-id": "id", "s3.secret-access-key": "secret", "s3.region": "eu-west-1"}
         properties = {**keys, "s3.endpoint": "http://store.test", "s3.proxy-uri": proxy.uri, **settings}
-        with pytest.raises(UserError, match="refuses this"):
-            s3_probe.probe_bucket("lake", "flow", properties)
+        with s3_probe.open_bucket("lake", "flow", properties) as opened, pytest.raises(UserError, match="refuses this"):
+            storage_probe.try_place(opened)
     path, authorization, _ = proxy.requests[0]
     assert path.startswith(f"http://{host}/flow/materialize-iceberg-probe-")
     assert bool(authorization) == is_signed
@@ -262,7 +261,7 @@ def test_local_files_can_be_used_where_they_can_be_written(tmp_path: Path) -> No
 
 def test_a_place_that_keeps_nothing_is_no_place_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "probe").symlink_to("/dev/null")
-    monkeypatch.setattr(file_probe, "new_name", lambda: "probe")
+    monkeypatch.setattr(storage_probe, "new_name", lambda: "probe")
     with pytest.raises(UserError) as raised:
         probe(elsewhere(LocalFiles(tmp_path)))
     check_text(SNAPSHOTS, "nothing is kept", str(raised.value), {str(tmp_path): "DIRECTORY"})
@@ -276,7 +275,7 @@ def local(directory: Path) -> EndpointConfig:
 
 
 def test_a_directory_that_can_be_used_is_left_as_it_was(tmp_path: Path) -> None:
-    abandoned, young = tmp_path / probe_object.new_name(), tmp_path / probe_object.new_name()
+    abandoned, young = tmp_path / storage_probe.new_name(), tmp_path / storage_probe.new_name()
     for file in (abandoned, young):
         file.touch()
     os.utime(abandoned, (0, 0))

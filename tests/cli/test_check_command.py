@@ -71,8 +71,8 @@ def test_a_person_reads_a_line_a_step_with_its_time(tmp_path: Path) -> None:
     *lines, last = said
     assert [re.findall(r"^✓ (\w+) +.+ \(\d+\.\d\d s\)$", line) for line in lines] == [[name] for name in STEPS]
     assert f"✓ catalog   the Local catalog in {tmp_path}/warehouse is open" in lines[1]
-    assert "✓ namespace shop is made when a task is published" in lines[2]
-    assert last == "Nothing stands in the way."
+    assert "✓ namespace shop is created when a task is published" in lines[2]
+    assert last == "All checks passed."
 
 
 def test_a_step_that_fails_says_why_and_what_depends_on_it_is_not_checked(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_the_exit_status_says_whether_it_passed(tmp_path: Path) -> None:
     config = json.dumps(local(tmp_path / "warehouse")).encode()
     passed, failed = run("--config", "-", stdin=config), run("--config", str(tmp_path / "missing.json"), "--json")
     assert (passed.returncode, failed.returncode) == (0, 1)
-    assert passed.stdout.decode().endswith("Nothing stands in the way.\n")
+    assert passed.stdout.decode().endswith("All checks passed.\n")
     assert "missing.json cannot be read" in json.loads(failed.stdout)["steps"][0]["message"]
 
 

@@ -17,7 +17,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from connector.cli.fence_command import Place, reset, show
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.reset import Decision, perform, plan
+from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
@@ -70,7 +70,7 @@ def land(catalog: Catalog, *ids: int, prev: str = fence.NONE) -> StagedCommit:
 
 
 def finish(catalog: Catalog, staged: StagedCommit) -> None:
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
 
 
 def recover(catalog: Catalog, staged: StagedCommit) -> None:
@@ -186,7 +186,7 @@ def test_a_property_with_a_name_that_was_changed_by_hand_is_shown(fenced: Fenced
     for name in ("flow.fence.zz", "flow.fence.0.1.2"):
         with fenced.catalog.load_table(PATH).transaction() as transaction:
             transaction.set_properties({name: "zz"})
-        assert name in {writer["property"] for writer in shown(fenced.place())["lineages"]}
+        assert name in {writer["property"] for writer in shown(fenced.place())["writers"]}
 
 
 # What it costs is said before
@@ -231,18 +231,18 @@ def test_what_is_not_fenced_is_not_reset(fenced: Fenced) -> None:
 
 def test_a_table_that_changes_in_that_moment_is_looked_at_again(fenced: Fenced) -> None:
     table = fenced.catalog.load_table(PATH)
-    planned = plan(table, [fenced.lost], Decision.SKIP)
+    planned = plan_reset(table, [fenced.lost], Decision.SKIP)
     land(fenced.catalog, 4, prev=recorded(fenced.catalog))
     before = recorded(fenced.catalog)
     with pytest.raises(RetryableError) as error:
-        perform(table, planned, "too late")
+        perform_reset(table, planned, "too late")
     check_text(SNAPSHOTS, "a table that changes in that moment", re.sub(r"\d{9,}", "ID", str(error.value)), {})
     assert recorded(fenced.catalog) == before
 
 
 def test_a_reset_whose_answer_is_lost_is_looked_up(fenced: Fenced, monkeypatch: pytest.MonkeyPatch) -> None:
     table = fenced.catalog.load_table(PATH)
-    planned = plan(table, [fenced.lost], Decision.SKIP)
+    planned = plan_reset(table, [fenced.lost], Decision.SKIP)
     commit_table = table.catalog.commit_table
 
     def lost(*update: Any) -> None:
@@ -251,7 +251,7 @@ def test_a_reset_whose_answer_is_lost_is_looked_up(fenced: Fenced, monkeypatch: 
 
     monkeypatch.setattr(table.catalog, "commit_table", lost)
     with pytest.raises(CommitUnknownError) as error:
-        perform(table, planned, "restored a backup")
+        perform_reset(table, planned, "restored a backup")
     check_text(SNAPSHOTS, "a reset whose answer is lost", str(error.value), {})
     assert recorded(fenced.catalog) == planned.value
 
@@ -268,7 +268,7 @@ def test_the_reason_is_recorded_in_the_table(fenced: Fenced) -> None:
     assert snapshot.summary
     assert snapshot.summary["flow.fence-reset"] == "restored a backup"
     assert snapshot.summary["total-records"] == "3"
-    [writer] = shown(fenced.place())["lineages"]
+    [writer] = shown(fenced.place())["writers"]
     noted = {name: value for name, value in writer["lastReset"].items() if name != "at"}
     assert noted == {"from": before, "to": recorded(fenced.catalog), "reason": "restored a backup"}
 
@@ -287,7 +287,7 @@ def test_every_writer_is_shown_with_whose_it_is_and_when_it_last_committed(fence
     other = fence.property_name(WriterId("acme/gone", "orders.v1", "00000000-7fffffff"))
     with fenced.catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({other: "closed:v1"})
-    by_name = {writer.pop("property"): writer for writer in shown(fenced.place())["lineages"]}
+    by_name = {writer.pop("property"): writer for writer in shown(fenced.place())["writers"]}
     own = by_name[fence.property_name(WHOLE)]
     assert (own["materialization"], own["stateKey"], own["keyRange"]) == ("acme/task", "orders.v1", WHOLE.key_range)
     assert (own["value"], own["isClosed"]) == (recorded(fenced.catalog), False)

@@ -95,7 +95,7 @@ def test_of_a_whole_conversation_the_first_apply_request_is_planned(tmp_path: Pa
         request.Apply(materialization(local_config(tmp_path), binding(ORDERS, table=name))) for name in "ab"
     )
     assert "create table shop.a" in plan([request.Spec(), request.Validate(), first, second])
-    with pytest.raises(UserError, match="there is no apply request"):
+    with pytest.raises(UserError, match="stdin has no apply request"):
         plan(requests_without_apply())
 
 

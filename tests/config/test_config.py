@@ -18,9 +18,10 @@ from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import chosen_catalog
 from connector.config.secret import Secret
 from connector.config.settings import parse, resource_path
-from connector.config.values import FEATURE_FLAGS, SchemaEvolution, SecretSettings
+from connector.config.values import FEATURE_FLAGS, SchemaEvolution
 from connector.host.errors import InvalidConfigError
 from connector.model.invalid_values import OnInvalid
+from connector.model.properties import Properties
 from protocol.flow import Json
 from support.jars import REPOSITORY
 
@@ -129,7 +130,7 @@ def test_everything_that_can_be_set_arrives() -> None:
             Secret("bearer"),
             "all",
             "https://idp/token",
-            SecretSettings([("header.X-Key", "in a header")]),
+            Properties({"header.X-Key": "in a header"}),
         ),
         upload_interval=timedelta(minutes=90),
         credentials=AwsCredentials("id", Secret("secret")),
@@ -139,7 +140,7 @@ def test_everything_that_can_be_set_arrives() -> None:
         s3_endpoint="http://store:9000",
         advanced=AdvancedOptions(
             feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
-            spark=SecretSettings([("spark.master", "local[2]")]),
+            spark=Properties({"spark.master": "local[2]"}),
         ),
     )
 
@@ -176,7 +177,7 @@ def test_a_resource_arrives_with_its_table_properties() -> None:
     }
     _, resources = parse(LOCAL, [resource])
     assert resources == [
-        ResourceConfig("T", "N", False, (("write.metadata.compression-codec", "gzip"),)),
+        ResourceConfig("T", "N", False, Properties({"write.metadata.compression-codec": "gzip"})),
     ]
 
 
@@ -260,7 +261,7 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
 def test_a_hive_metastore_may_be_several_servers() -> None:
     uri = "thrift://one:9083,thrift://two:9083"
     catalog = {"catalog_type": "Hive Metastore", "uri": uri, "properties": {"ugi": "flow:etl"}}
-    assert parse({**GLUE, "catalog": catalog}, [])[0].catalog == HiveCatalog(uri, SecretSettings([("ugi", "flow:etl")]))
+    assert parse({**GLUE, "catalog": catalog}, [])[0].catalog == HiveCatalog(uri, Properties({"ugi": "flow:etl"}))
 
 
 @pytest.mark.parametrize("uri", ["postgresql://user@host:5432/lake", "postgresql://host/lake?sslmode=require"])

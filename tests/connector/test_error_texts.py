@@ -20,8 +20,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.encoding.file_options import CODEC, LEVEL, TARGET_SIZE
-from connector.evolution.changes import changes
+from connector.encoding.data_files import CODEC, LEVEL, TARGET_SIZE
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_properties import NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
@@ -343,18 +343,18 @@ def evolved(catalog: Catalog, plan: Callable[[Found], Sequence[TableChange]]) ->
 
 def alters_it_too(warehouse: Path, found: Found) -> Sequence[TableChange]:
     theirs = [f"theirs {number}" for number in range(len(found.table.schema.fields) if found.table else 0)]
-    evolved(local_catalog(warehouse), partial(changes, target=target(*theirs)))
-    return changes(found, target("ours"))
+    evolved(local_catalog(warehouse), partial(plan_changes, target=target(*theirs)))
+    return plan_changes(found, target("ours"))
 
 
 def makes_it_first(warehouse: Path, found: Found) -> Sequence[TableChange]:
     table(owner=None)(warehouse)
-    return changes(found, target())
+    return plan_changes(found, target())
 
 
 def makes_a_view_of_it(warehouse: Path, found: Found) -> Sequence[TableChange]:
     a_view(warehouse)
-    return changes(found, target())
+    return plan_changes(found, target())
 
 
 MEANWHILE: dict[str, tuple[Callable[[Path], object], Any]] = {

@@ -27,7 +27,7 @@ UNREAD_TEXTS: Final = {
 }
 # Where sentences are about something else than errors. Those that an error is made of are looked for there too.
 OTHER_SENTENCES: Final = {
-    "connector/__main__.py": "the help of the command line",
+    "connector/cli/arguments.py": "the help of the command line",
     "connector/cli/check_command.py": "what has been looked at, and that it is well",
     "connector/cli/fence_command.py": "what there is, and what was done",
     "connector/config/catalog_properties.py": "descriptions in the config's schema",

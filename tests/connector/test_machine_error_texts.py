@@ -9,14 +9,14 @@ import pytest
 
 from connector.checks import spark_installation
 from connector.cli import plan_command
+from connector.cli.arguments import read_json
 from connector.cli.fence_command import Place
-from connector.cli.json_file import read_json
 from connector.host import logs
 from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
-from connector.spark.claim_server import claim_server
 from connector.spark.cluster import claims_address, where_tasks_run
+from connector.spark.engine import claim_server
 from connector.spark.java import java
 from connector.spark.limits import Limits
 from support.snapshots import check_text
@@ -65,7 +65,7 @@ CASES: Final[Mapping[str, Case]] = {
     "a file that is not JSON": not_json,
     "no apply request to plan": lambda _: plan_command.plan([]),
     "a table without a namespace": lambda _: Place("config.json", "orders").path,
-    "a state without a task": lambda _: Place("config.json", "shop.orders", state="state.json").staged(),
+    "a state without a task": lambda _: Place("config.json", "shop.orders", state="state.json").read_staged(),
     "a container with little memory": in_little_memory,
     "a master that is none": lambda _: where_tasks_run({"spark.master": "spark://host"}),
     "a master that does not answer": lambda _: where_tasks_run(MASTER),

@@ -83,10 +83,10 @@ def test_a_load_of_what_is_only_appended_to_is_named(tmp_path: Path, monkeypatch
 
 def test_input_that_ends_too_early_is_named() -> None:
     lifecycle = Lifecycle()
-    lifecycle.received(request.Open())
-    lifecycle.sending(response.Opened())
+    lifecycle.check_request(request.Open())
+    lifecycle.check_response(response.Opened())
     with pytest.raises(ProtocolError) as error:
-        lifecycle.ended()
+        lifecycle.check_end()
     check_text(SNAPSHOTS, "input that ends", str(error.value), {})
 
 

@@ -21,7 +21,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import open_file_io
 from connector.storage.storage_errors import translate_errors
 from protocol import request
 from protocol.flow import WHOLE_RANGE, ValidateBinding
@@ -140,7 +140,7 @@ def test_what_a_rest_catalog_repeats_is_not_told_when_it_refuses_a_commit(
 
     with echoing_catalog(refuses, status, answer) as server:
         config = parse(on_rest(server, has_token=has_token), [])[0]
-        (failed,) = commit.attempt(open_catalog(config), [staged])
+        (failed,) = commit.try_commits(open_catalog(config), [staged])
     assert isinstance(failed, commit.Failed)
     assert "planted" in server.repeated[0]
     assert "***" in str(failed.error)
@@ -156,7 +156,7 @@ def test_keys_in_an_answer_that_does_not_fit_are_not_told(
     staged = stage(local, PATH, WRITER, 1)
     unfitting = {"config": {"s3.secret-access-key": "a key that was planted"}}
     with echoing_catalog(lambda _: False, HTTPStatus.OK, unfitting) as server:
-        (failed,) = commit.attempt(open_catalog(parse(on_rest(server), [])[0]), [staged])
+        (failed,) = commit.try_commits(open_catalog(parse(on_rest(server), [])[0]), [staged])
     assert isinstance(failed, commit.Failed)
     assert "metadata: Field required" in str(failed.error)
     assert "planted" not in "\n".join([str(failed.error), *(record.getMessage() for record in caplog.records)])
@@ -176,7 +176,7 @@ def write(properties: Properties) -> None:
     """As a task does, which knows no secret but the keys of files."""
     with (
         translate_errors("s3://lake/file"),
-        file_io(properties).new_output("s3://lake/file").create(overwrite=True) as stream,
+        open_file_io(properties).new_output("s3://lake/file").create(overwrite=True) as stream,
     ):
         stream.write(b"content")
 

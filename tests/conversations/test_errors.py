@@ -168,7 +168,7 @@ def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(la
 def test_another_codec_than_json_is_refused(log_format: str, launch: Launch, tmp_path: Path) -> None:
     outcome = run_conversation([], tmp_path, {"LOG_FORMAT": log_format, "FLOW_RUNTIME_CODEC": "proto"}, launch)
     assert outcome.status == 1
-    said = "FLOW_RUNTIME_CODEC is 'proto'; this connector speaks json only."
+    said = "FLOW_RUNTIME_CODEC is 'proto', but this connector speaks only json."
     assert said in outcome.last_log_line
     check_text(SNAPSHOTS, "another codec", said, {})
 

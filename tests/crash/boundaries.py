@@ -49,7 +49,7 @@ def guard_catalog() -> None:
 
 def guard_commits() -> None:
     """Death around a commit to any catalog."""
-    land, faults = commit.land, Faults.of_this_process()
+    land, faults = commit.commit_snapshot, Faults.of_this_process()
 
     def guarded(catalog: Any, table: Table, *rest: Any) -> Any:
         name = table.name()[-1]
@@ -61,7 +61,7 @@ def guard_commits() -> None:
         _die(faults, killed_when_only(name))
         return landed
 
-    swap(commit, "land", guarded)
+    swap(commit, "commit_snapshot", guarded)
 
 
 def guard_clock() -> None:

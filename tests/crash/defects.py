@@ -17,7 +17,7 @@ from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
-from connector.session import recovery, transactions
+from connector.session import open_session, recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from connector.storage.file_lists import files_of
@@ -34,7 +34,7 @@ def plant() -> None:
 
 def advances_without_files() -> None:
     def advance(catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any) -> Any:
-        return commit.land(catalog, table, snapshots.mark(table, staged[0].writer, {}), properties)
+        return commit.commit_snapshot(catalog, table, snapshots.mark(table, staged[0].writer, {}), properties)
 
     swap(commit, "_commit", advance)
 
@@ -80,16 +80,16 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(recovery, "overlapping", lambda *_: [])
+    swap(open_session, "find_overlapping", lambda *_: [])
 
 
 def finishes_one_table_of_a_binding() -> None:
-    staged_for = recovery.overlapping
+    staged_for = recovery.find_overlapping
 
     def one_each(*about: Any) -> list[StagedCommit]:
         return list({commit.writer: commit for commit in staged_for(*about)}.values())
 
-    swap(recovery, "overlapping", one_each)
+    swap(open_session, "find_overlapping", one_each)
 
 
 def ignores_the_fence() -> None:
@@ -114,8 +114,8 @@ def reads_the_fence_late() -> None:
     stage_table = transactions.Session._stage_table
 
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
-        maintenance, bound = self._committer._attempt.__self__, self._tables[index]
-        properties = maintenance._catalog.load_table(bound.binding.path).properties
+        [catalog], bound = self._committer._attempt.args, self._tables[index]
+        properties = catalog.load_table(bound.binding.path).properties
         self._tenures[index] = Tenure.begin(properties, bound.writer, [])
         return stage_table(self, index, *rest)
 
@@ -159,7 +159,7 @@ def _look_for_the_fence_in(snapshots: Callable[[Table], Sequence[Snapshot]]) -> 
         swap(catalog, "load_table", load_table)
         return catalog
 
-    swap(recovery, "open_catalog", open_forgetful)
+    swap(open_session, "open_catalog", open_forgetful)
 
 
 def _has_fence(of: Snapshot) -> bool:
@@ -215,7 +215,7 @@ def finishes_the_first_child_only() -> None:
 
 def forgets_what_waits() -> None:
     commit_what_is_taken = Committer.commit
-    swap(Backlog, "failed", lambda backlog, chain, *_: backlog.landed(chain))
+    swap(Backlog, "record_failure", lambda backlog, chain, *_: backlog.record_commit(chain))
 
     def commit_and_forget(self: Committer, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         commit_what_is_taken(self, staged)

@@ -110,7 +110,7 @@ PLANTED: Final = (
     Planted("crash-before-commit", "shows_at_start_commit", "but shown"),
     Planted("crash-after-commit", "forgets_recovery", "lost"),
     Planted("crash-while-applying", "ignores_the_fence", "doubled"),
-    Planted("crash-between-table-and-rejected-rows", "finishes_one_table_of_a_binding", "lost"),
+    Planted("crash-between-table-and-rejected-rows", "finishes_one_table_of_a_binding", "lost|follows"),
     Planted("acknowledged-state-lost", "ignores_the_fence", "doubled"),
     Planted("commit-response-lost", "ignores_the_fence", "doubled|lost"),
     Planted("commit-response-lost", "cleans_up_when_in_doubt", "unreadable"),

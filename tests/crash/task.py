@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from connector.host.errors import UserError
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from crash.catalog_faults import MEETING
@@ -77,7 +78,10 @@ class Task:
     @property
     def staged(self) -> list[StagedCommit]:
         """What the log names that no session has reported as part of its table."""
-        return read_state("acmeCo/task", self.runtime.log)
+        try:
+            return read_state("acmeCo/task", self.runtime.log)
+        except UserError as error:
+            raise PromiseBrokenError(f"the log has a state that cannot be read: {error}") from error
 
     @property
     def waiting_tables(self) -> set[str]:

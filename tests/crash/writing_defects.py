@@ -5,13 +5,13 @@ from typing import Any
 
 from connector.host.errors import ConnectorError
 from connector.iceberg.commits import snapshot
-from connector.spark import blocks
+from connector.spark import spool
 from connector.storage import file_stores
 from crash.faults import swap
 
 
 def swallows_a_full_disk() -> None:
-    append = blocks.OpenBlock.append
+    append = spool.OpenBlock.append
 
     def append_what_fits(self: Any, store: Any) -> None:
         try:
@@ -20,7 +20,7 @@ def swallows_a_full_disk() -> None:
             os.ftruncate(self.file.fileno(), self.size)
             os.lseek(self.file.fileno(), self.size, os.SEEK_SET)
 
-    swap(blocks.OpenBlock, "append", append_what_fits)
+    swap(spool.OpenBlock, "append", append_what_fits)
 
 
 def dates_by_its_own_clock() -> None:

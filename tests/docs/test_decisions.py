@@ -1,4 +1,4 @@
-"""The index of decisions lists each of them with its title and its status, and links between pages lead somewhere."""
+"""The index of decisions lists each of them with its title and status. Links lead to pages and headings that exist."""
 
 import re
 from pathlib import Path
@@ -14,6 +14,8 @@ ROW: Final = re.compile(
     r"^\| (\d+) \| \[([^]]+)\]\(([^)]+)\) \| (accepted|replaced)\b[^|]* \| ([\d-]+) \|$", re.MULTILINE
 )
 LINK: Final = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+TO_A_HEADING: Final = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 WITH_LINKS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -30,6 +32,17 @@ def test_the_number_of_a_decision_is_that_of_its_file() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     dead = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not dead
+
+
+@pytest.mark.parametrize("page", WITH_LINKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_a_heading_name_one_that_the_page_has(page: Path) -> None:
+    links = TO_A_HEADING.findall(page.read_text())
+    assert not [(to, anchor) for to, anchor in links if anchor not in _anchors(page.parent / to if to else page)]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the page's headings."""
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in HEADING.findall(page.read_text())}
 
 
 def _index() -> str:

@@ -77,6 +77,7 @@ IRREGULAR: Final = {
     "break": ("broken",),
     "find": ("found",),
     "lose": ("lost",),
+    "rewrite": ("rewrote", "rewritten"),
     "write": ("wrote", "written"),
 }
 

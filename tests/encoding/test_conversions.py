@@ -30,7 +30,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.encoding.arrow_schema import arrow_type_of
+from connector.encoding.column_types import arrow_type_of
 from connector.encoding.conversions import CONVERSIONS, NoEquivalentError, convert
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange
 from encoding.store_lines import binding, column, decode, json_line, packed

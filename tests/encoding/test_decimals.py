@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType
 
-from connector.encoding.column_input import FittedColumn, fit
-from connector.encoding.plain import PlainCells
+from connector.encoding.tuple_columns import FittedColumn, PlainCells, fit
 from support.expected_rows import canonical
 from support.fitting import fits
 

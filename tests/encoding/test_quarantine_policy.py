@@ -8,7 +8,7 @@ import orjson
 import pytest
 from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, StringType, TimestamptzType
 
-from connector.encoding.arrow_schema import arrow_schema
+from connector.encoding.column_types import arrow_schema
 from connector.encoding.decoder import RowDecoder
 from connector.encoding.invalid_cells import RejectedRow, batch_of
 from connector.model.binding import Binding

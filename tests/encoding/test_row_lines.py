@@ -120,7 +120,7 @@ def test_a_wrong_line_is_a_protocol_error_that_names_it(name: str, before: int) 
 
 
 def test_a_store_that_comes_twice_is_not_taken_for_the_store_of_a_blank_line() -> None:
-    with pytest.raises(ProtocolError, match="line 1: the message store is there 2 times"):
+    with pytest.raises(ProtocolError, match="line 1: the message store occurs 2 times"):
         decode(TEXT, [WRONG_LINES["twice"], b"\n"])
 
 

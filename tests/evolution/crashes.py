@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connector.config.values import Settings
 from connector.encoding.rewriting import Rewriting, SourceFile
 from connector.host.refresh import Refreshed
 from connector.iceberg.catalogs.sql import SqlTables
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from support.tables import rewrite_here
 
@@ -44,7 +44,7 @@ class Moments:
                 raise Crash
 
     def rewrite(
-        self, rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Settings]
+        self, rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
     ) -> list[tuple[DataFile, ...] | None]:
         with self.around():
             return rewrite_here(rewriting, sources, access)

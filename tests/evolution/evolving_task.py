@@ -132,7 +132,7 @@ class EvolvingTask:
         try:
             self._land()
         except NoEquivalentError:
-            with pytest.raises(UserError, match=r"hold values that have no equivalent.*backfill"):
+            with pytest.raises(UserError, match=r"have values without an equivalent.*ackfill"):
                 self._task.landed(*commits)
             return False
         if commits:

@@ -11,9 +11,8 @@ from pyiceberg.table import Table
 
 from connector.checks.endpoint import OpenedEndpoint
 from connector.config.settings import parse
-from connector.encoding.data_files import DataFileWriter
+from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.encoding.decoder import RowDecoder
-from connector.encoding.file_options import FileOptions
 from connector.encoding.rewriting import Rewrite
 from connector.encoding.row_lines import Lines
 from connector.iceberg.bound_table import bind_all
@@ -24,7 +23,7 @@ from connector.iceberg.tables import find_all
 from connector.model.invalid_values import Policy
 from connector.model.state import StagedCommit
 from connector.rpc.apply import perform
-from connector.rpc.plan import plans
+from connector.rpc.plan import plan_tables
 from connector.rpc.validate import validate
 from fixtures.collection import NAMESPACE
 from fixtures.conversation import line
@@ -59,7 +58,9 @@ class LocalTask:
         body = {"materialization": self._materialization(binding), "lastMaterialization": self._materialization(last)}
         message = _decoded(request.Apply, "apply", {**body, "state": state})
         endpoint, resources = parse(message.materialization.config, [binding["resourceConfig"]])
-        planned = plans(message, resources, endpoint.advanced.feature_flags, partial(find_all, self.catalog, endpoint))
+        planned = plan_tables(
+            message, resources, endpoint.advanced.feature_flags, partial(find_all, self.catalog, endpoint)
+        )
         return perform(planned, OpenedEndpoint(endpoint, self.catalog), rewrite)
 
     def opening(self, binding: Json) -> bytes:
@@ -92,7 +93,7 @@ class LocalTask:
         )
 
     def landed(self, staged: StagedCommit) -> Table:
-        commit.finish(self.catalog, [staged])
+        commit.commit_all_or_raise(self.catalog, [staged])
         return self.catalog.load_table(staged.path)
 
     def _materialization(self, binding: Json) -> Json:

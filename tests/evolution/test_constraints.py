@@ -22,8 +22,8 @@ from pyiceberg.types import (
 from connector.config.values import SchemaEvolution
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
-from connector.evolution.constraints import constraints, most_severe
-from connector.evolution.problems import problems
+from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
+from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import ExistingTable, Owner
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.table_identifier import TableIdentifier
@@ -141,15 +141,17 @@ EXISTING = (
     column(10, "integers and strings", IntegerType()),
     column(11, "boolean", DateType()),
 )
-CAST = {"number": {"castToString": True}, "array": {"castToString": True}}
-RENAMED = {
-    "integer": {"column": "amount"},
-    "number": {"column": "boolean"},
-    "boolean": {"column": "number"},
-    "date": {"column": ""},
-    "object": {"column": "l" * 256},
-    "string": {"column": "text", "castToString": True},
-}
+CAST = parse_field_configs({"number": {"castToString": True}, "array": {"castToString": True}})
+RENAMED = parse_field_configs(
+    {
+        "integer": {"column": "amount"},
+        "number": {"column": "boolean"},
+        "boolean": {"column": "number"},
+        "date": {"column": ""},
+        "object": {"column": "l" * 256},
+        "string": {"column": "text", "castToString": True},
+    }
+)
 FORMER = {name: name for name in ("integer", "number", "boolean", "string")}
 WRONG_KEY = (column(1, "id"), column(2, "document again", LongType()), column(3, "no field's", required=True))
 DEPENDED_ON = (column(1, "id", required=True), column(2, "integer"), column(3, "date", BooleanType(), required=True))
@@ -166,7 +168,9 @@ ORDERS = collection(ID, DOCUMENT, projection("note", "string"), projection("qty"
 OF_DELTA_UPDATES = (column(1, "id", LongType(), required=True), column(2, "flow_document", required=True))
 
 AMOUNTS = collection(ID, *(projection(name, "integer", "null") for name in "abcdefgh"))
-DECIMALS = {each.field: {"decimal": {"precision": 12, "scale": 2}} for each in AMOUNTS.projections[1:7]}
+DECIMALS = parse_field_configs(
+    {each.field: {"decimal": {"precision": 12, "scale": 2}} for each in AMOUNTS.projections[1:7]}
+)
 DECIMAL_COLUMNS = (
     column(1, "id", DecimalType(9, 0), required=True),
     column(2, "a", DecimalType(9, 2), required=True),
@@ -252,7 +256,7 @@ SCENARIOS = {
 
 
 def as_json(candidate: Candidate) -> Json:
-    all_constraints = constraints(candidate)
+    all_constraints = list_constraints(candidate)
     return {
         "constraints": [
             [each.field, each.constraint.type.value, each.constraint.reason, each.constraint.folded_field]
@@ -260,10 +264,10 @@ def as_json(candidate: Candidate) -> Json:
         ],
         "most severe of several": {
             field: constraint.type.value
-            for field, constraint in most_severe(all_constraints).items()
+            for field, constraint in pick_most_severe(all_constraints).items()
             if len(types_of(candidate, field)) > 1
         },
-        "problems": problems(candidate),
+        "problems": find_problems(candidate),
     }
 
 
@@ -278,27 +282,27 @@ def test_every_field_has_its_constraints_and_their_reasons(scenario: str) -> Non
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_plain_form_says_of_every_field_what_one_of_its_constraints_says(scenario: str) -> None:
-    told = constraints(SCENARIOS[scenario])
-    plain = most_severe(told)
+    told = list_constraints(SCENARIOS[scenario])
+    plain = pick_most_severe(told)
     assert list(plain) == list(dict.fromkeys(each.field for each in told))
     assert all(ProjectionConstraint(field, constraint) in told for field, constraint in plain.items())
 
 
 def types_of(candidate: Candidate, field: str) -> list[ConstraintType]:
-    return [each.constraint.type for each in constraints(candidate) if each.field == field]
+    return [each.constraint.type for each in list_constraints(candidate) if each.field == field]
 
 
 def test_a_required_field_that_is_incompatible_carries_both_constraints() -> None:
     candidate = Candidate(collection(ID), {}, True, table(column(1, "id"), mode=ADD_COLUMNS))
     assert types_of(candidate, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
-    assert most_severe(constraints(candidate))["id"].type is ConstraintType.INCOMPATIBLE
+    assert pick_most_severe(list_constraints(candidate))["id"].type is ConstraintType.INCOMPATIBLE
 
 
 def test_the_reason_of_an_incompatible_field_names_the_field_its_column_and_the_type_that_it_needs() -> None:
     candidate = Candidate(
         collection(ID, projection("qty", "integer")), {}, True, table(column(1, "qty"), mode=ADD_COLUMNS)
     )
-    reason = most_severe(constraints(candidate))["qty"].reason
+    reason = pick_most_severe(list_constraints(candidate))["qty"].reason
     assert "'qty'" in reason
     assert "type string" in reason
     assert "needs long" in reason
@@ -317,7 +321,7 @@ def test_a_nested_column_of_the_same_name_makes_way() -> None:
     nested = table(NestedField(1, "qty", StructType(NestedField(2, "n", LongType(), required=False)), required=False))
     candidate = Candidate(collection(ID, projection("qty", "integer")), {}, True, nested)
     assert types_of(candidate, "qty") == [ConstraintType.FIELD_OPTIONAL]
-    assert "'qty_before_long'" in most_severe(constraints(candidate))["qty"].reason
+    assert "'qty_before_long'" in pick_most_severe(list_constraints(candidate))["qty"].reason
 
 
 def test_the_older_form_has_every_field_once_with_its_most_severe_constraint_whatever_their_order() -> None:
@@ -329,10 +333,10 @@ def test_the_older_form_has_every_field_once_with_its_most_severe_constraint_wha
         ConstraintType.FIELD_REQUIRED,
         ConstraintType.INCOMPATIBLE,
     )
-    assert most_severe(several(required, incompatible, optional))["f"].type is incompatible
-    assert most_severe(several(incompatible, optional, required))["f"].type is incompatible
-    assert most_severe(several(optional, required))["f"].type is required
-    assert set(most_severe(constraints(SCENARIOS["delta updates, existing table"]))) == {
+    assert pick_most_severe(several(required, incompatible, optional))["f"].type is incompatible
+    assert pick_most_severe(several(incompatible, optional, required))["f"].type is incompatible
+    assert pick_most_severe(several(optional, required))["f"].type is required
+    assert set(pick_most_severe(list_constraints(SCENARIOS["delta updates, existing table"]))) == {
         each.field for each in EVERYTHING.projections
     }
 
@@ -346,7 +350,7 @@ def test_the_older_form_has_every_field_once_with_its_most_severe_constraint_wha
     ],
 )
 def test_a_key_that_may_be_null_needs_a_default(nullable: Projection) -> None:
-    (problem,) = problems(Candidate(collection(nullable), {}, True))
+    (problem,) = find_problems(Candidate(collection(nullable), {}, True))
     assert "'id'" in problem
     assert "default" in problem
 
@@ -356,7 +360,7 @@ def test_a_key_that_may_be_null_needs_a_default(nullable: Projection) -> None:
     [ID, projection("id", "integer", "null", default=0), projection("id", "integer", exists=Exists.MAY, default=0)],
 )
 def test_a_key_that_has_a_default_or_is_never_null_is_fine(fine: Projection) -> None:
-    assert problems(Candidate(collection(fine), {}, True)) == []
+    assert find_problems(Candidate(collection(fine), {}, True)) == []
 
 
 def key_with_names(*fields: str) -> Collection:
@@ -364,16 +368,16 @@ def key_with_names(*fields: str) -> Collection:
 
 
 def test_a_location_that_is_required_needs_a_name_that_is_short_enough() -> None:
-    (problem,) = problems(Candidate(key_with_names("x" * 256, "y" * 300), {}, True))
+    (problem,) = find_problems(Candidate(key_with_names("x" * 256, "y" * 300), {}, True))
     assert "/id" in problem
     assert "255" in problem
-    assert problems(Candidate(key_with_names("x" * 256, "y" * 255), {}, True)) == []
+    assert find_problems(Candidate(key_with_names("x" * 256, "y" * 255), {}, True)) == []
 
 
 def test_standard_updates_need_a_root_document_with_a_short_name() -> None:
     long_document = projection("d" * 256, "object", ptr="")
-    assert problems(Candidate(collection(ID, long_document), {}, True)) == []
-    (problem,) = problems(Candidate(collection(ID, long_document), {}, False))
+    assert find_problems(Candidate(collection(ID, long_document), {}, True)) == []
+    (problem,) = find_problems(Candidate(collection(ID, long_document), {}, False))
     assert "root document" in problem
 
 
@@ -386,8 +390,8 @@ def test_of_two_fields_that_differ_in_case_only_the_second_is_refused(fields: tu
     candidate = Candidate(collection(ID, *fields), {}, True)
     assert types_of(candidate, first) == [ConstraintType.LOCATION_RECOMMENDED]
     assert types_of(candidate, second) == [ConstraintType.FIELD_FORBIDDEN]
-    assert most_severe(constraints(candidate))[second].reason.startswith(f"Field {first!r} has this column: ")
-    assert problems(candidate) == []
+    assert pick_most_severe(list_constraints(candidate))[second].reason.startswith(f"Field {first!r} has this column, ")
+    assert find_problems(candidate) == []
 
 
 def test_a_key_goes_before_a_field_whose_name_differs_in_case_only() -> None:
@@ -402,12 +406,14 @@ def test_a_root_document_is_refused_where_a_field_before_it_differs_in_case_only
 
 
 def test_another_column_of_its_own_ends_the_clash_of_two_fields() -> None:
-    candidate = Candidate(collection(ID, LOWER, UPPER), {"NOTE": {"column": "loud note"}}, True)
+    candidate = Candidate(collection(ID, LOWER, UPPER), parse_field_configs({"NOTE": {"column": "loud note"}}), True)
     assert types_of(candidate, "NOTE") == [ConstraintType.LOCATION_RECOMMENDED]
 
 
 def test_who_was_given_the_column_goes_before_who_has_it_by_its_name_only() -> None:
-    candidate = Candidate(collection(ID, LOWER, projection("text", "string")), {"text": {"column": "Note"}}, True)
+    candidate = Candidate(
+        collection(ID, LOWER, projection("text", "string")), parse_field_configs({"text": {"column": "Note"}}), True
+    )
     assert types_of(candidate, "note") == [ConstraintType.FIELD_FORBIDDEN]
     assert types_of(candidate, "text") == [ConstraintType.LOCATION_RECOMMENDED]
 
@@ -430,12 +436,14 @@ def test_a_field_without_a_type_takes_no_column_from_another() -> None:
 def test_two_keys_that_differ_in_case_only_are_refused_by_both_their_names() -> None:
     keys = (projection("id", "integer"), projection("ID", "integer"))
     bound = collection(*keys, key=("/id", "/ID"))
-    assert problems(Candidate(bound, {}, True)) == [
+    assert find_problems(Candidate(bound, {}, True)) == [
         "fields 'id' and 'ID' must both be materialized, and their columns' names differ in upper and lower case only. "
         'Give one of them another with {"column": "…"} in its field config.'
     ]
-    assert problems(Candidate(bound, {"ID": {"column": "other id"}}, True)) == []
+    assert find_problems(Candidate(bound, parse_field_configs({"ID": {"column": "other id"}}), True)) == []
     assert (
-        problems(Candidate(collection(*keys, projection("other", "integer", ptr="/ID"), key=("/id", "/ID")), {}, True))
+        find_problems(
+            Candidate(collection(*keys, projection("other", "integer", ptr="/ID"), key=("/id", "/ID")), {}, True)
+        )
         == []
     )

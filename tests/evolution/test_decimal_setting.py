@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import columns
-from connector.evolution.constraints import constraints
-from connector.evolution.problems import problems
+from connector.evolution.changes import plan_columns
+from connector.evolution.constraints import find_problems, list_constraints
+from connector.evolution.field_config import parse_field_configs
 from connector.host.errors import UserError
 from protocol.flow import ConstraintType, FieldSelection, Json, Projection, StringInference
 from support.bindings import DOCUMENT, ID, collection, projection
@@ -19,7 +19,9 @@ DECIMAL = {"decimal": {"precision": 20, "scale": 4}}
 
 
 def candidate(field: Projection, field_config: Json) -> Candidate:
-    return Candidate(collection(ID, DOCUMENT, field), {field.field: field_config}, delta_updates=True)
+    return Candidate(
+        collection(ID, DOCUMENT, field), parse_field_configs({field.field: field_config}), delta_updates=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,9 +35,9 @@ def candidate(field: Projection, field_config: Json) -> Candidate:
     ],
 )
 def test_integers_numbers_and_numeric_strings_can_be_decimals(field: Projection) -> None:
-    assert problems(candidate(field, DECIMAL)) == []
+    assert find_problems(candidate(field, DECIMAL)) == []
     assert str(
-        columns(collection(ID, field), FieldSelection(values=("amount",), field_config={"amount": DECIMAL}))[0]
+        plan_columns(collection(ID, field), FieldSelection(values=("amount",), field_config={"amount": DECIMAL}))[0]
     ) in (
         "'amount' decimal(20, 4)",
         "'amount' decimal(20, 4) not null",
@@ -44,7 +46,7 @@ def test_integers_numbers_and_numeric_strings_can_be_decimals(field: Projection)
 
 def test_that_a_field_is_a_column_of_decimals_is_the_reason_for_it() -> None:
     field = projection("amount", "integer", "number", "string", string=INTEGER)
-    *_, constraint = constraints(candidate(field, DECIMAL))
+    *_, constraint = list_constraints(candidate(field, DECIMAL))
     assert constraint.constraint.type is ConstraintType.LOCATION_RECOMMENDED
     assert constraint.constraint.reason == "Its field config asks for a column of decimals, which keeps every digit."
 
@@ -60,7 +62,7 @@ def test_that_a_field_is_a_column_of_decimals_is_the_reason_for_it() -> None:
     ids=str,
 )
 def test_what_is_no_precision_and_scale_is_an_error_that_says_what_they_are(setting: Json) -> None:
-    [problem] = problems(candidate(projection("amount", "number"), {"decimal": setting}))
+    [problem] = find_problems(candidate(projection("amount", "number"), {"decimal": setting}))
     check_text(SNAPSHOTS / "decimal_setting.json", "no precision and scale", problem, {})
 
 
@@ -81,7 +83,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_why_a_field_cannot_be_a_column_of_decimals(name: str) -> None:
     field, config = REFUSED[name]
-    [problem] = problems(candidate(field, config))
+    [problem] = find_problems(candidate(field, config))
     check_text(SNAPSHOTS / "decimal_setting.json", name, problem, {})
 
 
@@ -90,9 +92,9 @@ def test_apply_refuses_what_validate_refuses(name: str) -> None:
     field, config = REFUSED[name]
     selection = FieldSelection(values=("amount",), field_config={"amount": config})
     with pytest.raises(UserError, match=r"'amount'.*decimal"):
-        columns(collection(ID, field), selection)
+        plan_columns(collection(ID, field), selection)
 
 
 @pytest.mark.parametrize("config", [{"decimal": None}, {"castToString": True, "decimal": None}, None, []])
 def test_a_setting_that_is_null_is_as_good_as_none(config: Json) -> None:
-    assert problems(candidate(projection("amount", "string"), config)) == []
+    assert find_problems(candidate(projection("amount", "string"), config)) == []

@@ -5,7 +5,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, changes, columns, last_bindings
+from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
 from connector.evolution.table_change import (
     OWNER_PROPERTY,
     AddColumn,
@@ -61,7 +61,7 @@ def table(
 
 
 def selected(bound: Collection, *values: str, document: str = "", **field_config: Json) -> tuple[NewColumn, ...]:
-    return columns(bound, FieldSelection(("id",), values, document, field_config))
+    return plan_columns(bound, FieldSelection(("id",), values, document, field_config))
 
 
 def test_columns_are_in_the_order_keys_values_document() -> None:
@@ -111,7 +111,7 @@ def test_a_selected_field_that_the_collection_lacks_is_the_runtimes_fault() -> N
 
 
 def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
-    [change] = changes(Found(True, None), target(ID_COLUMN, NOTE, properties={"color": "red"}))
+    [change] = plan_changes(Found(True, None), target(ID_COLUMN, NOTE, properties={"color": "red"}))
     assert isinstance(change, CreateTable)
     assert change.columns == (ID_COLUMN, NOTE)
     assert change.properties == {**DEFAULT_PROPERTIES, "color": "red", OWNER_PROPERTY: V0.encode()}
@@ -120,24 +120,24 @@ def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
 
 def test_a_users_properties_win_over_the_defaults_but_not_over_the_owner() -> None:
     properties = {"write.parquet.compression-codec": "snappy", OWNER_PROPERTY: "me"}
-    [change] = changes(Found(True, None), target(ID_COLUMN, properties=properties))
+    [change] = plan_changes(Found(True, None), target(ID_COLUMN, properties=properties))
     assert isinstance(change, CreateTable)
     assert change.properties["write.parquet.compression-codec"] == "snappy"
     assert Owner.of(change.properties) == V0
 
 
 def test_a_missing_namespace_is_created_before_its_table() -> None:
-    first, second = changes(Found(False, None), target(ID_COLUMN))
+    first, second = plan_changes(Found(False, None), target(ID_COLUMN))
     assert first == CreateNamespace("shop")
     assert isinstance(second, CreateTable)
 
 
 def test_a_table_that_fits_needs_nothing() -> None:
-    assert changes(table(field(1, "ID"), field(2, "qty")), target(ID_COLUMN, QTY)) == []
+    assert plan_changes(table(field(1, "ID"), field(2, "qty")), target(ID_COLUMN, QTY)) == []
 
 
 def test_a_new_column_is_optional_even_where_the_field_is_required() -> None:
-    [change] = changes(table(field(1, "id")), target(ID_COLUMN, QTY))
+    [change] = plan_changes(table(field(1, "id")), target(ID_COLUMN, QTY))
     assert change == AddColumn(
         PATH, NewColumn("qty", "qty", LongType(), required=False, doc="", is_indispensable=False)
     )
@@ -146,18 +146,18 @@ def test_a_new_column_is_optional_even_where_the_field_is_required() -> None:
 
 def test_a_column_becomes_optional_when_its_field_does_or_is_no_longer_selected() -> None:
     found = table(field(1, "id"), field(2, "Note", StringType()), field(3, "gone"), field(4, "qty", required=False))
-    assert changes(found, target(ID_COLUMN, NOTE, QTY)) == [MakeOptional(PATH, "Note"), MakeOptional(PATH, "gone")]
+    assert plan_changes(found, target(ID_COLUMN, NOTE, QTY)) == [MakeOptional(PATH, "Note"), MakeOptional(PATH, "gone")]
 
 
 def test_of_two_columns_that_differ_in_case_the_field_keeps_the_one_of_its_very_name() -> None:
     found = table(field(1, "QTY", StringType()), field(2, "qty"), field(3, "Qty", StringType()), field(4, "id"))
-    assert changes(found, target(ID_COLUMN, QTY)) == [MakeOptional(PATH, "QTY"), MakeOptional(PATH, "Qty")]
+    assert plan_changes(found, target(ID_COLUMN, QTY)) == [MakeOptional(PATH, "QTY"), MakeOptional(PATH, "Qty")]
 
 
 def test_all_incompatible_fields_are_refused_at_once() -> None:
     found = table(field(1, "id", DateType()), field(2, "note"), field(3, "qty"), pinned={2: "a partition spec"})
     with pytest.raises(UserError) as error:
-        changes(found, target(ID_COLUMN, NOTE, QTY))
+        plan_changes(found, target(ID_COLUMN, NOTE, QTY))
     first, second = str(error.value).splitlines()
     assert first.startswith("table shop.orders: Field 'id' has a column of type date")
     assert second.startswith("table shop.orders: Field 'note' has a column of type long")
@@ -166,42 +166,42 @@ def test_all_incompatible_fields_are_refused_at_once() -> None:
 def test_an_identifier_field_cannot_become_optional() -> None:
     found = table(field(1, "id"), field(2, "note", StringType()), identifiers=(2,))
     with pytest.raises(UserError, match=r"'note'.*DROP IDENTIFIER FIELDS"):
-        changes(found, target(ID_COLUMN, NOTE))
+        plan_changes(found, target(ID_COLUMN, NOTE))
 
 
 def test_an_identifier_field_that_stays_required_is_left_alone() -> None:
-    assert changes(table(field(1, "id"), identifiers=(1,)), target(ID_COLUMN)) == []
+    assert plan_changes(table(field(1, "id"), identifiers=(1,)), target(ID_COLUMN)) == []
 
 
 def test_a_backfill_replaces_the_table_whatever_its_columns() -> None:
-    drop, create = changes(table(field(1, "id", StringType())), target(ID_COLUMN, owner=V1, replaces=True))
+    drop, create = plan_changes(table(field(1, "id", StringType())), target(ID_COLUMN, owner=V1, replaces=True))
     assert drop == DropTable(PATH, "uuid-1")
     assert isinstance(create, CreateTable)
     assert Owner.of(create.properties) == V1
 
 
 def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
-    drop, _ = changes(table(field(1, "id"), owner=None), target(ID_COLUMN, owner=V1, replaces=True))
+    drop, _ = plan_changes(table(field(1, "id"), owner=None), target(ID_COLUMN, owner=V1, replaces=True))
     assert drop == DropTable(PATH, "uuid-1")
 
 
 def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:
-    assert changes(table(field(1, "id"), owner=V1), target(ID_COLUMN, owner=V1, replaces=True)) == []
+    assert plan_changes(table(field(1, "id"), owner=V1), target(ID_COLUMN, owner=V1, replaces=True)) == []
 
 
 def test_a_backfill_between_drop_and_creation_creates_the_table() -> None:
-    [change] = changes(Found(True, None), target(ID_COLUMN, owner=V1, replaces=True))
+    [change] = plan_changes(Found(True, None), target(ID_COLUMN, owner=V1, replaces=True))
     assert isinstance(change, CreateTable)
 
 
 def test_a_backfill_never_drops_another_materializations_table() -> None:
     other = Owner("acme/other", "shop%2Forders.v0")
     with pytest.raises(UserError, match="acme/other"):
-        changes(table(field(1, "id"), owner=other), target(ID_COLUMN, owner=V1, replaces=True))
+        plan_changes(table(field(1, "id"), owner=other), target(ID_COLUMN, owner=V1, replaces=True))
 
 
 def test_without_a_backfill_an_older_owner_does_not_cost_the_table() -> None:
-    assert changes(table(field(1, "id"), owner=V0), target(ID_COLUMN, owner=V1)) == []
+    assert plan_changes(table(field(1, "id"), owner=V0), target(ID_COLUMN, owner=V1)) == []
 
 
 @pytest.mark.parametrize("recorded", ["", "no JSON", "1", "{}", '{"materialization": "acme"}'])
@@ -219,5 +219,5 @@ def test_a_disabled_binding_counts_as_the_last_one_unless_an_active_one_has_its_
     disabled, active = (materialization_binding(bound, table="a", backfill=backfill) for backfill in (1, 2))
     other = materialization_binding(bound, table="b", backfill=3)
     last = Materialization(bindings=(active,), inactive_bindings=(disabled, other))
-    assert last_bindings(last) == {("shop", "a"): active, ("shop", "b"): other}
-    assert last_bindings(None) == {}
+    assert find_last_bindings(last) == {("shop", "a"): active, ("shop", "b"): other}
+    assert find_last_bindings(None) == {}

@@ -24,7 +24,8 @@ from pyiceberg.types import (
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema, find_converted_columns
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
+from connector.evolution.field_config import MAX_NAME
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -40,8 +41,8 @@ from connector.evolution.table_change import (
     Target,
     WidenColumn,
 )
-from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, holds, type_change
-from connector.evolution.type_mapping import COLUMN_TYPES, MAX_NAME
+from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, can_hold, find_type_change
+from connector.evolution.type_mapping import COLUMN_TYPES
 from connector.host.errors import UserError
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
@@ -76,7 +77,7 @@ def planned(
     owner: Owner = OWNER,
 ) -> list[TableChange]:
     table = ExistingTable(Schema(*columns), "uuid-1", owner, pinned or {})
-    return changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False, schema_evolution=mode))
+    return plan_changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False, schema_evolution=mode))
 
 
 def refusal(
@@ -95,7 +96,7 @@ def refusal(
 def test_every_pair_of_types_is_decided_and_only_widening_is_done_in_place(
     existing: PrimitiveType, needed: PrimitiveType
 ) -> None:
-    change = type_change(existing, needed)
+    change = find_type_change(existing, needed)
     assert (change is TypeChange.NONE) == (existing == needed)
     widened = {
         (IntegerType(), LongType()),
@@ -113,8 +114,8 @@ def test_every_entry_of_the_table_is_of_types_that_occur() -> None:
 
 
 def test_an_int_column_holds_integers_where_it_may_not_be_widened() -> None:
-    assert holds(IntegerType(), LongType())
-    assert not holds(FloatType(), DoubleType())
+    assert can_hold(IntegerType(), LongType())
+    assert not can_hold(FloatType(), DoubleType())
     columns = (column(1, "qty", IntegerType()),)
     assert planned(columns, wanted("qty"), mode=STRICT) == []
     assert planned(columns, wanted("qty"), mode=FULL) == [WidenColumn(PATH, "qty", IntegerType(), LONG)]
@@ -122,7 +123,7 @@ def test_an_int_column_holds_integers_where_it_may_not_be_widened() -> None:
 
 def test_decimals_get_more_digits_in_place_and_another_scale_by_being_written_again() -> None:
     def change(precision: int, scale: int) -> TypeChange:
-        return type_change(DecimalType(9, 2), DecimalType(precision, scale))
+        return find_type_change(DecimalType(9, 2), DecimalType(precision, scale))
 
     assert change(10, 2) is TypeChange.WIDEN
     assert change(8, 2) is TypeChange.NONE
@@ -221,7 +222,7 @@ def test_a_column_of_which_a_value_turned_out_to_have_no_equivalent_is_set_aside
     fields = (wanted("qty"),)
     for unconvertible, kind in ((frozenset[int](), ConvertColumn), (frozenset({1}), SetAsideColumn)):
         table = ExistingTable(schema, "uuid-1", OWNER, unconvertible=unconvertible)
-        [change] = changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False))
+        [change] = plan_changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False))
         assert isinstance(change, kind)
 
 
@@ -240,13 +241,13 @@ def test_a_column_that_is_converted_is_another_one_in_its_place() -> None:
 def test_a_keys_column_is_not_set_aside() -> None:
     key = NewColumn("id", "id", LONG, True, "", True, "id")
     error = refusal((column(1, "id", DateType()),), key)
-    assert "needs long, of which its values have no equivalents" in error
+    assert "needs long, to which its values cannot be converted" in error
     assert "deselect" not in error
 
 
 def test_somebody_elses_column_is_not_set_aside_for_a_field_that_has_not_been_written_to_it() -> None:
     columns, other = (column(1, "qty", DateType()),), Owner("acme/other", "shop%2Forders.v0")
-    with pytest.raises(UserError, match=r'somebody else\'s.*{"column": "…"}'):
+    with pytest.raises(UserError, match=r'this task did not create the column.*{"column": "…"}'):
         planned(columns, wanted("qty", former=""), owner=other)
     assert planned(columns, wanted("qty", former="qty"), owner=other)
     assert planned(columns, wanted("qty", former=""), owner=OWNER)

@@ -13,11 +13,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.evolution.field_config import STRING_SETTINGS, parse_field_config
 from connector.evolution.type_mapping import (
     COLUMN_TYPES,
     NUMERIC_STRINGS,
-    STRING_SETTINGS,
-    column_type,
+    choose_type,
     is_key,
     is_required,
 )
@@ -30,7 +30,7 @@ ALL_TYPES = ("boolean", "object", "array", "integer", "number", "string")
 def type_of(
     *types: str, string: StringInference = PLAIN, field_config: Json = None, is_key: bool = False
 ) -> PrimitiveType | None:
-    return column_type(projection("f", *types, string=string), field_config, is_key)
+    return choose_type(projection("f", *types, string=string), parse_field_config(field_config), is_key)
 
 
 @pytest.mark.parametrize(

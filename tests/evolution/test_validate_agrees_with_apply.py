@@ -15,12 +15,12 @@ from pyiceberg.types import (
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import changes, columns, former_names
+from connector.evolution.changes import name_former_columns, plan_changes, plan_columns
 from connector.evolution.columns import Evolution
-from connector.evolution.constraints import constraints
-from connector.evolution.decimal_setting import problem_of
-from connector.evolution.problems import problems
+from connector.evolution.constraints import find_problems, list_constraints
+from connector.evolution.field_config import parse_field_config, parse_field_configs
 from connector.evolution.table_change import ExistingTable, Found, Owner, TableChange, Target
+from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
@@ -78,10 +78,10 @@ def schemas(draw: st.DrawFn) -> Schema:
 def planned(
     evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json]
 ) -> list[TableChange]:
-    wanted = columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST)
+    wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST)
     mode = evolution.mode if evolution else SchemaEvolution.FULL
     target = Target(PATH, OWNER, wanted, {}, replaces=False, schema_evolution=mode)
-    return changes(Found(True, evolution.table if evolution else None), target)
+    return plan_changes(Found(True, evolution.table if evolution else None), target)
 
 
 @given(
@@ -99,11 +99,13 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
 ) -> None:
     fields = {each.field: each for each in bound.projections}
     config = {
-        name: each for name, each in config.items() if name in fields and not problem_of(fields[name], each, False)
+        name: each
+        for name, each in config.items()
+        if name in fields and not find_decimal_problem(fields[name], parse_field_config(each), False)
     }
-    candidate = Candidate(bound, config, True, evolution, former_names=former_names(LAST))
-    assume(not problems(candidate))
-    told = constraints(candidate)
+    candidate = Candidate(bound, parse_field_configs(config), True, evolution, former_names=name_former_columns(LAST))
+    assume(not find_problems(candidate))
+    told = list_constraints(candidate)
     refused = {each.field: False for each in told}
     refused |= {each.field: True for each in told if each.constraint.type in REFUSALS}
     kept = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_REQUIRED}
@@ -113,7 +115,7 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
     for field in kept:
         with pytest.raises(UserError):
             planned(evolution, bound, [*kept - {field}], config)
-    rivals = {each.field: candidate.claimant(each).field for each in bound.projections}
+    rivals = {each.field: candidate.find_claimant(each).field for each in bound.projections}
     for field in (field for field, is_refused in refused.items() if is_refused):
         try:
             planned(evolution, bound, list({field, rivals[field], *kept}), config)

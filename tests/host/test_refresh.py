@@ -85,7 +85,7 @@ def test_what_cannot_be_renewed_is_used_to_its_end_and_tried_again_meanwhile(
     with caplog.at_level(logging.WARNING):
         assert [renewed.current().value for _ in range(3)] == [1, 1, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        "a number: not renewed (RetryableError), good for another 1800 s"
+        "a number: not refreshed (RetryableError), still valid for 1800 s"
     ]
     clock.now += HOUR / 2
     with pytest.raises(RetryableError):

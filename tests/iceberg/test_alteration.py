@@ -35,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from connector.host.errors import UserError
-from connector.iceberg.commits.commit import finish
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.model.state import WriterId
@@ -269,7 +269,7 @@ def test_a_key_whose_values_have_no_equivalents_is_refused(catalog: Catalog) -> 
     table_of(catalog, NestedField(1, "id", StringType(), required=True), rows=[[{"id": "one"}]])
     location = catalog.load_table(PATH).metadata_location
     with pytest.raises(
-        UserError, match=r"'id'.*needs long, of which its values have no equivalents.*another table name"
+        UserError, match=r"'id'.*needs long, to which its values cannot be converted.*another table name"
     ):
         fit(catalog, wanted("id", LongType()))
     assert catalog.load_table(PATH).metadata_location == location
@@ -277,7 +277,7 @@ def test_a_key_whose_values_have_no_equivalents_is_refused(catalog: Catalog) -> 
 
 def committed(catalog: Catalog, *ids: int) -> None:
     """A transaction of ours."""
-    finish(catalog, [stage(catalog, PATH, WRITER, *ids)])
+    commit_all_or_raise(catalog, [stage(catalog, PATH, WRITER, *ids)])
 
 
 def files_of_ours(catalog: Catalog) -> set[str]:

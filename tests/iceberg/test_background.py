@@ -18,8 +18,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.changes import DEFAULT_PROPERTIES
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.commits import due_maintenance as due_maintenance_module
-from connector.iceberg.commits import snapshot
+from connector.iceberg.commits import commit, snapshot
 from connector.iceberg.commits.commit import Landed
 from connector.iceberg.maintenance import background, expire_snapshots
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
@@ -59,8 +58,10 @@ def metadata_files(catalog: Catalog) -> list[Path]:
 
 
 def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Landed:
-    [outcome] = maintenance.attempt([stage(catalog, PATH, WRITER, *ids)])
+    [outcome] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, *ids)])
     assert isinstance(outcome, Landed)
+    assert outcome.commit
+    maintenance.after_commit(outcome.commit)
     return outcome
 
 
@@ -115,13 +116,13 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
     """One a minute, each kept for twenty."""
     with table_of(catalog).transaction() as change:
         change.set_properties({MAX_AGE: str(20 * MINUTE)})
-    due_maintenance, sizes, now = Maintenance(catalog), [], time.time_ns()
-    for module in (expire_snapshots, snapshot, due_maintenance_module):
+    maintenance, sizes, now = Maintenance(catalog), [], time.time_ns()
+    for module in (expire_snapshots, snapshot, background):
         monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: now))
     for number in range(120):
         now += MINUTE * 10**6
-        land(due_maintenance, catalog, number)
-        do_all(due_maintenance)
+        land(maintenance, catalog, number)
+        do_all(maintenance)
         if number >= 40:
             sizes.append(Size.of(catalog))
     early, late = sizes[:40], sizes[40:]
@@ -133,10 +134,10 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
 
 
 def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) -> None:
-    due_maintenance = Maintenance(catalog)
+    maintenance = Maintenance(catalog)
     for number in range(3 * FOLDED_AT):
-        land(due_maintenance, catalog, number)
-        do_all(due_maintenance)
+        land(maintenance, catalog, number)
+        do_all(maintenance)
     size = Size.of(catalog)
     assert size.snapshots == len(table_of(catalog).metadata.snapshot_log) == 1
     # The newest metadata file and those that it names, a manifest list, and the manifests.
@@ -146,10 +147,10 @@ def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) ->
 def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires_nothing(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({GC_ENABLED: "false"})
-    due_maintenance = Maintenance(catalog)
+    maintenance = Maintenance(catalog)
     for number in range(12):
-        land(due_maintenance, catalog, number)
-    do_all(due_maintenance)
+        land(maintenance, catalog, number)
+    do_all(maintenance)
     table = table_of(catalog)
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     assert len(named) == 1 + PREVIOUS_VERSIONS
@@ -159,41 +160,41 @@ def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires
 def test_metadata_files_stay_where_the_table_says_so(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
-    due_maintenance, before = (
+    maintenance, before = (
         Maintenance(catalog),
         len([f for f in metadata_files(catalog) if f.name.endswith(".json")]),
     )
     for number in range(8):
-        land(due_maintenance, catalog, number)
-    do_all(due_maintenance)
+        land(maintenance, catalog, number)
+    do_all(maintenance)
     expiry = 1
     assert len([f for f in metadata_files(catalog) if f.name.endswith(".json")]) == before + 8 + expiry
 
 
 def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(catalog: Catalog) -> None:
-    due_maintenance = Maintenance(catalog)
+    maintenance = Maintenance(catalog)
     stale = table_of(catalog)
-    land(due_maintenance, catalog, 0)
+    land(maintenance, catalog, 0)
     before = set(metadata_files(catalog))
     with pytest.raises(CommitFailedException):
         catalog.commit_table(stale, (), (SetPropertiesUpdate(updates={"a": "b"}),))
     [lost] = set(metadata_files(catalog)) - before
-    do_all(due_maintenance)
+    do_all(maintenance)
     assert lost.exists()
     for number in range(1, 2 * PREVIOUS_VERSIONS):
-        land(due_maintenance, catalog, number)
-        do_all(due_maintenance)
+        land(maintenance, catalog, number)
+        do_all(maintenance)
     assert not lost.exists()
 
 
 def test_metadata_of_a_renamed_table_stay_though_its_name_and_its_directory_are_taken(catalog: Catalog) -> None:
-    due_maintenance = Maintenance(catalog)
-    land(due_maintenance, catalog, 0)
+    maintenance = Maintenance(catalog)
+    land(maintenance, catalog, 0)
     catalog.rename_table(PATH, ("shop", "renamed"))
     foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
     for number in range(1, 2 * PREVIOUS_VERSIONS):
-        land(due_maintenance, catalog, number)
-        do_all(due_maintenance)
+        land(maintenance, catalog, number)
+        do_all(maintenance)
     assert table_of(catalog).location() == catalog.load_table(("shop", "renamed")).location()
     assert ids_of(catalog, ("shop", "renamed")) == [0]
 
@@ -202,7 +203,7 @@ def test_a_session_does_what_earlier_ones_have_left_undone(catalog: Catalog, in_
     left = leave_behind(table_of(catalog), WRITER)
     for number in range(3):
         land(Maintenance(catalog), catalog, number)
-    in_background.look_after(bound(catalog), [])
+    in_background.finish_earlier_work(bound(catalog), [])
     wait_until_done(in_background)
     assert not table_of(catalog).io.new_input(left).exists()
     assert len(table_of(catalog).snapshots()) == 1
@@ -217,7 +218,7 @@ def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
     monkeypatch.setattr(background, "remove_orphan_files", refuse)
     for number in range(3):
         land(Maintenance(catalog), catalog, number)
-    in_background.look_after(bound(catalog), [])
+    in_background.finish_earlier_work(bound(catalog), [])
     wait_until_done(in_background)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [("shop.orders" in warning, "503" in warning) for warning in warnings] == [(True, True)]
@@ -229,12 +230,12 @@ def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(
 ) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({MAX_AGE: "a while"})
-    due_maintenance = Maintenance(catalog)
-    assert land(due_maintenance, catalog, 1).attempts == 1
-    do_all(due_maintenance)
+    maintenance = Maintenance(catalog)
+    assert land(maintenance, catalog, 1).attempts == 1
+    do_all(maintenance)
     assert ids_of(catalog, PATH) == [1]
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "nothing is tidied up" in warning
+    assert "old metadata files and snapshots were not removed" in warning
     assert MAX_AGE in warning
 
 
@@ -247,7 +248,7 @@ def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: py
 
     monkeypatch.setattr(background, "remove_orphan_files", hang)
     with run_maintenance(catalog) as running:
-        running.look_after(bound(catalog), [])
+        running.finish_earlier_work(bound(catalog), [])
         hung.wait()
     assert "maintenance" in {thread.name for thread in threading.enumerate()}
     released.set()

@@ -23,12 +23,12 @@ from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog
 from connector.config.credentials import AwsCredentials, MachineCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.config.values import SecretSettings
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
+from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import STORE_FILE_IO
 from connector.storage.file_stores import data_file_properties
@@ -389,7 +389,7 @@ def test_what_glue_refuses_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
         catalog.list_namespaces()
     assert str(raised.value) == (
         "AWS Glue in us-east-1 forbids this (AccessDeniedException: not you). "
-        "Allow it in the policy of the keys, or set others in /credentials."
+        "Allow it in the policy of these credentials, or set others in /credentials."
     )
 
 
@@ -429,18 +429,14 @@ def test_workers_get_what_files_take_and_no_catalog_secret() -> None:
 
 
 def test_properties_of_files_reach_whoever_opens_them_and_others_do_not() -> None:
-    catalog = rest(
-        "http://host", properties=SecretSettings([("s3.proxy-uri", "http://proxy"), ("header.X-Key", "planted")])
-    )
+    catalog = rest("http://host", properties=Properties({"s3.proxy-uri": "http://proxy", "header.X-Key": "planted"}))
     properties = data_file_properties(on_s3(catalog))
     assert properties["s3.proxy-uri"] == "http://proxy"
     assert "header.X-Key" not in properties
 
 
 def test_glue_keeps_older_versions_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint = on_s3(
-        GlueCatalog(properties=SecretSettings([("glue.skip-archive", "false"), ("s3.request-timeout", "5")]))
-    )
+    endpoint = on_s3(GlueCatalog(properties=Properties({"glue.skip-archive": "false", "s3.request-timeout": "5"})))
     with glue_answering(monkeypatch, 500, {}), open_catalog(endpoint) as catalog:
         assert (catalog.properties["glue.skip-archive"], catalog.properties["s3.request-timeout"]) == ("false", "5")
 

@@ -97,7 +97,7 @@ def stage(
 
 
 def finish(catalog: SqlCatalog, *staged: StagedCommit, is_recovery: bool = False) -> None:
-    commit.finish(catalog, [replace(commit, is_recovered=is_recovery) for commit in staged])
+    commit.commit_all_or_raise(catalog, [replace(commit, is_recovered=is_recovery) for commit in staged])
 
 
 def ids(catalog: SqlCatalog) -> list[int]:
@@ -386,7 +386,7 @@ def test_what_earlier_sessions_staged_lands_before_a_sessions_own(catalog: Fault
     """Our commit closes the value that theirs is staged on, and what is staged on a closed value may be deleted."""
     parents = replace(stage(catalog, [1]), is_recovered=True)
     own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
-    commit.attempt(catalog, [own, parents])
+    commit.try_commits(catalog, [own, parents])
     newest = [snapshot.summary["flow.fence"] for snapshot in catalog.load_table(PATH).snapshots() if snapshot.summary]
     assert newest == [parents.next, own.next]
 
@@ -397,14 +397,14 @@ def test_a_table_that_has_refused_what_earlier_sessions_staged_is_not_asked_for_
     parents = replace(stage(catalog, [1]), is_recovered=True)
     own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
     catalog.faults = [refused]
-    outcomes = commit.attempt(catalog, [own, parents], once={parents.chain_id})
+    outcomes = commit.try_commits(catalog, [own, parents], once={parents.chain_id})
     assert [type(outcome) for outcome in outcomes] == [commit.Failed] * 2
     assert ids(catalog) == []
 
 
 def test_what_waits_for_a_table_that_was_replaced_holds_up_nothing(catalog: FaultyCatalog) -> None:
     of_the_old_one = replace(stage(catalog, [1]), is_recovered=True, table_uuid=str(uuid.uuid4()))
-    outcomes = commit.attempt(catalog, [stage(catalog, [2], key_range=LEFT), of_the_old_one])
+    outcomes = commit.try_commits(catalog, [stage(catalog, [2], key_range=LEFT), of_the_old_one])
     assert {type(outcome) for outcome in outcomes} == {commit.Failed, commit.Landed}
     assert ids(catalog) == [2]
 
@@ -465,7 +465,7 @@ def test_broken_metadata_are_one_tables_failure(catalog: FaultyCatalog, content:
     current = catalog.load_table(broken.path).current_snapshot()
     assert current is not None
     Path(current.manifest_list.removeprefix("file://")).write_bytes(content)
-    failed, landed = commit.attempt(catalog, [broken, staged])
+    failed, landed = commit.try_commits(catalog, [broken, staged])
     assert isinstance(failed, commit.Failed)
     assert "shop.broken" in str(failed.error)
     assert isinstance(landed, commit.Landed)
@@ -475,7 +475,7 @@ def test_broken_metadata_are_one_tables_failure(catalog: FaultyCatalog, content:
 def test_a_partition_spec_that_is_gone_is_one_tables_failure(catalog: FaultyCatalog) -> None:
     staged = stage(catalog, [2])
     broken = replace(in_another_table(catalog, staged), spec_id=7)
-    failed, landed = commit.attempt(catalog, [broken, staged])
+    failed, landed = commit.try_commits(catalog, [broken, staged])
     assert isinstance(failed, commit.Failed)
     check_text(SNAPSHOTS, "metadata that cannot be read", str(failed.error), {})
     assert isinstance(landed, commit.Landed)
@@ -485,10 +485,10 @@ def test_a_table_that_has_failed_before_gets_one_attempt(catalog: FaultyCatalog)
     """Its retries would hold up the acknowledgement of the others."""
     staged = stage(catalog, [1])
     catalog.faults = [refused, lambda send: send()]
-    [failed] = commit.attempt(catalog, [staged], once={staged.chain_id})
+    [failed] = commit.try_commits(catalog, [staged], once={staged.chain_id})
     assert isinstance(failed, commit.Failed)
     assert len(catalog.faults) == 1
-    [landed] = commit.attempt(catalog, [staged])
+    [landed] = commit.try_commits(catalog, [staged])
     assert isinstance(landed, commit.Landed)
 
 

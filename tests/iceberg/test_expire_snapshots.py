@@ -63,7 +63,7 @@ def table_of(catalog: Catalog) -> Table:
 
 def land(catalog: Catalog, *ids: int) -> StagedCommit:
     staged = stage(catalog, PATH, WRITER, *ids)
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     return staged
 
 

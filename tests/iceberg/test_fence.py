@@ -210,17 +210,17 @@ def test_while_something_waits_files_bear_a_value_that_is_still_to_come(waits_fo
 
 
 def test_a_chain_is_put_in_the_order_in_which_it_was_staged() -> None:
-    assert fence.chain([THIRD, FIRST, SECOND]) == CHAIN
+    assert fence.order_commits([THIRD, FIRST, SECOND]) == CHAIN
 
 
 def test_a_chain_may_go_on_from_a_closed_value() -> None:
     following = staged("closed:a1", "a2")
-    assert fence.chain([following, FIRST]) == [FIRST, following]
+    assert fence.order_commits([following, FIRST]) == [FIRST, following]
 
 
 def test_commits_that_form_no_chain_are_a_defect() -> None:
     with pytest.raises(AssertionError):
-        fence.chain([FIRST, THIRD])
+        fence.order_commits([FIRST, THIRD])
 
 
 NO_VALUES = [

@@ -11,7 +11,7 @@ from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringT
 
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import finish
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
 from support.snapshots import check_text
@@ -38,9 +38,9 @@ def test_what_was_staged_before_a_conversion_lands_with_its_values(catalog: Cata
     first = staged(catalog, row(2, 20), row(3, None))
     fit(catalog, *AS_TEXT)
     second = staged(catalog, row(4, "40"), after=first)
-    finish(catalog, [first, second])
+    commit_all_or_raise(catalog, [first, second])
     assert rows(catalog) == [row(1, "10"), row(2, "20"), row(3, None), row(4, "40")]
-    finish(catalog, [first, second])
+    commit_all_or_raise(catalog, [first, second])
     assert len(rows(catalog)) == 4
 
 
@@ -50,7 +50,7 @@ def test_it_lands_with_its_values_however_often_the_column_was_converted(catalog
     fit(catalog, *AS_TEXT)
     between = staged(catalog, row(3, "30"), after=late)
     fit(catalog, *AS_DOUBLE)
-    finish(catalog, [late, between])
+    commit_all_or_raise(catalog, [late, between])
     assert rows(catalog) == [row(1, 10.0), row(2, 20.0), row(3, 30.0)]
 
 
@@ -70,7 +70,7 @@ def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
 
     monkeypatch.setattr(SqlCatalog, "commit_table", converted_first)
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-    finish(catalog, [late])
+    commit_all_or_raise(catalog, [late])
     assert rows(catalog) == [{**each, "qty": str(each["qty"])} for each in [*history, row(2, 20)]]
 
 
@@ -78,7 +78,7 @@ def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:
     table_of(catalog, ID, QTY, NOTE)
     late = staged(catalog, row(2, 20))
     fit(catalog, *AS_TEXT)
-    finish(catalog, [late])
+    commit_all_or_raise(catalog, [late])
     assert remove_orphan_files(catalog, PATH, WRITER, []) == 1
     assert rows(catalog) == [row(2, "20")]
 
@@ -88,7 +88,7 @@ def test_a_value_without_an_equivalent_is_never_added_as_another(catalog: Catalo
     late = staged(catalog, row(2, 2**53 + 1))
     fit(catalog, *AS_DOUBLE)
     with pytest.raises(UserError) as error:
-        finish(catalog, [late])
+        commit_all_or_raise(catalog, [late])
     snapshots = Path(__file__).parents[1] / "snapshots" / "apply_errors.json"
     check_text(snapshots, "rows were staged before a conversion that they do not go along with", str(error.value), {})
     assert rows(catalog) == []
@@ -98,5 +98,5 @@ def test_what_was_staged_before_its_column_was_set_aside_lands_in_that(catalog: 
     table_of(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
     late = staged(catalog, row(2, 20))
     fit(catalog, wanted("id", LongType()), wanted("qty", DateType()), wanted("note", StringType()))
-    finish(catalog, [late])
+    commit_all_or_raise(catalog, [late])
     assert [each["qty_before_date"] for each in rows(catalog)] == [10, 20]

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
 from connector.host.errors import LostColumnError, UserError
-from connector.iceberg.commits.commit import finish
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
 from support.altered_tables import ID, PATH, rows, table_of
 from support.snapshots import check_text
@@ -42,9 +42,9 @@ def test_a_session_that_writes_a_dropped_column_is_told(catalog: Catalog) -> Non
     with catalog.load_table(PATH).update_schema() as update:
         update.delete_column("note")
     with pytest.raises(LostColumnError) as error:
-        finish(catalog, [commit])
+        commit_all_or_raise(catalog, [commit])
     check_text(SNAPSHOTS, "a column was dropped while a session was writing it", str(error.value), {})
-    finish(catalog, [replace(commit, is_recovered=True)])
+    commit_all_or_raise(catalog, [replace(commit, is_recovered=True)])
     assert rows(catalog) == [{"id": 1, "qty": 10}]
 
 
@@ -56,7 +56,7 @@ def test_a_column_that_comes_again_under_its_name_is_another(catalog: Catalog) -
     with catalog.load_table(PATH).update_schema() as update:
         update.add_column("note", StringType())
     with pytest.raises(LostColumnError):
-        finish(catalog, [commit])
+        commit_all_or_raise(catalog, [commit])
 
 
 def test_a_column_that_is_only_renamed_keeps_its_values(catalog: Catalog) -> None:
@@ -64,7 +64,7 @@ def test_a_column_that_is_only_renamed_keeps_its_values(catalog: Catalog) -> Non
     commit = staged(catalog, ROW)
     with catalog.load_table(PATH).update_schema() as update:
         update.rename_column("note", "remark")
-    finish(catalog, [commit])
+    commit_all_or_raise(catalog, [commit])
     assert rows(catalog) == [{"id": 1, "qty": 10, "remark": "n1"}]
 
 
@@ -74,11 +74,11 @@ def test_values_that_could_not_be_read_are_never_added(catalog: Catalog, is_reco
     commit = replace(staged(catalog, ROW), is_recovered=is_recovered)
     give(catalog, ID, NestedField(2, "qty", StringType()), NOTE)
     with pytest.raises(UserError) as error:
-        finish(catalog, [commit])
+        commit_all_or_raise(catalog, [commit])
     check_text(SNAPSHOTS, "a column has another type than the staged rows", str(error.value), {})
     assert rows(catalog) == []
     give(catalog, ID, QTY, NOTE)
-    finish(catalog, [commit])
+    commit_all_or_raise(catalog, [commit])
     assert rows(catalog) == [ROW]
 
 
@@ -99,8 +99,8 @@ def test_a_wider_column_takes_what_was_staged_for_a_narrower_one(
     commit = staged(catalog, {"id": 1, "qty": 5})
     give(catalog, ID, NestedField(2, "qty", current))
     if is_read:
-        finish(catalog, [commit])
+        commit_all_or_raise(catalog, [commit])
         assert [row["qty"] for row in rows(catalog)] == [5]
     else:
-        with pytest.raises(UserError, match="nobody could read them"):
-            finish(catalog, [commit])
+        with pytest.raises(UserError, match="no reader could read them"):
+            commit_all_or_raise(catalog, [commit])

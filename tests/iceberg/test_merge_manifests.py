@@ -48,7 +48,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OvertakenCatalog
 
 def land(catalog: SqlCatalog, *ids: int) -> StagedCommit:
     staged = stage(catalog, PATH, WRITER, *ids)
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     return staged
 
 

@@ -18,7 +18,7 @@ from connector.host.errors import FencedError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
-from connector.iceberg.commits.reset import Decision, perform, plan
+from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.model.state import StagedCommit, WriterId
@@ -75,7 +75,7 @@ def table_of(catalog: Catalog) -> Table:
 def land(catalog: Catalog, writer: WriterId, *ids: int, prev: str | None = None) -> StagedCommit:
     """A transaction from its files to its commit."""
     staged = stage(catalog, PATH, writer, *ids, prev=prev)
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     return staged
 
 
@@ -119,9 +119,9 @@ def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: Ev
     land(catalog, WHOLE, 2)
     assert collect_as(catalog, WHOLE) == 1
     with pytest.raises(FencedError):
-        commit.finish(catalog, [frozen])
+        commit.commit_all_or_raise(catalog, [frozen])
     with pytest.raises(FencedError):
-        commit.finish(catalog, [replace(frozen, is_recovered=True)])
+        commit.commit_all_or_raise(catalog, [replace(frozen, is_recovered=True)])
     assert ids_of(catalog, PATH) == [2]
 
 
@@ -131,7 +131,7 @@ def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: Ev
     waiting = stage(catalog, PATH, WHOLE, 2, prev=first.next)
     behind = stage(catalog, PATH, WHOLE, 3, prev=waiting.next)
     assert collect_as(catalog, WHOLE) == 0
-    commit.finish(catalog, [waiting, behind])
+    commit.commit_all_or_raise(catalog, [waiting, behind])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
@@ -236,7 +236,7 @@ def test_what_the_state_names_of_a_closed_range_is_kept(catalog: EventfulCatalog
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
     land(catalog, LEFT, 3)
     assert collect_as(catalog, LEFT, pending) == 0
-    commit.finish(catalog, [pending])
+    commit.commit_all_or_raise(catalog, [pending])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
@@ -245,7 +245,7 @@ def test_the_first_transaction_of_a_range_is_still_to_come(catalog: EventfulCata
     waiting = stage(catalog, PATH, LEFT, 2)
     land(catalog, RIGHT, 3)
     assert collect_as(catalog, LEFT) == 0
-    commit.finish(catalog, [waiting])
+    commit.commit_all_or_raise(catalog, [waiting])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
@@ -257,7 +257,7 @@ def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: Event
     left = leave_behind(table_of(catalog), WHOLE, parent.next)
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table_of(catalog), left)
-    commit.finish(catalog, [reopened])
+    commit.commit_all_or_raise(catalog, [reopened])
     leave_behind(table_of(catalog), WHOLE, closed)
     assert collect_as(catalog, WHOLE) == 1
     assert ids_of(catalog, PATH) == [1, 2, 3]
@@ -271,13 +271,13 @@ def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catal
 
     def reset_and_stage() -> None:
         table = table_of(catalog)
-        perform(table, plan(table, [first], Decision.SKIP), "a test")
+        perform_reset(table, plan_reset(table, [first], Decision.SKIP), "a test")
         value = fence.read_value(table_of(catalog).properties, WHOLE)
         after_reset.append(stage(catalog, PATH, WHOLE, 4, prev=value))
 
     catalog.after_load = reset_and_stage
     remove_orphan_files(catalog, PATH, WHOLE, [])
-    commit.finish(catalog, after_reset)
+    commit.commit_all_or_raise(catalog, after_reset)
     assert ids_of(catalog, PATH) == [1, 2, 3, 4]
 
 
@@ -285,9 +285,9 @@ def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: EventfulCatalo
     """An older process, which knows nothing of the state that was restored, may still be there."""
     fenced = stage(catalog, PATH, WHOLE, 1)
     land(catalog, WHOLE, 2)
-    perform(table_of(catalog), plan(table_of(catalog), [fenced], Decision.ADD), "a test")
+    perform_reset(table_of(catalog), plan_reset(table_of(catalog), [fenced], Decision.ADD), "a test")
     assert collect_as(catalog, WHOLE) == 0
-    commit.finish(catalog, [replace(fenced, is_recovered=True)])
+    commit.commit_all_or_raise(catalog, [replace(fenced, is_recovered=True)])
     assert ids_of(catalog, PATH) == [1, 2]
     leave_behind(table_of(catalog), WHOLE)
     assert collect_as(catalog, WHOLE) == 1
@@ -298,10 +298,10 @@ def test_what_is_staged_while_something_waits_is_kept_whoever_lands_it(catalog: 
     land(catalog, WHOLE, 1)
     waiting = stage(catalog, PATH, LEFT, 2)
     successor = stage(catalog, PATH, WHOLE, 3, waiting=[replace(waiting, is_recovered=True)])
-    commit.finish(catalog, [waiting])
+    commit.commit_all_or_raise(catalog, [waiting])
     assert fence.read_value(table_of(catalog).properties, WHOLE).startswith(fence.CLOSED)
     assert collect_as(catalog, WHOLE) == 0
-    commit.finish(catalog, [successor])
+    commit.commit_all_or_raise(catalog, [successor])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
@@ -324,9 +324,9 @@ def test_the_metadata_of_commits_that_lost_a_race_is_deleted(
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     stale = stage(catalog, PATH, WHOLE, 666)
     successor = stage(catalog, PATH, WHOLE, 1)
-    catalog.before_commit = lambda: commit.finish(catalog, [successor])
+    catalog.before_commit = lambda: commit.commit_all_or_raise(catalog, [successor])
     with pytest.raises(FencedError):
-        commit.finish(catalog, [stale])
+        commit.commit_all_or_raise(catalog, [stale])
     assert len(metadata_files(catalog) - referenced_metadata(catalog)) == 2  # a manifest and a manifest list
     assert collect_as(catalog, WHOLE) == 3
     assert metadata_files(catalog) == referenced_metadata(catalog)
@@ -350,7 +350,7 @@ def test_a_manifest_bears_the_value_that_its_commit_asserts(
     parent = land(catalog, WHOLE, 1)
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
     catalog.before_commit = lambda: land(catalog, RIGHT, 3)
-    commit.finish(catalog, [pending])
+    commit.commit_all_or_raise(catalog, [pending])
     snapshot = table_of(catalog).current_snapshot()
     assert snapshot
     added = [

@@ -49,11 +49,11 @@ def test_a_list_that_cannot_be_read_now_is_the_cause_that_is_told(catalog: Catal
     content = place.read_bytes()
     place.unlink()
     with pytest.raises(RetryableError, match="No such file or directory") as error:
-        commit.finish(catalog, [staged])
+        commit.commit_all_or_raise(catalog, [staged])
     assert str(error.value).startswith(f"file://{place}: ")
     assert metadata_files(catalog) == before
     place.write_bytes(content)
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     assert ids_of(catalog, PATH) == [1, 2]
 
 
@@ -63,9 +63,9 @@ def test_a_list_that_was_cut_short_is_named(catalog: Catalog) -> None:
     for broken in (content[:-20], b"\xff" + content, b""):
         place.write_bytes(broken)
         with pytest.raises(UserError) as error:
-            commit.finish(catalog, [staged])
+            commit.commit_all_or_raise(catalog, [staged])
         assert str(error.value).startswith(f"file://{place}: ")
     check_text(SNAPSHOTS, "a list of staged files that was cut short", str(error.value), {str(place): "/LIST"})
     place.write_bytes(content)
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     assert ids_of(catalog, PATH) == [1, 2]

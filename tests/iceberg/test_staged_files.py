@@ -66,7 +66,7 @@ def stage_old(
 
 
 def new_committer(catalog: Catalog) -> Committer:
-    return Committer(partial(commit.attempt, catalog), Limit(100, 1 << 40))
+    return Committer(partial(commit.try_commits, catalog), Limit(100, 1 << 40))
 
 
 def start(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> list[StagedCommit]:
@@ -75,11 +75,7 @@ def start(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> li
     def bind() -> Sequence[BoundTable]:
         return bind_all(catalog, TASK, key_range, [Policy(), Policy()])
 
-    def no_writing(_: object) -> Any:
-        raise AssertionError
-
-    session = recovery.recover(staged, new_committer(catalog), bind, lambda _: no_writing)
-    return list(session.acknowledge(state.StagedTransaction()).commits)
+    return list(recovery.recover(staged, new_committer(catalog), bind).commits)
 
 
 def refused(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> str:
@@ -159,7 +155,7 @@ def test_a_store_that_is_down_is_not_taken_for_files_that_are_gone(
     with monkeypatch.context() as patch:
         patch.setattr(PyArrowFile, "exists", fail)
         with pytest.raises(RetryableError, match="the object store cannot be reached"):
-            commit.finish(catalog, [staged])
+            commit.commit_all_or_raise(catalog, [staged])
     start(catalog, staged)
     assert ids_of(catalog, ORDERS) == [1]
 
@@ -185,14 +181,14 @@ def test_the_files_of_a_transaction_that_was_staged_just_now_are_not_looked_for(
 ) -> None:
     staged = stage(catalog, TableIdentifier(*ORDERS), writer(), 1)
     looks.clear()
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     assert not set(staged.locations).intersection(looks)
 
 
 def test_files_are_looked_for_once_however_many_attempts_it_takes(
     catalog: Catalog, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged, land = stage_old(catalog, 1), commit.land
+    staged, land = stage_old(catalog, 1), commit.commit_snapshot
     conflicts = iter([ValueError("somebody else was faster")] * 2)
 
     def conflicting(*about: Any) -> Any:
@@ -202,9 +198,9 @@ def test_files_are_looked_for_once_however_many_attempts_it_takes(
 
     monkeypatch.setattr(commit, "RETRY_FOR", 5.0)
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(commit, "land", conflicting)
+    monkeypatch.setattr(commit, "commit_snapshot", conflicting)
     looks.clear()
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     assert [location for location in looks if location.endswith(".parquet")] == list(staged.locations)
 
 
@@ -212,11 +208,11 @@ def test_files_of_a_table_that_has_refused_commits_for_days_are_looked_for(catal
     """They are as old as those of a task that was stopped."""
     staged = stage(catalog, TableIdentifier(*ORDERS), writer(), 1)
     with removed(*staged.locations):
-        [failed] = commit.attempt(catalog, [staged], once={staged.chain_id})
+        [failed] = commit.try_commits(catalog, [staged], once={staged.chain_id})
         assert isinstance(failed, commit.Failed)
         assert "are gone" in str(failed.error)
         assert ids_of(catalog, ORDERS) == []
-    commit.attempt(catalog, [staged], once={staged.chain_id})
+    commit.try_commits(catalog, [staged], once={staged.chain_id})
     assert ids_of(catalog, ORDERS) == [1]
 
 
@@ -253,7 +249,7 @@ def test_a_reset_gives_up_the_rows_whose_files_are_gone_and_no_later_ones(catalo
     assert "1 row(s) of 1 staged transaction(s) are in no snapshot" in skip(tmp_path, *chain)
     assert set(start(catalog, *chain)) == {*chain}
     assert ids_of(catalog, ORDERS) == [1, 3]
-    commit.finish(catalog, [stage(catalog, TableIdentifier(*ORDERS), writer(), 4)])
+    commit.commit_all_or_raise(catalog, [stage(catalog, TableIdentifier(*ORDERS), writer(), 4)])
     assert ids_of(catalog, ORDERS) == [1, 3, 4]
 
 
@@ -271,13 +267,12 @@ def test_a_reset_does_not_call_rows_lost_whose_list_was_deleted_after_they_had_l
     """The state was restored from an older copy: its lists of files are gone since, as they should be."""
     old = listed(catalog.load_table(ORDERS), stage_old(catalog, 1))
     start(catalog, old)
-    commit.finish(catalog, [stage(catalog, TableIdentifier(*ORDERS), writer(), 2)])
+    commit.commit_all_or_raise(catalog, [stage(catalog, TableIdentifier(*ORDERS), writer(), 2)])
     place_of(old.locations[0]).unlink()
     assert verdicts(tmp_path, old) == ["fenced"]
     said = skip(tmp_path, old)
-    assert (
-        "1 row(s) of 1 staged transaction(s) may be in the table or not, for the list of their files is gone." in said
-    )
+    unknown = "1 row(s) of 1 staged transaction(s) may be in the table or not, because the list of their files is gone."
+    assert unknown in said
     assert "are in no snapshot" not in said
     assert start(catalog, old) == [old]
     assert ids_of(catalog, ORDERS) == [1, 2]

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType
 
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
@@ -52,7 +52,7 @@ def target(
 
 
 def fit(catalog: Catalog, wanted: Target, location: str | None = None) -> list[TableChange]:
-    return evolve(catalog, PATH, location, partial(changes, target=wanted), alterer().alter)
+    return evolve(catalog, PATH, location, partial(plan_changes, target=wanted), alterer().alter)
 
 
 def names(catalog: Catalog) -> list[str]:
@@ -137,7 +137,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(tmp_path: Pat
         plans += 1
         if plans == 1:
             fit(local_catalog(tmp_path), target(*optional("theirs", "both")))
-        return changes(found, target(*optional("theirs", "both", "ours")))
+        return plan_changes(found, target(*optional("theirs", "both", "ours")))
 
     assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
     assert plans == 2
@@ -151,7 +151,7 @@ def test_endless_changes_by_somebody_else_end_the_attempts(tmp_path: Path, catal
     def plan(found: Found) -> Sequence[TableChange]:
         theirs.append(f"theirs {len(theirs)}")
         fit(local_catalog(tmp_path), target(*optional(*theirs)))
-        return changes(found, target(*optional("ours")))
+        return plan_changes(found, target(*optional("ours")))
 
     with pytest.raises(RetryableError, match="shop\\.orders"):
         evolve(catalog, PATH, None, plan, alterer().alter)
@@ -178,7 +178,7 @@ def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path
     def plan(found: Found) -> Sequence[TableChange]:
         if found.table is None:
             fit(local_catalog(tmp_path), target(*optional("theirs")))
-        return changes(Found(True, found.table), target(*optional("ours")))
+        return plan_changes(Found(True, found.table), target(*optional("ours")))
 
     assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
 
@@ -186,7 +186,7 @@ def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path
 def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     def plan(found: Found) -> Sequence[TableChange]:
         foreign_table(local_catalog(tmp_path), PATH)
-        return changes(Found(True, found.table), target(*optional("ours")))
+        return plan_changes(Found(True, found.table), target(*optional("ours")))
 
     with pytest.raises(UserError, match="a table of that name"):
         evolve(catalog, PATH, None, plan, alterer().alter)

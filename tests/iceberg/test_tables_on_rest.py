@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
 from connector.config.catalog import RestCatalog
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
     CreateTable,
@@ -43,8 +43,8 @@ NOTE = NewColumn("note", "note", StringType(), required=False, doc="", is_indisp
 
 
 @pytest.fixture
-def path() -> tuple[str, str]:
-    return f"shop_{uuid.uuid4().hex}", "orders"
+def path() -> TableIdentifier:
+    return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
 
 def connect(server: RestCatalogServer) -> Catalog:
@@ -52,7 +52,7 @@ def connect(server: RestCatalogServer) -> Catalog:
 
 
 def fit(catalog: Catalog, target: Target) -> list[TableChange]:
-    return evolve(catalog, target.path, None, partial(changes, target=target), alterer().alter)
+    return evolve(catalog, target.path, None, partial(plan_changes, target=target), alterer().alter)
 
 
 def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:
@@ -90,7 +90,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
         plans += 1
         if plans == 1:
             fit(connect(rest_catalog), Target(path, V0, (ID, EVIL), {}, replaces=False))
-        return changes(found, Target(path, V0, (ID, EVIL, NOTE), {}, replaces=False))
+        return plan_changes(found, Target(path, V0, (ID, EVIL, NOTE), {}, replaces=False))
 
     assert evolve(catalog, path, None, plan, alterer().alter) == [AddColumn(path, NOTE)]
     assert plans == 2

@@ -1,5 +1,6 @@
 """A session remembers the manifest lists that it writes, and never in place of somebody else's."""
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -7,9 +8,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
+from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.iceberg.maintenance.background import Maintenance
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import manifests
+from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -27,9 +30,9 @@ def catalog(tmp_path: Path) -> Catalog:
     return catalog
 
 
-def land(session: Maintenance, catalog: Catalog, *ids: int) -> Landed | Failed:
+def land(session: WrittenLists, catalog: Catalog, *ids: int) -> Landed | Failed:
     staged = stage(catalog, PATH, WRITER, *ids)
-    [outcome] = session.attempt([staged], once=[staged.chain_id])
+    [outcome] = commit.try_commits(catalog, [staged], [staged.chain_id], partial(SnapshotWriter, session))
     return outcome
 
 
@@ -40,7 +43,7 @@ def lose_the_manifest_list(catalog: Catalog) -> None:
 
 
 def test_a_commit_on_top_of_the_session_s_own_needs_no_list_from_the_store(catalog: Catalog) -> None:
-    session = Maintenance(catalog)
+    session = WrittenLists()
     land(session, catalog, 1)
     land(session, catalog, 2)
     lose_the_manifest_list(catalog)
@@ -49,7 +52,7 @@ def test_a_commit_on_top_of_the_session_s_own_needs_no_list_from_the_store(catal
 
 
 def test_what_others_have_committed_in_between_is_kept(catalog: Catalog) -> None:
-    sessions = Maintenance(catalog), Maintenance(catalog)
+    sessions = WrittenLists(), WrittenLists()
     for number in range(4):
         land(sessions[number % 2], catalog, number)
     rows = pa.table({"id": [100]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
@@ -60,7 +63,7 @@ def test_what_others_have_committed_in_between_is_kept(catalog: Catalog) -> None
 
 def test_a_long_list_is_read_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "KEPT_BYTES", 100)
-    session = Maintenance(catalog)
+    session = WrittenLists()
     land(session, catalog, 1)
     lose_the_manifest_list(catalog)
     assert isinstance(land(session, catalog, 2), Failed)

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from connector.host.errors import UserError
-from connector.model import estuary_state
-from connector.model.state_reader import read_state
+from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from support.runtime import Runtime, merged
 from support.snapshots import check_text
 
@@ -24,25 +23,25 @@ def left(files: Any, state_key: str = STATE_KEY) -> Any:
 
 @pytest.mark.parametrize("files", [None, []])
 def test_what_it_has_added_is_no_concern_of_ours(files: Any) -> None:
-    estuary_state.check_nothing_is_staged(left(files), [STATE_KEY])
+    check_estuary_staged_nothing(left(files), [STATE_KEY])
     ours: Any = {"bindingStates": {STATE_KEY: {"00000000-ffffffff": {}}}}
     assert read_state("acme/orders", merged(left(files), ours)) == []
 
 
 def test_what_it_may_not_have_added_is_named() -> None:
     with pytest.raises(UserError) as error:
-        estuary_state.check_nothing_is_staged(left(FILES), [STATE_KEY])
+        check_estuary_staged_nothing(left(FILES), [STATE_KEY])
     check_text(SNAPSHOTS, "the public connector has staged files", str(error.value), {})
 
 
 def test_what_is_no_list_of_files_is_refused() -> None:
     with pytest.raises(UserError) as error:
-        estuary_state.check_nothing_is_staged(left(5), [STATE_KEY])
+        check_estuary_staged_nothing(left(5), [STATE_KEY])
     check_text(SNAPSHOTS, "the public connector's files are no list", str(error.value), {})
 
 
 def test_what_it_has_staged_for_a_table_that_is_made_anew_is_not_missed() -> None:
-    estuary_state.check_nothing_is_staged(left(FILES), ["shop%2Forders.v2"])
+    check_estuary_staged_nothing(left(FILES), ["shop%2Forders.v2"])
     assert read_state("acme/orders", left(FILES)) == []
 
 

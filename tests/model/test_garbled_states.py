@@ -227,7 +227,7 @@ def test_a_garbled_state_is_refused_and_the_place_is_named(name: str) -> None:
     before = deepcopy(state)
     text = refusal(state)
     assert text.startswith((f"{place}: ", f"{place}, entry '"))
-    assert "Nothing was done with the state." in text
+    assert "Nothing was committed, and the state was not changed." in text
     assert ("newer" in name or "unknown" in name) == ("Run the task with the newer image." in text)
     assert len(text) < 600
     assert state == before
@@ -375,7 +375,7 @@ def test_whoever_reads_a_garbled_state_does_nothing(
     task: Task, spoil: Callable[[Task], Any], read: Callable[[Task, Any], None]
 ) -> None:
     before = files_of(task.warehouse)
-    with pytest.raises(UserError, match="Nothing was done with the state"):
+    with pytest.raises(UserError, match="Nothing was committed, and the state was not changed"):
         read(task, spoil(task))
     assert files_of(task.warehouse) == before
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.session.upload_interval import QUICK_TRANSACTIONS
+from connector.driver import QUICK_TRANSACTIONS
 from fixtures.conversation import CONFIG, line
 from support.processes import wait_until
 from support.readers import local_catalog

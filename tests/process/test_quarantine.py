@@ -67,7 +67,7 @@ def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_pa
     assert [record["rejected"] for record in told if "rejected" in record] == [2, 0, 1]
     assert [record["msg"] for record in told if record["level"] == "warn"] == [
         "table shop.ledger, field 'amount': 2 row(s) go to the table of rejected rows, such as that of "
-        'key [2]: "2 pounds" is not an integer of 64 bits; this is said once a session'
+        'key [2]: "2 pounds" is not an integer of 64 bits; this warning appears once for each session'
     ]
     assert runtime.log == {"bindingStates": {"shop%2Fledger.v0": {"00000000-ffffffff": {}}}}
 

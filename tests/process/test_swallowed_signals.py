@@ -8,7 +8,8 @@ from fixtures.conversation import line
 
 SIGNALLED_IN_A_FINALIZER: Final = """
 import signal, sys
-from connector import driver, signals
+from connector import driver
+from connector.host import signals
 from protocol import stdio
 
 class Finalized:

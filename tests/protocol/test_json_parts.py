@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.json_parts import MalformedJsonError, items, members
+from protocol.json_parts import MalformedJsonError, parse_items, parse_members
 
 SPACES: Final = st.text(" \t\r\n", max_size=2)
 SCALARS: Final = (
@@ -31,7 +31,7 @@ def test_the_items_of_an_array_are_its_values_as_written(
 ) -> None:
     written = [json.dumps(value, ensure_ascii=is_ascii) for value in values]
     text = b"[" + b",".join(spaced(value, data) for value in written) + b"]"
-    assert items(text if values else b" [ ] ") == [value.encode() for value in written]
+    assert parse_items(text if values else b" [ ] ") == [value.encode() for value in written]
 
 
 @many
@@ -41,7 +41,7 @@ def test_the_members_of_an_object_are_its_pairs_in_their_order(
 ) -> None:
     written = [(json.dumps(name, ensure_ascii=is_ascii), json.dumps(value)) for name, value in pairs]
     text = b",".join(spaced(name, data) + b":" + spaced(value, data) for name, value in written)
-    assert members(b"{" + text + b"}") == [(name, json.dumps(value).encode()) for name, value in pairs]
+    assert parse_members(b"{" + text + b"}") == [(name, json.dumps(value).encode()) for name, value in pairs]
 
 
 @many
@@ -51,7 +51,7 @@ def test_a_text_with_one_wrong_byte_is_taken_apart_only_if_it_still_is_json(valu
     at = data.draw(st.integers(0, len(text) - 1))
     changed = text[:at] + data.draw(st.sampled_from('[]{},:"\\ux0-.eE1tn\x01 ')) + text[at + 1 :]
     try:
-        parts: list[Any] | None = [json.loads(item) for item in items(changed.encode())]
+        parts: list[Any] | None = [json.loads(item) for item in parse_items(changed.encode())]
     except MalformedJsonError:
         parts = None
     try:
@@ -66,21 +66,21 @@ def test_a_text_with_one_wrong_byte_is_taken_apart_only_if_it_still_is_json(valu
 )
 def test_what_is_no_array_has_no_items(text: bytes) -> None:
     with pytest.raises(MalformedJsonError):
-        items(text)
+        parse_items(text)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"1", b'{"a"}', b'{"a":}', b"{a:1}", b'{"a":1,}', b'{"a":1]', b'{"a" 1}'])
 def test_what_is_no_object_has_no_members(text: bytes) -> None:
     with pytest.raises(MalformedJsonError):
-        members(text)
+        parse_members(text)
 
 
 def test_a_name_that_comes_twice_is_there_twice() -> None:
-    assert members(b'{"a":1,"\\u0061":[2],"a":3}') == [("a", b"1"), ("a", b"[2]"), ("a", b"3")]
+    assert parse_members(b'{"a":1,"\\u0061":[2],"a":3}') == [("a", b"1"), ("a", b"[2]"), ("a", b"3")]
 
 
 def test_text_that_no_reader_can_decode_is_there_as_written() -> None:
-    assert members(b'{"\\ud800":"\\udc00","\xff":"\xff"}') == [
+    assert parse_members(b'{"\\ud800":"\\udc00","\xff":"\xff"}') == [
         ("\ud800", b'"\\udc00"'),
         ("\N{REPLACEMENT CHARACTER}", b'"\xff"'),
     ]
@@ -88,4 +88,4 @@ def test_text_that_no_reader_can_decode_is_there_as_written() -> None:
 
 def test_any_depth_is_read() -> None:
     deep = b'{"a":[' * 100_000 + b"]}" * 100_000
-    assert items(b"[0,%b,1]" % deep) == [b"0", deep, b"1"]
+    assert parse_items(b"[0,%b,1]" % deep) == [b"0", deep, b"1"]

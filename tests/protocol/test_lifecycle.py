@@ -37,7 +37,7 @@ RESPONSES: Final[dict[str, Response]] = {
 }
 ANSWERS: Final = {letter: letter.upper() for letter in "svaokfc"}
 
-# What requests may have been taken up so far, and those of them after which the input may end.
+# What requests may have been handled so far, and those of them after which the input may end.
 REQUEST_GRAMMAR: Final = re.compile(r"[sva]*(o(k(l*ft*ck)*(l*(ft*c?)?)?)?)?")
 END_GRAMMAR: Final = re.compile(r"[sva]*(ok(l*ft*ck)*(l*ft*c)?)?")
 
@@ -47,9 +47,9 @@ CONVERSATION_GRAMMAR: Final = re.compile(rf"(sS|vV|aA)*(oO(kK({TRANSACTION})*)?)
 
 
 def take_up(lifecycle: Lifecycle, letter: str) -> None:
-    lifecycle.received(REQUESTS[letter])
+    lifecycle.check_request(REQUESTS[letter])
     if letter in ANSWERS:
-        lifecycle.sending(RESPONSES[ANSWERS[letter]])
+        lifecycle.check_response(RESPONSES[ANSWERS[letter]])
 
 
 def accepted_sequences(length: int) -> Iterator[tuple[str, Lifecycle]]:
@@ -79,7 +79,7 @@ def test_all_request_sequences_up_to_length_6_are_judged_as_the_grammar_does() -
 def test_the_input_may_end_where_the_grammar_says_so() -> None:
     for sequence, lifecycle in accepted_sequences(6):
         try:
-            lifecycle.ended()
+            lifecycle.check_end()
             may_end = True
         except ProtocolError:
             may_end = False
@@ -110,9 +110,9 @@ def replayed(placement: str) -> bool:
     try:
         for letter in placement:
             if letter in REQUESTS:
-                lifecycle.received(REQUESTS[letter])
+                lifecycle.check_request(REQUESTS[letter])
             else:
-                lifecycle.sending(RESPONSES[letter])
+                lifecycle.check_response(RESPONSES[letter])
     except (ProtocolError, AssertionError):
         return False
     return True
@@ -134,7 +134,7 @@ def test_a_request_out_of_order_is_told_what_was_expected(sequence: str, complai
     for letter in before:
         take_up(lifecycle, letter)
     with pytest.raises(ProtocolError) as raised:
-        lifecycle.received(REQUESTS[last])
+        lifecycle.check_request(REQUESTS[last])
     assert str(raised.value) == complaint
 
 
@@ -143,7 +143,7 @@ def test_an_end_of_input_inside_of_a_transaction_is_told_what_was_expected() -> 
     for letter in "okft":
         take_up(lifecycle, letter)
     with pytest.raises(ProtocolError) as raised:
-        lifecycle.ended()
+        lifecycle.check_end()
     assert str(raised.value) == "input ended after store: expected store or startCommit"
 
 
@@ -152,11 +152,11 @@ def test_a_request_left_unanswered_is_our_fault(letter: str) -> None:
     lifecycle = Lifecycle()
     for before in {"k": "o", "f": "ok", "c": "okf"}.get(letter, ""):
         take_up(lifecycle, before)
-    lifecycle.received(REQUESTS[letter])
+    lifecycle.check_request(REQUESTS[letter])
     with pytest.raises(AssertionError, match="must be answered"):
-        lifecycle.received(request.Spec())
+        lifecycle.check_request(request.Spec())
     with pytest.raises(AssertionError, match="must be answered"):
-        lifecycle.ended()
+        lifecycle.check_end()
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_a_response_out_of_order_is_our_fault(placement: str, complaint: str) ->
     lifecycle = Lifecycle()
     for letter in before:
         if letter in REQUESTS:
-            lifecycle.received(REQUESTS[letter])
+            lifecycle.check_request(REQUESTS[letter])
         else:
-            lifecycle.sending(RESPONSES[letter])
+            lifecycle.check_response(RESPONSES[letter])
     with pytest.raises(AssertionError, match=complaint):
-        lifecycle.sending(RESPONSES[last])
+        lifecycle.check_response(RESPONSES[last])

@@ -23,7 +23,7 @@ COUNT = "commit.manifest.min-count-to-merge"
 
 def land(catalog: Catalog, *ids: int) -> StagedCommit:
     staged = stage(catalog, PATH, WRITER, *ids)
-    commit.finish(catalog, [staged])
+    commit.commit_all_or_raise(catalog, [staged])
     return staged
 
 

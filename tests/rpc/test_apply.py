@@ -18,12 +18,12 @@ from connector.config.settings import parse
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.sql import SqlTables
-from connector.iceberg.commits.commit import finish
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.tables import find_all
 from connector.model.state import StagedCommit, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply, perform
-from connector.rpc.plan import plans
+from connector.rpc.plan import plan_tables
 from protocol import request, response
 from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
@@ -128,7 +128,7 @@ def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
     task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
     endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
     with closing(MeetingCatalog(tmp_path)) as catalog:
-        all_planned = plans(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
+        all_planned = plan_tables(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
         answer = perform(all_planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
     assert answer.action_description.splitlines() == [
         "create namespace shop",
@@ -235,7 +235,7 @@ def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path
     applied(tmp_path, old)
     catalog = local_catalog(tmp_path)
     staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
-    finish(catalog, [staged])
+    commit_all_or_raise(catalog, [staged])
     applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=encode_added([staged]))
     assert ids_of(catalog, PATH) == [1, 2]
 
@@ -303,7 +303,7 @@ def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_h
     catalog = local_catalog(tmp_path)
     old = catalog.load_table(PATH)
     landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
-    finish(catalog, [landed])
+    commit_all_or_raise(catalog, [landed])
     waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
     state = encode_added([landed, waiting])
     backfilled(tmp_path, state=state)
@@ -315,14 +315,14 @@ def test_a_table_that_cannot_be_read_can_be_replaced(tmp_path: Path, caplog: pyt
     catalog = local_catalog(tmp_path)
     old = catalog.load_table(PATH)
     landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
-    finish(catalog, [landed])
+    commit_all_or_raise(catalog, [landed])
     for manifest_list in Path(old.location().removeprefix("file://")).rglob("snap-*.avro"):
         manifest_list.unlink()
     waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
     backfilled(tmp_path, state=encode_added([waiting]))
     assert ids_of(catalog, PATH) == []
     assert exists(waiting)
-    assert "files that were staged for the old table stay, for it cannot be read" in caplog.text
+    assert "files that were staged for the old table were not deleted, because it cannot be read" in caplog.text
 
 
 def exists(staged: StagedCommit) -> bool:
@@ -335,7 +335,7 @@ def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cl
     state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
     first = backfilled(tmp_path, state=state)
     new = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V1, [3])
-    finish(catalog, [new])
+    commit_all_or_raise(catalog, [new])
     again = backfilled(tmp_path, state=state)
     assert again.state == first.state
     assert ids_of(catalog, PATH) == [3]

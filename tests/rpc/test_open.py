@@ -13,7 +13,7 @@ def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
 
 def test_a_catalog_that_is_no_database_does_without_the_client_of_databases() -> None:
     catalogs = "connector.iceberg.catalogs"
-    modules = imported("connector.session.recovery", f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
+    modules = imported("connector.session.open_session", f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
     assert "connector.iceberg.commits.commit" in modules
     assert "sqlalchemy" not in modules
 

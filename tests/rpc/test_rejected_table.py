@@ -173,7 +173,7 @@ def test_validate_refuses_a_binding_to_the_table_of_anothers_rejected_rows(
     own, other = [tables.index(name) for name in ("ORDERS__REJECTED", "orders")]
     both = f"bindings[{own}] (acme/orders) and bindings[{other}] (acme/orders)"
     assert problem.startswith(f"{both} have the same table shop.orders__rejected: ")
-    assert "a binding's rejected rows go to its table's name with __rejected behind it" in problem
+    assert "a binding's rejected rows go to a table with the name of its table and __rejected" in problem
 
 
 def test_validate_refuses_a_name_that_is_too_long_with_what_is_appended_to_it(tmp_path: Path) -> None:

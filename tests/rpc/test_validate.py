@@ -99,7 +99,7 @@ def test_standard_updates_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("backfill", "goes_on"), [(0, True), (1, False)])
 def test_standard_updates_are_one_error_whatever_there_was_before(tmp_path: Path, backfill: int, goes_on: bool) -> None:
     [line] = refused(tmp_path, binding(backfill=backfill, delta_updates=False), last=last())
-    assert ("the delta updates of table shop.orders without a backfill" in line) == goes_on
+    assert ("cannot continue the delta updates of table shop.orders" in line) == goes_on
 
 
 def test_a_table_of_standard_updates_goes_on_with_delta_updates(tmp_path: Path) -> None:
@@ -132,13 +132,16 @@ def test_other_table_properties_are_the_users(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "maker"),
-    [(None, "somebody else"), (Owner("acme/other", "shop%2Forders.v0"), "materialization acme/other")],
+    [
+        (None, "this task did not create it"),
+        (Owner("acme/other", "shop%2Forders.v0"), "materialization acme/other created it"),
+    ],
 )
 def test_a_new_binding_does_not_take_somebody_elses_table(tmp_path: Path, owner: Owner | None, maker: str) -> None:
     properties = {OWNER_PROPERTY: owner.encode()} if owner else {}
     foreign_table(local_catalog(tmp_path), PATH, properties=properties)
     [line] = refused(tmp_path, binding())
-    assert f"shop.orders exists already, made by {maker}" in line
+    assert f"shop.orders exists already, and {maker}" in line
     assert "allow_existing_tables_for_new_bindings" in line
 
 

@@ -374,4 +374,4 @@ def test_keys_that_the_object_store_does_not_accept_are_found_before_anything_is
 ) -> None:
     config = on_s3(rest_on_s3.s3, rest_on_s3.bucket, "validated", rest(rest_on_s3.uri))
     text = refused({**config, "credentials": aws_keys(rest_on_s3.s3, "planted")}, binding())
-    assert "the secret access key is not that of the access key id" in text
+    assert "the secret access key does not belong to the access key id" in text

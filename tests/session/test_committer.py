@@ -17,13 +17,12 @@ from pyiceberg.types import LongType, NestedField
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
-from connector.iceberg.commits.commit import Failed, Landed, attempt
+from connector.iceberg.commits.commit import Failed, Landed, try_commits
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
-from connector.session.committer import Committer
-from connector.session.retries import run_retries
+from connector.session.committer import Committer, run_retries
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog, staged_ids
 
@@ -90,8 +89,8 @@ def test_the_others_land_and_the_bad_ones_chain_waits(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     good, bad = staged("good", "g1"), staged("bad", "b1")
     assert committer.commit([good, bad]) == [good]
-    assert committer.waiting(bad.table_id, WHOLE) == [bad]
-    assert committer.waiting(good.table_id, WHOLE) == []
+    assert committer.find_pending(bad.table_id, WHOLE) == [bad]
+    assert committer.find_pending(good.table_id, WHOLE) == []
 
 
 def test_what_waits_is_retried_between_transactions_and_reported_with_the_next(tables: Tables) -> None:
@@ -131,7 +130,7 @@ def test_a_retry_waits_for_a_table_that_is_being_tried(monkeypatch: pytest.Monke
     waiting.take(0.0)
     waiting.add([right])
     assert waiting.next_due is None
-    waiting.failed(left.chain_id, RetryableError("no."), 0.0)
+    waiting.record_failure(left.chain_id, RetryableError("no."), 0.0)
     assert waiting.next_due
     assert waiting.next_due >= 500.0
     assert waiting.take(waiting.next_due) == [left, right]
@@ -210,10 +209,10 @@ def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new
     old = staged_ids(foreign_table(catalog, path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [1])
     catalog.rename_table(path, ("shop", "away"))
     new = staged_ids(catalog.create_table(path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [2])
-    committer = Committer(partial(attempt, catalog), GENEROUS)
+    committer = Committer(partial(try_commits, catalog), GENEROUS)
     assert committer.commit([old, new]) == [new]
-    assert committer.waiting(old.table_id, WHOLE) == [old]
-    assert isinstance(committer.error_of(old.chain_id), UserError)
+    assert committer.find_pending(old.table_id, WHOLE) == [old]
+    assert isinstance(committer.find_error(old.chain_id), UserError)
 
 
 @pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost")])
@@ -229,7 +228,7 @@ def test_the_whole_chain_is_tried_again_and_lands_when_the_table_recovers(tables
     first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
     committer.commit([first])
     committer.commit([second])
-    assert committer.waiting(first.table_id, WHOLE) == [first, second]
+    assert committer.find_pending(first.table_id, WHOLE) == [first, second]
     tables.errors.clear()
     assert committer.commit([]) == [first, second]
     assert tables.tried == [["b1"], ["b1", "b2"], ["b1", "b2"]]
@@ -260,7 +259,7 @@ def test_the_pause_of_a_table_grows_while_it_goes_on_failing(monkeypatch: pytest
     for number in range(10):
         pause = min(5.0 * 2**number, 300.0)
         assert waiting.take(now) == [bad]
-        waiting.failed(bad.chain_id, RetryableError("no."), now)
+        waiting.record_failure(bad.chain_id, RetryableError("no."), now)
         assert waiting.take(now + 0.49 * pause) == []
         now += pause
 
@@ -269,8 +268,8 @@ def test_only_what_overlaps_a_key_range_waits_for_it(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     left, right = staged("bad", "l1", key_range=LEFT), staged("bad", "r1", key_range=RIGHT)
     committer.commit([left, right])
-    assert committer.waiting(left.table_id, LEFT) == [left]
-    assert committer.waiting(left.table_id, WHOLE) == [left, right]
+    assert committer.find_pending(left.table_id, LEFT) == [left]
+    assert committer.find_pending(left.table_id, WHOLE) == [left, right]
 
 
 def test_a_table_in_its_pause_is_not_asked_for_another_range_either(

@@ -36,9 +36,9 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 def test_a_staged_transaction_is_told_in_numbers_for_people_and_machines(caplog: pytest.LogCaptureFixture) -> None:
     told = TransactionProgress(7)
     with caplog.at_level(logging.INFO):
-        told.received(ROWS)
-        told.received(ROWS)
-        told.staged([STAGED], [NULLED])
+        told.report_received(ROWS)
+        told.report_received(ROWS)
+        told.report_staged([STAGED], [NULLED])
     [record] = caplog.records
     assert record.getMessage().startswith("transaction 7: 6 rows, 2.0 MB received, ")
     assert record.getMessage().endswith("staged 2.5 MB in 1 data file(s) of 1 table(s); 4 nulled")
@@ -62,7 +62,7 @@ def test_a_long_transaction_is_told_of_meanwhile(
 ) -> None:
     monkeypatch.setattr(progress, "REPORT_EVERY", 0.0)
     with caplog.at_level(logging.INFO):
-        TransactionProgress(1).received(ROWS)
+        TransactionProgress(1).report_received(ROWS)
     [record] = caplog.records
     assert "3 rows, 1.0 MB received" in record.getMessage()
     assert {**fields_of(record), "seconds": 0} == {
@@ -89,7 +89,7 @@ def test_a_value_that_does_not_land_as_it_was_sent_is_told_once_a_session_and_fi
 
 def test_an_empty_transaction_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        TransactionProgress(1).staged([])
+        TransactionProgress(1).report_staged([])
     assert not caplog.records
 
 
@@ -98,5 +98,5 @@ def test_only_a_terminal_gets_a_line_that_is_drawn_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
-    TransactionProgress(1).received(ROWS)
+    TransactionProgress(1).report_received(ROWS)
     assert ("\rtransaction 1: 3 rows" in capsys.readouterr().err.replace("\x1b[2K", "")) is is_terminal

@@ -15,7 +15,7 @@ from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.merge_manifests import ManifestMerger
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_orphan_files
-from connector.iceberg.metadata import unreachable
+from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.model.state import LandedTransaction, StagedCommit, StagedTransaction, WriterId
@@ -62,11 +62,11 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
         catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
     ) -> list[commit.Landed | commit.Failed]:
         return [
-            commit._attempt_chain(catalog, chain, chain[0].chain_id in once, new_writer())
-            for chain in fence.chains(staged)
+            commit._try_pending(catalog, chain, chain[0].chain_id in once, new_writer())
+            for chain in fence.group_by_writer(staged)
         ]
 
-    patch.setattr(commit, "_attempt_table", attempt_table)
+    patch.setattr(commit, "_try_table", attempt_table)
 
 
 def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "overlapping", lambda _staged, _key_range: [])
+    patch.setattr(recovery, "find_overlapping", lambda _staged, _key_range: [])
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -84,9 +84,9 @@ def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
 def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
     recover = recovery.recover
 
-    def too_early(staged: Any, committer: Committer, bind: Any, writing: Any) -> Any:
+    def too_early(staged: Any, committer: Committer, bind: Any) -> Any:
         tables = bind()
-        return recover(staged, committer, lambda: tables, writing)
+        return recover(staged, committer, lambda: tables)
 
     patch.setattr(recovery, "recover", too_early)
 
@@ -117,7 +117,7 @@ def entries_are_removed_although_they_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_backlog_forgets_what_failed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Backlog, "failed", lambda backlog, chain, *_: backlog.landed(chain))
+    patch.setattr(Backlog, "record_failure", lambda backlog, chain, *_: backlog.record_commit(chain))
 
 
 def _without_requirement(patch: pytest.MonkeyPatch, kind: type) -> None:
@@ -203,7 +203,7 @@ def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) ->
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "_condition", lambda *_: lambda _origin: True)
+    patch.setattr(remove_orphan_files, "_make_condition", lambda *_: lambda _origin: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(unreachable, "find_unreferenced", lambda _table, names, *_, **__: set(names))
+    patch.setattr(references, "find_unreferenced", lambda _table, names, *_, **__: set(names))
 
 
 def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(apply, "finish", lambda *_: [])
+    patch.setattr(apply, "commit_all_or_raise", lambda *_: [])
 
 
 def _is_rejected(staged: StagedCommit) -> bool:
@@ -231,12 +231,12 @@ def _is_rejected(staged: StagedCommit) -> bool:
 
 
 def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:
-    overlapping = recovery.overlapping
+    overlapping = recovery.find_overlapping
 
     def of_bindings(staged: Sequence[StagedCommit], key_range: str) -> list[StagedCommit]:
         return [commit for commit in overlapping(staged, key_range) if not _is_rejected(commit)]
 
-    patch.setattr(recovery, "overlapping", of_bindings)
+    patch.setattr(recovery, "find_overlapping", of_bindings)
 
 
 def rejected_rows_land_with_whatever_else_their_writer_lands(patch: pytest.MonkeyPatch) -> None:

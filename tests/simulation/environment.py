@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadataV2
 
 from connector.checks import endpoint as checks
 from connector.config import settings
-from connector.iceberg.commits import commit, due_maintenance, fence, reset, snapshot
+from connector.iceberg.commits import commit, fence, reset, snapshot
 from connector.iceberg.maintenance import expire_snapshots, remove_orphan_files
 from connector.iceberg.metadata import manifests
 from connector.rpc import apply
@@ -126,7 +126,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         _remember(patch)
         if not with_avro:
             keep_in_memory(patch)
-        for module in (commit, committer, expire_snapshots, progress, snapshot, due_maintenance):
+        for module in (commit, committer, expire_snapshots, progress, snapshot):
             patch.setattr(module, "time", _Time)
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)

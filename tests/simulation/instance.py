@@ -68,9 +68,11 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        self._staged = recovery.overlapping(read_state(TASK, self.message.state), key_range)
+        self._staged = recovery.find_overlapping(read_state(TASK, self.message.state), key_range)
         committer = Committer(partial(self._attempt, partial(SnapshotWriter, WrittenLists())), LIMIT)
-        session = recovery.recover(self._staged, committer, partial(self._bind, catalog), partial(self._writing, actor))
+        recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
+        self._tables = recovered.tables
+        session = transactions.Session(recovered.tables, recovered.commits, committer, partial(self._write_job, actor))
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.collecting):
@@ -84,7 +86,7 @@ class Instance:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)
-        return commit.attempt(catalog, staged, once, new_writer)
+        return commit.try_commits(catalog, staged, once, new_writer)
 
     def _retry(self, owner: Actor, committer: Committer, actor: Actor) -> None:
         """The thread that retries what waits, when it is due. A slow one lingers after its process."""
@@ -109,9 +111,8 @@ class Instance:
             self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables
 
-    def _writing(self, actor: Actor, tables: Sequence[BoundTable]) -> Callable[[Sequence[str]], WriteJob]:
-        self._tables = tables
-        return lambda prefixes: SimulatedWriting(actor, self.network.store_of(actor), tables, prefixes)
+    def _write_job(self, actor: Actor, prefixes: Sequence[str]) -> WriteJob:
+        return SimulatedWriting(actor, self.network.store_of(actor), self._tables, prefixes)
 
     def _collect(self, owner: Actor, actor: Actor) -> None:
         """The thread that deletes what earlier sessions left behind: a slow one knows nothing of what came since."""

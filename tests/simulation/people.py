@@ -5,7 +5,7 @@ from contextlib import suppress
 from pyiceberg.table import Table
 
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.commits.reset import Decision, Verdict, judge, perform, plan
+from connector.iceberg.commits.reset import Decision, Verdict, judge_commits, perform_reset, plan_reset
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.rpc.apply import apply
@@ -59,7 +59,7 @@ def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None
 
 def _fenced(catalog: SimulatedCatalog, staged: list[StagedCommit]) -> list[StagedCommit]:
     """The first chain that is fenced."""
-    verdicts = judge(catalog.load_table(staged[0].path), staged) if staged else []
+    verdicts = judge_commits(catalog.load_table(staged[0].path), staged) if staged else []
     fenced = [verdict.staged for verdict in verdicts if verdict.verdict is Verdict.FENCED]
     return [commit for commit in fenced if commit.writer == fenced[0].writer]
 
@@ -71,10 +71,10 @@ def _reset(table: Table, network: Network, chain: list[StagedCommit], skipped: s
     is_partly_there = any(row in in_table for *_, row in rows)
     decision = Decision.SKIP if is_partly_there or network.stage.chance(0.3) else Decision.ADD
     try:
-        planned = plan(table, chain, decision)
+        planned = plan_reset(table, chain, decision)
     except UserError:  # its files are gone
         decision = Decision.SKIP
-        planned = plan(table, chain, decision)
+        planned = plan_reset(table, chain, decision)
     skipped -= rows
     skipped |= rows if decision is Decision.SKIP else set()
-    perform(table, planned, "simulated")
+    perform_reset(table, planned, "simulated")

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from connector.config.catalog import REST
 from connector.config.values import RETAIN_EXISTING_DATA
-from connector.evolution.rejected_table import rejected_path
+from connector.evolution.rejected_table import SUFFIX
 from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
@@ -42,7 +42,7 @@ class BoundTable:
     def paths(self) -> Sequence[Path]:
         """Of its tables."""
         return (
-            [self.path, rejected_path(TableIdentifier(*self.path))]
+            [self.path, TableIdentifier(self.path[0], self.path[1] + SUFFIX)]
             if self.on_invalid is OnInvalid.QUARANTINE
             else [self.path]
         )

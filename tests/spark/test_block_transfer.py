@@ -16,12 +16,13 @@ from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin, file_prefix
 from connector.model.invalid_values import Tally, Treated, Treatment
+from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
 from connector.spark.block_transfer import ThroughTheStore
-from connector.spark.claim_server import ClaimServer
-from connector.spark.claims import Claim, Next, Strays, TreatedValues, Wrote
-from connector.spark.layout import TableLayout
+from connector.spark.claims import Claim, ClaimServer, Next, Strays, TreatedValues, Wrote
+from connector.spark.ledger import Ledger
 from connector.spark.spool import Spool
+from connector.spark.table_files import TableLayout
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 
@@ -33,8 +34,8 @@ A_STRAY = Strays(1, [plain(9, "9")], [9])
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "spool", block_size=1)  # every row may be claimed at once
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(Spool(tmp_path / "spool", block_size=1))  # every row may be claimed at once
 
 
 @pytest.fixture
@@ -42,7 +43,9 @@ def layouts(tmp_path: Path) -> list[TableLayout]:
     """Of two tables."""
     prefix = file_prefix(WRITER, TABLE, fence.NONE)
     of_tables = [(binding(LongType(), index=index), f"file://{tmp_path}/table{index}") for index in (0, 1)]
-    return [TableLayout(of, location, (), prefix, Lease.until((), None)) for of, location in of_tables]
+    return [
+        TableLayout(of, location, Properties(), prefix, Lease.until(Properties(), None)) for of, location in of_tables
+    ]
 
 
 @pytest.fixture
@@ -51,15 +54,15 @@ def transfer(layouts: list[TableLayout]) -> ThroughTheStore:
 
 
 @pytest.fixture
-def claims(spool: Spool, layouts: list[TableLayout], transfer: ThroughTheStore) -> Iterator[ClaimServer]:
+def claims(ledger: Ledger, layouts: list[TableLayout], transfer: ThroughTheStore) -> Iterator[ClaimServer]:
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as server:
-        server.begin(spool, [partial(replace, layout) for layout in layouts], transfer)
+        server.begin(ledger, [partial(replace, layout) for layout in layouts], transfer)
         yield server
 
 
-def add(spool: Spool, *keys: int) -> None:
+def add(ledger: Ledger, *keys: int) -> None:
     for key in keys:
-        spool.add(Store(0, key, 1, (plain(key, str(key)),)))
+        ledger.add(Store(0, key, 1, (plain(key, str(key)),)))
 
 
 def claim(task: "Connection[Any, Any]", preferred: int | None = 0) -> Claim | None:
@@ -81,10 +84,10 @@ def stored(directory: Path) -> list[Path]:
 
 
 def test_a_block_lies_among_its_tables_files_until_the_transaction_is_written(
-    claims: ClaimServer, spool: Spool, transfer: ThroughTheStore, tmp_path: Path
+    claims: ClaimServer, ledger: Ledger, transfer: ThroughTheStore, tmp_path: Path
 ) -> None:
-    add(spool, 1)
-    spool.complete()
+    add(ledger, 1)
+    ledger.complete()
     with claims.address.connect() as task:
         assert content(claim(task)) == plain(1, "1")
         assert list((tmp_path / "spool").iterdir()) == []
@@ -95,17 +98,17 @@ def test_a_block_lies_among_its_tables_files_until_the_transaction_is_written(
         task.send(Wrote([(0, (A_FILE,))]))
         task.recv()
     claims.finish()
-    spool.check_written()
+    ledger.close()
     assert stored(tmp_path) == [block]
     transfer.remove()
     assert stored(tmp_path) == []
 
 
 def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
-    claims: ClaimServer, spool: Spool, tmp_path: Path
+    claims: ClaimServer, ledger: Ledger, tmp_path: Path
 ) -> None:
-    add(spool, 1, 2, 3)
-    spool.complete()
+    add(ledger, 1, 2, 3)
+    ledger.complete()
     with claims.address.connect() as lost:
         claim(lost)
         claim(lost)
@@ -116,12 +119,12 @@ def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
         assert len(stored(tmp_path)) == 3
         other.send(Wrote([(0, (A_FILE,))]))
         other.recv()
-    assert claims.finish().files == {0: (A_FILE,)}
-    spool.check_written()
+    claims.finish()
+    assert ledger.close().files == {0: (A_FILE,)}
 
 
-def test_a_task_that_is_lost_while_it_waits_gives_its_blocks_back(claims: ClaimServer, spool: Spool) -> None:
-    add(spool, 1)
+def test_a_task_that_is_lost_while_it_waits_gives_its_blocks_back(claims: ClaimServer, ledger: Ledger) -> None:
+    add(ledger, 1)
     with claims.address.connect() as lost:
         claim(lost)
         lost.send(Next(0))
@@ -129,9 +132,9 @@ def test_a_task_that_is_lost_while_it_waits_gives_its_blocks_back(claims: ClaimS
         assert content(claim(other)) == plain(1, "1")  # before there is any other block
 
 
-def test_what_a_lost_task_has_named_is_not_written_again(claims: ClaimServer, spool: Spool) -> None:
-    add(spool, 1, 2)
-    spool.complete()
+def test_what_a_lost_task_has_named_is_not_written_again(claims: ClaimServer, ledger: Ledger) -> None:
+    add(ledger, 1, 2)
+    ledger.complete()
     with claims.address.connect() as lost:
         claim(lost)
         claim(lost)
@@ -144,10 +147,10 @@ def test_what_a_lost_task_has_named_is_not_written_again(claims: ClaimServer, sp
 
 @pytest.mark.parametrize("is_encoded", [False, True], ids=["in its middle", "encoded"])
 def test_the_strays_of_a_block_that_is_written_again_are_rows_once(
-    claims: ClaimServer, spool: Spool, is_encoded: bool
+    claims: ClaimServer, ledger: Ledger, is_encoded: bool
 ) -> None:
-    add(spool, 1)
-    spool.complete()
+    add(ledger, 1)
+    ledger.complete()
     with claims.address.connect() as lost:
         claim(lost)
         lost.send(A_STRAY)
@@ -162,9 +165,9 @@ def test_the_strays_of_a_block_that_is_written_again_are_rows_once(
     assert sorted(contents) == [plain(1, "1"), plain(9, "9")]
 
 
-def test_values_that_a_lost_task_has_treated_are_told_once(claims: ClaimServer, spool: Spool) -> None:
-    add(spool, 1)
-    spool.complete()
+def test_values_that_a_lost_task_has_treated_are_told_once(claims: ClaimServer, ledger: Ledger) -> None:
+    add(ledger, 1)
+    ledger.complete()
     tally = Tally()
     tally.add("value0", Treatment.REJECTED, Treated(1))
     with claims.address.connect() as lost:
@@ -176,14 +179,15 @@ def test_values_that_a_lost_task_has_treated_are_told_once(claims: ClaimServer, 
         claim(other)
         other.send(Wrote([(0, (A_FILE,))]))
         other.recv()
-    assert claims.finish().treated[0].total(Treatment.REJECTED) == 1
+    claims.finish()
+    assert ledger.close().treated[0].total(Treatment.REJECTED) == 1
 
 
-def test_a_block_that_nobody_has_written_in_the_end_is_an_error(claims: ClaimServer, spool: Spool) -> None:
-    add(spool, 1)
-    spool.complete()
+def test_a_block_that_nobody_has_written_in_the_end_is_an_error(claims: ClaimServer, ledger: Ledger) -> None:
+    add(ledger, 1)
+    ledger.complete()
     with claims.address.connect() as lost:
         claim(lost)
     claims.finish()
     with pytest.raises(RetryableError, match=r"1 block\(s\) of rows have been written to no file"):
-        spool.check_written()
+        ledger.close()

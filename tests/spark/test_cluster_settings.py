@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from connector.host.errors import RetryableError, UserError
-from connector.spark.claim_server import claim_server
 from connector.spark.cluster import cluster_settings, driver_host, where_tasks_run
+from connector.spark.engine import claim_server
 from support.server_process import free_address
 
 MASTER = {"spark.master": "spark://127.0.0.1:7077"}

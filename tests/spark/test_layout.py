@@ -6,13 +6,14 @@ import pytest
 from pyiceberg.types import LongType
 
 from connector.host.refresh import Lease
-from connector.spark.layout import TableLayout
+from connector.model.properties import Properties
+from connector.spark.table_files import TableLayout
 from encoding.store_lines import binding
 
 
 def layout(**properties: str) -> TableLayout:
-    of_table = tuple((f"write.{name.replace('_', '.')}", value) for name, value in properties.items())
-    return TableLayout(binding(LongType()), "s3://lake/orders", of_table, "prefix", Lease.until((), None))
+    of_table = Properties({f"write.{name.replace('_', '.')}": value for name, value in properties.items()})
+    return TableLayout(binding(LongType()), "s3://lake/orders", of_table, "prefix", Lease.until(Properties(), None))
 
 
 @pytest.mark.parametrize(

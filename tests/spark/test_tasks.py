@@ -21,15 +21,15 @@ from connector.host.errors import BrokenTaskError, ConnectorError, RetryableErro
 from connector.host.refresh import Lease
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
+from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
 from connector.spark.block_transfer import OnThisMachine, SpooledFile
-from connector.spark.blocks import Block, Run
-from connector.spark.claim_server import ClaimServer
-from connector.spark.claims import Address, Claim, Next, Wrote
-from connector.spark.layout import TableLayout
-from connector.spark.spark_errors import WORKER_ENDED
-from connector.spark.spool import Spool
+from connector.spark.claims import Address, Claim, ClaimServer, Next, Wrote
+from connector.spark.ledger import Ledger
+from connector.spark.spark_session import WORKER_ENDED
+from connector.spark.spool import Block, Run, Spool
+from connector.spark.table_files import TableLayout
 from connector.spark.tasks import write_files
 from connector.storage.file_access import file_properties
 from encoding.store_lines import binding, plain
@@ -66,27 +66,27 @@ class Job:
     def __init__(self, directory: Path, layout: TableLayout) -> None:
         self.files: dict[int, tuple[DataFile, ...]] = {}
         self.treated: dict[int, Tally] = {}
-        self._spool = Spool(directory / "spool", block_size=8 << 20)
+        self._ledger = Ledger(Spool(directory / "spool", block_size=8 << 20))
         self._directory, self._layout = directory, layout
         self._lines = count(1)
 
     def add(self, *lines: bytes) -> None:
-        self._spool.add(Store(0, next(self._lines), len(lines), lines))
+        self._ledger.add(Store(0, next(self._lines), len(lines), lines))
 
     def run(self) -> None:
         """Raises what has stopped the task."""
-        self._spool.complete()
+        self._ledger.complete()
         with closing(ClaimServer(str(self._directory / "claims"))) as claims:
-            claims.begin(self._spool, [lambda: self._layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
+            claims.begin(self._ledger, [lambda: self._layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
             write_files(claims.address, [0])
-            counted = claims.finish()
-        self._spool.check_written()
+            claims.finish()
+        counted = self._ledger.close()
         self.files, self.treated = counted.files, counted.treated
 
     @property
     def has_failed(self) -> bool:
         try:
-            self._spool.check()
+            self._ledger.check()
         except ConnectorError:
             return True
         return False
@@ -103,7 +103,7 @@ def layout(directory: Path, of: Binding, rejected: TableLayout | None = None) ->
     """Of a table with small files."""
     properties = {"write.target-file-size-bytes": "1000000", "write.parquet.compression-codec": "uncompressed"}
     location = f"file://{directory}/{of.path[1]}"
-    return TableLayout(of, location, tuple(properties.items()), "prefix", Lease.until((), None), rejected)
+    return TableLayout(of, location, Properties(properties), "prefix", Lease.until(Properties(), None), rejected)
 
 
 def row(key: int, value: Any, text: str = "") -> bytes:
@@ -261,4 +261,4 @@ def test_a_small_file_is_one_request_over_a_connection_that_stays_open(tmp_path:
 def in_a_bucket(on_disk: TableLayout, s3: S3Server, proxy: FaultProxy) -> TableLayout:
     """The same table's, with its files in a new bucket behind the proxy."""
     files = file_properties(s3.file_properties(), {S3_ENDPOINT: proxy.uri})
-    return replace(on_disk, location=f"s3://{s3.new_bucket()}/table", access=Lease.until(tuple(files.items()), None))
+    return replace(on_disk, location=f"s3://{s3.new_bucket()}/table", access=Lease.until(Properties(files), None))

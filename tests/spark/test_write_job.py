@@ -10,10 +10,11 @@ from pyiceberg.types import LongType
 
 from connector.host.errors import InvalidValueError
 from connector.host.refresh import Lease
+from connector.model.properties import Properties
 from connector.spark.block_transfer import ThroughTheStore
-from connector.spark.claim_server import ClaimServer
-from connector.spark.layout import TableLayout
+from connector.spark.claims import ClaimServer
 from connector.spark.spool import Spool
+from connector.spark.table_files import TableLayout
 from connector.spark.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.request import Store
@@ -21,7 +22,13 @@ from protocol.request import Store
 
 @pytest.fixture
 def writing(tmp_path: Path) -> Iterator[WriteJob]:
-    layout = TableLayout(binding(LongType(), index=0), f"file://{tmp_path}/table", (), "prefix", Lease.until((), None))
+    layout = TableLayout(
+        binding(LongType(), index=0),
+        f"file://{tmp_path}/table",
+        Properties(),
+        "prefix",
+        Lease.until(Properties(), None),
+    )
     spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
         layouts = [lambda: layout]

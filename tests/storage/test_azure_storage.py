@@ -17,7 +17,6 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.config.storage import AzureStorage
 from connector.host.errors import RetryableError, UserError
-from connector.storage import probe_object
 from connector.storage.file_io import StoreFileIO
 from connector.storage.file_stores import data_file_properties
 from support.azure import ACCOUNT, AzureStore
@@ -84,13 +83,13 @@ def test_a_sas_token_signs_in_with_its_question_mark_and_without(
 def test_what_killed_probes_have_left_behind_is_deleted(
     azure: AzureStore, right: AzureStorage, container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"lake/flow/{probe_object.new_name()}", "lake/flow/materialize-iceberg-probe-mine", "lake/flow/a/table"]
+    names = [f"lake/flow/{storage_probe.new_name()}", "lake/flow/materialize-iceberg-probe-mine", "lake/flow/a/table"]
     for name in names:
         with azure.file_system().open_output_stream(f"{container}/{name}") as stream:
             stream.write(b"{}")
     probe(right)
     assert set(azure.files(container)) == set(names), "another probe may still be under way"
-    monkeypatch.setattr(probe_object, "LONGEST_PROBE", timedelta(seconds=-1))
+    monkeypatch.setattr(storage_probe, "LONGEST_PROBE", timedelta(seconds=-1))
     probe(right)
     assert set(azure.files(container)) == set(names[1:])
 

@@ -11,7 +11,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
-from connector.storage.file_access import SHORTEST_LIFE, STORE_FILE_IO, access_to, file_properties, with_expiry
+from connector.storage.file_access import SHORTEST_LIFE, STORE_FILE_IO, access_to, add_expiry, file_properties
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
@@ -71,10 +71,10 @@ def test_a_token_that_was_handed_out_without_an_end_is_not_used_for_longer_than_
     location: str, name: str
 ) -> None:
     before = time.time()
-    access = access_to(table(location, with_expiry({**KEY, name: "planted"})))
+    access = access_to(table(location, add_expiry({**KEY, name: "planted"})))
     assert access.expires_at is not None
     assert before + SHORTEST_LIFE - 1 <= access.expires_at <= time.time() + SHORTEST_LIFE
-    assert with_expiry(KEY) == KEY
+    assert add_expiry(KEY) == KEY
 
 
 @pytest.mark.parametrize(

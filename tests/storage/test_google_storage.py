@@ -18,7 +18,7 @@ from connector.config.secret import Secret
 from connector.config.storage import GoogleStorage
 from connector.config.values import MACHINE_CREDENTIALS
 from connector.host.errors import RetryableError, UserError
-from connector.storage import file_io, probe_object
+from connector.storage import file_io
 from connector.storage.file_stores import data_file_properties
 from support.google import GoogleStore, new_key
 from support.odd_servers import answering
@@ -63,12 +63,12 @@ def test_a_bucket_that_can_be_used_is_left_as_it_was(
 def test_what_killed_probes_have_left_behind_is_deleted(
     google: GoogleStore, right: GoogleStorage, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"lake/flow/{probe_object.new_name()}", "lake/flow/materialize-iceberg-probe-mine", "lake/flow/a/table"]
+    names = [f"lake/flow/{storage_probe.new_name()}", "lake/flow/materialize-iceberg-probe-mine", "lake/flow/a/table"]
     for name in names:
         google.call(f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}", b"{}")
     probe(right)
     assert set(google.objects(bucket)) == set(names), "another probe may still be under way"
-    monkeypatch.setattr(probe_object, "LONGEST_PROBE", timedelta(seconds=-1))
+    monkeypatch.setattr(storage_probe, "LONGEST_PROBE", timedelta(seconds=-1))
     probe(right)
     assert set(google.objects(bucket)) == set(names[1:])
 

@@ -16,8 +16,7 @@ from connector.config.catalog import GlueCatalog
 from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.file_options import FileOptions
+from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import translate_errors
@@ -86,7 +85,7 @@ def test_a_file_whose_keys_are_revoked_before_it_is_closed_is_abandoned_with_tha
     )
     files.write(pa.record_batch({"id": [1]}, schema=schema))
     bucket.server.delete_user(user)
-    with pytest.raises(UserError, match="does not accept the keys"):
+    with pytest.raises(UserError, match="does not accept the credentials"):
         files.finish()
     files.abort()
 
@@ -102,19 +101,19 @@ Change: TypeAlias = Callable[[Bucket], dict[str, Any]]
                 "credentials": credentials(dataclasses.replace(bucket.server.root, secret_access_key="planted"))
             },
             UserError,
-            "does not accept the keys (SIGNATURE_DOES_NOT_MATCH",
+            "does not accept the credentials (SIGNATURE_DOES_NOT_MATCH",
             "Check /credentials.",
         ),
         (
             lambda _: {"credentials": credentials(Keys("nobody", "planted"))},
             UserError,
-            "does not accept the keys (INVALID_ACCESS_KEY_ID",
+            "does not accept the credentials (INVALID_ACCESS_KEY_ID",
             "Check /credentials.",
         ),
         (
             lambda bucket: {"credentials": credentials(bucket.server.root, token="planted")},
             UserError,
-            "does not accept the keys (UNKNOWN (HTTP status 400)",
+            "does not accept the credentials (UNKNOWN (HTTP status 400)",
             "Check /credentials.",
         ),
         (

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile
-from connector.evolution.changes import changes
+from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.tables import evolve
@@ -51,7 +51,7 @@ def wanted(name: str, type_: PrimitiveType) -> NewColumn:
 
 def fit(catalog: Catalog, *columns: NewColumn, rewrite: Rewrite = rewrite_here) -> list[TableChange]:
     target = Target(PATH, V0, columns, {}, replaces=False)
-    return evolve(catalog, PATH, None, partial(changes, target=target), alterer(rewrite).alter)
+    return evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer(rewrite).alter)
 
 
 def rows(catalog: Catalog, snapshot_id: int | None = None) -> list[Any]:

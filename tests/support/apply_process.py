@@ -10,7 +10,7 @@ from connector.checks.endpoint import open_endpoint
 from connector.config.settings import parse
 from connector.iceberg.tables import find_all
 from connector.rpc.apply import perform
-from connector.rpc.plan import plans
+from connector.rpc.plan import plan_tables
 from protocol import request, response
 from protocol.codec import decode_request
 from support.tables import rewrite_here
@@ -25,7 +25,9 @@ def apply_here(line: bytes) -> response.Applied:
     task = message.materialization
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
     opened = open_endpoint(endpoint)
-    planned = plans(message, resources, endpoint.advanced.feature_flags, partial(find_all, opened.catalog, endpoint))
+    planned = plan_tables(
+        message, resources, endpoint.advanced.feature_flags, partial(find_all, opened.catalog, endpoint)
+    )
     return perform(planned, opened, rewrite_here)
 
 

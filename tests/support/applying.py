@@ -8,7 +8,7 @@ from connector.config.settings import parse
 from connector.encoding.rewriting import Rewrite
 from connector.iceberg.tables import find_all
 from connector.rpc.apply import perform
-from connector.rpc.plan import plans
+from connector.rpc.plan import plan_tables
 from protocol import request
 from protocol.flow import Materialization, MaterializationBinding
 from support.bindings import local_config, materialization
@@ -27,7 +27,7 @@ class Applying:
         before = Materialization(bindings=(last,)) if last else None
         message = request.Apply(task, last_materialization=before)
         look_up = partial(find_all, self._endpoint.catalog, endpoint)
-        self._planned = plans(message, resources, endpoint.advanced.feature_flags, look_up)
+        self._planned = plan_tables(message, resources, endpoint.advanced.feature_flags, look_up)
 
     def go_on(self, rewrite: Rewrite = rewrite_here) -> str:
         return perform(self._planned, self._endpoint, rewrite).action_description

@@ -7,9 +7,8 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.arrow_schema import arrow_type_of
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.file_options import FileOptions
+from connector.encoding.column_types import arrow_type_of
+from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.iceberg.commits.fence import Tenure, new_value
 from connector.iceberg.commits.file_names import file_prefix
 from connector.model.binding import Column

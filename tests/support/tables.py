@@ -14,12 +14,12 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
-from connector.config.values import Settings
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
+from connector.model.properties import Properties
 from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -92,7 +92,7 @@ def staged_ids(
 
 
 def rewrite_here(
-    rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Settings]
+    rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
 ) -> list[tuple[DataFile, ...] | None]:
     """What Spark's tasks do, in this process."""
     io = load_file_io(dict(access.current().value), rewriting.location)

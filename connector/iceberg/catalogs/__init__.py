@@ -1,1 +1,1 @@
-"""Every kind of catalog, how it is opened, and what its errors mean."""
+"""All kinds of catalogs: how they are opened, and what their errors mean."""

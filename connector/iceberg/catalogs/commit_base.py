@@ -1,7 +1,7 @@
-"""What a commit starts from in catalogs that only keep the address of a table's metadata, which their clients write.
+"""The metadata that a commit replaces, in catalogs that keep only its address. There the client writes the metadata.
 
-To commit, PyIceberg loads the metadata again, applies the changes to what it finds then, and copies all of it. Ours
-replaces the very metadata that the table was loaded with, and is refused where that is no longer the table's.
+PyIceberg loads the metadata again to commit, applies the changes to what it finds, and copies all of it. Our commit
+replaces the metadata that the table was loaded with. It is refused if the table has other metadata by now.
 """
 
 import threading
@@ -13,28 +13,28 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 
 
 class CommitBase(threading.local):
-    """The table that the current thread commits to, as it was loaded."""
+    """The table to which the current thread commits, as it was loaded."""
 
     table: Table | None = None
 
     def commit(self, table: Table, send: Callable[[], CommitTableResponse]) -> CommitTableResponse:
-        """Send a commit with the table as its base."""
+        """Send a commit that replaces the metadata of this table."""
         self.table = Table(
-            table.name(), _as(_SharingMetadata, table.metadata), table.metadata_location, table.io, table.catalog
+            table.name(), _convert(_SharingMetadata, table.metadata), table.metadata_location, table.io, table.catalog
         )
         try:
             response = send()
         finally:
             self.table = None
         return CommitTableResponse(
-            metadata=_as(TableMetadataV2, response.metadata), metadata_location=response.metadata_location
+            metadata=_convert(TableMetadataV2, response.metadata), metadata_location=response.metadata_location
         )
 
 
 class _SharingMetadata(TableMetadataV2):
-    """Metadata whose copies share whatever no update replaces, since nobody changes it in place.
+    """Metadata whose copies share all parts that no update replaces. No code changes metadata in place.
 
-    PyIceberg's commit copies it deeply, which for a table with some hundred snapshots takes as long as all the rest.
+    PyIceberg's commit makes a deep copy. With some hundred snapshots that takes as long as the rest of the commit.
     """
 
     def model_copy(
@@ -46,7 +46,7 @@ class _SharingMetadata(TableMetadataV2):
         return super().model_copy(update=update)
 
 
-def _as(kind: type[TableMetadataV2], metadata: TableMetadata) -> TableMetadata:
+def _convert(kind: type[TableMetadataV2], metadata: TableMetadata) -> TableMetadata:
     if not isinstance(metadata, TableMetadataV2):
         return metadata
     return kind.model_construct(_fields_set=metadata.model_fields_set, **dict(metadata))

@@ -1,7 +1,7 @@
-"""AWS Glue as a catalog. Opening it makes no call to AWS."""
+"""AWS Glue as a catalog."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -22,18 +22,20 @@ from pyiceberg.typedef import Identifier
 
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
-from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, file_credentials, session
-from connector.storage.aws_errors import is_refusal
-from connector.storage.file_access import file_properties
-from connector.storage.file_io_cache import file_io
+from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials
+from connector.storage.aws_errors import has_code, is_transient, read_answer
+from connector.storage.file_access import file_properties, open_file_io
 
 
 class _GlueCatalog(GlueCatalog):
-    """Glue only knows where a table's metadata is: the client reads and writes it, with keys that are valid now. What
-    the object store refuses becomes an error that says so."""
+    """PyIceberg's catalog, with credentials that are valid now, and with errors of the store translated.
+
+    Glue keeps only the address of a table's metadata; the client reads and writes it.
+    """
 
     _base = CommitBase()
 
@@ -46,7 +48,7 @@ class _GlueCatalog(GlueCatalog):
             return super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
-        return False  # in Glue a view is a table that is not Iceberg's, which load_table refuses
+        return False  # Glue's views are tables of another kind, which load_table refuses
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         with storage_errors.translate_errors(_metadata_of(identifier)):
@@ -60,14 +62,14 @@ class _GlueCatalog(GlueCatalog):
         base = self._base.table
         if base is None:
             return super()._convert_glue_to_iceberg(glue_table)
-        # Glue would compare with the version that was read just now, which is not the base's if the table has changed.
+        # Glue compares with the version that was read just now. If the table has changed, this is not the base's.
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
             raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
         return base
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # Not from the table's own properties.
-        return file_io(file_properties(self.properties, file_credentials(self._credentials)))
+        # The table's properties must not decide how its files are reached.
+        return open_file_io(file_properties(self.properties, read_file_credentials(self._credentials)))
 
 
 def _metadata_of(identifier: str | Identifier) -> str:
@@ -80,11 +82,12 @@ def open_glue(
     credentials: FreshAwsCredentials,
     file_properties: Mapping[str, str],
 ) -> GlueCatalog:
-    client = session(credentials, region).client("glue", config=CLIENT_CONFIG)
-    # Made here: of threads that first need them at the same time, each would get exception classes of its own.
+    """Open the catalog. This sends no request."""
+    client = open_session(credentials, region).client("glue", config=CLIENT_CONFIG)
+    # Made here: if several threads needed the exception classes first, each of them would make other ones.
     _ = client.exceptions
     if catalog.glue_id:
-        # PyIceberg reads glue.id only for a client of its own making.
+        # PyIceberg reads glue.id only for a client that it makes itself.
         def add_catalog_id(params: dict[str, object], **_: object) -> None:
             params.setdefault("CatalogId", catalog.glue_id)
 
@@ -93,67 +96,74 @@ def open_glue(
 
 
 def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
-    return {name: value for name, value in catalog.properties if name in GLUE_PROPERTIES}
+    return {name: value for name, value in catalog.properties.items() if name in GLUE_PROPERTIES}
 
 
-@contextmanager
-def translate_errors(region: str) -> Iterator[None]:
-    """Turn a Glue that cannot be reached or that refuses us into an error that says what to do."""
-    place = f"AWS Glue in {region}"
-    try:
-        yield
-    except ClientError as error:
-        answer = error.response["Error"]
-        reason = ": ".join(filter(None, (answer["Code"], answer.get("Message", "").rstrip("."))))
-        if not is_refusal(error):
-            raise RetryableError(f"{place} is not able to answer now: {reason}.") from error
-        is_late = any(words in reason for words in CLOCK_ERRORS)
-        sentence = WRONG_CLOCK if is_late else REFUSALS.get(answer["Code"], OTHER_REFUSAL)
-        raise UserError(f"{place} {sentence.format(reason=reason)}") from error
-    except BotoCoreError as error:
-        kind, sentence = next((kind, sentence) for types, kind, sentence in FAILURES if isinstance(error, types))
-        raise kind(sentence.format(place=place)) from error
+def translate_errors(region: str) -> AbstractContextManager[None]:
+    """Translate the errors of requests to Glue."""
+    return translate(GLUE_ERRORS, lambda error: {"place": f"AWS Glue in {region}", "answer": read_answer(error)})
 
 
-_KEYS_REFUSED: Final = "does not accept the keys ({reason}). Check /credentials."
-OTHER_REFUSAL: Final = "refused the request ({reason}). Check /credentials, /region and /catalog/glue_id."
-
-# They have the code of a wrong key.
-CLOCK_ERRORS: Final = ("Signature expired", "Signature not yet current")
-WRONG_CLOCK: Final = "says that the clock of this machine is wrong ({reason}). Set it."
-
-# By the codes of Glue's errors.
-REFUSALS: Final[Mapping[str, str]] = {
-    "UnrecognizedClientException": _KEYS_REFUSED,
-    "InvalidClientTokenId": _KEYS_REFUSED,
-    "InvalidSignatureException": "says that the secret access key is not that of the access key id ({reason}). Check "
-    "both in /credentials.",
-    "IncompleteSignatureException": _KEYS_REFUSED,
-    "MissingAuthenticationTokenException": _KEYS_REFUSED,
-    "ExpiredTokenException": "says that the session token has expired ({reason}). Start the task again.",
-    "AccessDeniedException": "forbids this ({reason}). Allow it in the policy of the keys, or set others in "
-    "/credentials.",
-}
-
-# The first entry that an error is an instance of explains it.
-FAILURES: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
-    (
-        (InvalidRegionError,),
+GLUE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_transient,
+        RetryableError,
+        "{place} is not able to answer now: {answer}.",
+    ),
+    Entry(
+        # With the same codes as a wrong secret.
+        is_a(ClientError, saying=("Signature expired", "Signature not yet current"), read=read_answer),
+        UserError,
+        "{place} says that the clock of this machine is wrong ({answer}). Set it.",
+    ),
+    Entry(
+        has_code(
+            "IncompleteSignatureException",
+            "InvalidClientTokenId",
+            "MissingAuthenticationTokenException",
+            "UnrecognizedClientException",
+        ),
+        UserError,
+        "{place} does not accept the credentials ({answer}). Check /credentials.",
+    ),
+    Entry(
+        has_code("InvalidSignatureException"),
+        UserError,
+        "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
+        "/credentials.",
+    ),
+    Entry(
+        has_code("ExpiredTokenException"),
+        UserError,
+        "{place} says that the session token has expired ({answer}). Start the task again.",
+    ),
+    Entry(
+        has_code("AccessDeniedException"),
+        UserError,
+        "{place} forbids this ({answer}). Allow it in the policy of these credentials, or set others in /credentials.",
+    ),
+    Entry(
+        is_a(ClientError),
+        UserError,
+        "{place} refused the request ({answer}). Check /credentials, /region and /catalog/glue_id.",
+    ),
+    Entry(
+        is_a(InvalidRegionError),
         UserError,
         "{place} has no address: that is not a region's name. Correct /region.",
     ),
-    (
-        (ConnectTimeoutError, ReadTimeoutError),
+    Entry(
+        is_a(ConnectTimeoutError, ReadTimeoutError),
         RetryableError,
         "{place} did not answer in time. Check that the network allows it.",
     ),
-    (
-        (SSLError,),
+    Entry(
+        is_a(SSLError),
         UserError,
-        "{place} cannot be spoken to securely: it has no certificate that this machine trusts.",
+        "{place} has no secure connection: this machine does not trust its certificate.",
     ),
-    (
-        (Exception,),
+    Entry(
+        is_a(BotoCoreError),
         RetryableError,
         "{place} cannot be reached. Check /region, and that the network allows it.",
     ),

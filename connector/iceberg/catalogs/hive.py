@@ -1,5 +1,5 @@
-"""Hive's metastore as a catalog: it keeps the address of a table's metadata, changed under a lock and only if it is
-still what it was."""
+"""Hive's metastore as a catalog. It keeps the address of a table's metadata. The address is changed under a lock, and
+only if it is the expected one."""
 
 import time
 from collections.abc import Mapping
@@ -37,25 +37,24 @@ from connector.iceberg.catalogs.metastore import (
 )
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import FileCredentials, file_properties, open_file_io
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
 NOWHERE: Final = "the address of no metadata"
 
 
 class _HiveCatalog(HiveCatalog):
-    """PyIceberg's, but the metastore changes a table only if its metadata is still what the table was loaded with. The
-    lock alone does not ensure that: it may be lost without its holder knowing."""
+    """PyIceberg's catalog, but the metastore changes a table only if it still has the metadata that it was loaded with.
+    The lock does not ensure that: it may be lost without its holder knowing."""
 
     _base = CommitBase()
 
     def __init__(self, connections: Connections, credentials: FileCredentials, properties: Mapping[str, str]) -> None:
         super().__init__("hive", **properties)
         self._connections = connections
-        self._client = cast(Any, connections)  # in place of PyIceberg's own
+        self._client = cast(Any, connections)  # replaces PyIceberg's
         self._credentials = credentials
-        self._compares = False  # as far as known
+        self._compares = False  # True once the metastore has shown that it compares
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         table = super().create_table(identifier, *args, **kwargs)
@@ -73,7 +72,7 @@ class _HiveCatalog(HiveCatalog):
         return self._base.commit(table, partial(self._commit, requirements, updates))
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
-        return False  # in Hive a view is a table that is not Iceberg's, which load_table refuses
+        return False  # Hive's views are tables of another kind, which load_table refuses
 
     def _commit(
         self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -81,7 +80,7 @@ class _HiveCatalog(HiveCatalog):
         base = self._base.table
         assert base
         path = self._path(base)
-        # Written before the lock is taken, for which others may wait.
+        # Written before the lock is taken, since others may wait for the lock.
         staged = self._update_and_stage_table(base, base.name(), requirements, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         with self._connections as client, hold_lock(self._connections, client, path):
@@ -98,8 +97,8 @@ class _HiveCatalog(HiveCatalog):
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
     def _demand_comparison(self, client: Any, table: HiveTable) -> None:
-        """UserError if the metastore ignores the expected metadata and changes the table anyway. It is asked once, with
-        an empty change that expects something wrong."""
+        """Raise UserError if the metastore changes a table whose metadata is not the expected one. It is tried once,
+        with a change that changes nothing and expects wrong metadata."""
         if self._compares:
             return
         try:
@@ -108,12 +107,12 @@ class _HiveCatalog(HiveCatalog):
             self._compares = True
             return
         raise UserError(
-            "the Hive metastore changes a table without looking whether another process has changed it meanwhile: rows "
-            "could be lost. Use Hive 2.3.10, or 4.0 or newer, which can (HIVE-26882)."
+            "the Hive metastore does not check whether another process has changed a table before it changes the "
+            "table: rows could be lost. Use Hive 2.3.10, or 4.0 or newer, which check this (HIVE-26882)."
         )
 
     def _columns(self, table: Table) -> Any:
-        # Hive 2 creates a table with types that it does not know, and then refuses every change of it.
+        # Hive 2 creates a table with types that it does not know, but then refuses all changes of this table.
         is_hive2 = self.properties.get(HIVE2_COMPATIBLE, "true").lower() == "true"
         descriptor = _construct_hive_storage_descriptor(table.schema(), table.location(), is_hive2)
         for column in descriptor.cols:
@@ -159,12 +158,12 @@ class _HiveCatalog(HiveCatalog):
             HiveCatalog._write_metadata(metadata, io, metadata_path)
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # Not from the table's own properties.
-        return file_io(file_properties(self.properties, self._credentials()))
+        # The table's properties must not decide how its files are reached.
+        return open_file_io(file_properties(self.properties, self._credentials()))
 
 
 def _alter(client: Any, table: HiveTable, expected: str) -> None:
-    """Change the table if its metadata is at this address."""
+    """Change the table if the expected address is the address of its metadata."""
     context = {
         DO_NOT_UPDATE_STATS: "true",
         "expected_parameter_key": METADATA_LOCATION,
@@ -179,7 +178,7 @@ def _alter(client: Any, table: HiveTable, expected: str) -> None:
         if "doesn't exist" in str(error):
             raise NoSuchTableError(f"there is no table {name}") from error
         raise UserError(
-            f"table {name}: the Hive metastore refuses the change: {' '.join(str(error).split())}. Where that is about "
+            f"table {name}: the Hive metastore refuses the change: {' '.join(str(error).split())}. If this is about "
             "the types of columns, set hive.metastore.disallow.incompatible.col.type.changes to false there."
         ) from error
     except MetastoreError as error:
@@ -194,6 +193,7 @@ def open_hive(
     credentials: FileCredentials,
     limits: TimeLimits = TIME_LIMITS,
 ) -> HiveCatalog:
-    own = {name: value for name, value in catalog.properties if name in HIVE_PROPERTIES}
+    """Open the catalog. This sends no request."""
+    own = {name: value for name, value in catalog.properties.items() if name in HIVE_PROPERTIES}
     connections = Connections(catalog.uri.split(","), own.get(HIVE_USER, ""), limits)
     return _HiveCatalog(connections, credentials, {**file_properties, **own, "uri": catalog.uri})

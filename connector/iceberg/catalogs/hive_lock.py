@@ -1,8 +1,8 @@
-"""Hive's lock of a table, which everybody who changes an Iceberg table takes.
+"""Hive's lock of a table, which each engine takes before it changes an Iceberg table.
 
-Some metastores never release the lock of a process that has died. Ours are known by their agent's name, and one that
-stands in the way for long is released. That is safe: the lock only keeps other engines out, since the metastore itself
-compares before it makes a change of ours.
+Some metastores never release the lock of a process that has died. Our locks have our agent's name. If one of them
+blocks a commit for long, it is released. That is safe: the lock only keeps other engines away. For our own changes the
+metastore compares the metadata with the expected one.
 """
 
 import logging
@@ -38,19 +38,20 @@ POLL_SECONDS: Final = 0.1
 
 @contextmanager
 def hold_lock(connections: Connections, client: Any, path: TableIdentifier) -> Iterator[None]:
-    """Hold the lock while a table is changed; CommitFailedException if another holds it for longer than we wait."""
-    lock = client.lock(request(path))
+    """Hold the lock while a table is changed. Raises CommitFailedException if another process holds it for too long."""
+    lock = client.lock(make_request(path))
     try:
         if lock.state != LockState.ACQUIRED:
             _wait(client, lock.lockid, path)
         yield
     finally:
-        # Through another connection: the change's may be broken, and the lock does not belong to it.
+        # Through a new connection: the one of the change may be broken. A lock does not belong to a connection.
         with suppress(MetastoreError, NoSuchLockException), connections as another:
             another.unlock(UnlockRequest(lockid=lock.lockid))
 
 
-def request(path: TableIdentifier) -> LockRequest:
+def make_request(path: TableIdentifier) -> LockRequest:
+    """Return the request for an exclusive lock of a table."""
     database, table = path
     component = LockComponent(
         level=LockLevel.TABLE,
@@ -72,7 +73,10 @@ def _wait(client: Any, lock_id: int, path: TableIdentifier) -> None:
     for lock in _ahead(client, lock_id, path):
         if lock.agentInfo == AGENT and lock.lockid in first:
             log.warning(
-                "table %s: releasing lock %d, which %s has left behind", ".".join(path), lock.lockid, lock.hostname
+                "table %s: releasing lock %d, which a process on %s left behind",
+                ".".join(path),
+                lock.lockid,
+                lock.hostname,
             )
             with suppress(NoSuchLockException):
                 client.unlock(UnlockRequest(lockid=lock.lockid))
@@ -88,7 +92,7 @@ def _is_ours(client: Any, lock_id: int) -> bool:
 
 
 def _ahead(client: Any, lock_id: int, path: TableIdentifier) -> list[Any]:
-    """The locks before this one: the holder's, and those of others who have waited for longer."""
+    """Return the locks before this one: the lock that is held, and those that have waited for longer."""
     database, table = path
     standing = client.show_locks(ShowLocksRequest(dbname=database, tablename=table)).locks
     return [lock for lock in standing if lock.lockid < lock_id]

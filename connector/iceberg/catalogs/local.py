@@ -1,7 +1,6 @@
-"""The Local catalog: an SQLite file in its warehouse directory, which several processes may use at a time."""
+"""The Local catalog: an SQLite file in its warehouse directory. Several processes may use it at the same time."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.sql import SqlTables, open_with_retries
 
@@ -22,7 +22,7 @@ BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
 
 
 class _LocalTables(SqlTables):
-    """Iceberg names metadata files by absolute paths: after its directory was moved, a table's cannot be found."""
+    """PyIceberg's catalog, with an error that explains a moved warehouse: Iceberg names files by absolute paths."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
         try:
@@ -38,38 +38,49 @@ class _LocalTables(SqlTables):
 
 
 def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
+    """Open the catalog, and make its directory and its file if they do not exist."""
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
     properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_properties}
     return open_with_retries(partial(_LocalTables, CATALOG_NAME, properties))
 
 
-@contextmanager
-def translate_errors(warehouse: Path) -> Iterator[None]:
-    """Turn a catalog file that cannot be used into an error that says so."""
-    try:
-        yield
-    except OperationalError as error:
-        if "locked" in str(error.orig):
-            raise RetryableError(
-                f"the catalog {warehouse / CATALOG_FILE} was locked for {BUSY_SECONDS} seconds. "
-                "Look for a process that holds a transaction on it open."
-            ) from error
-        if "full" in str(error.orig):
-            raise RetryableError(
-                f"the disk that holds the catalog {warehouse / CATALOG_FILE} is full. Make room there."
-            ) from error
-        raise _unusable(warehouse, str(error.orig)) from error
-    except DatabaseError as error:
-        raise _unusable(warehouse, str(error.orig)) from error
-    except FileExistsError as error:
-        raise _unusable(warehouse, "it is no directory") from error
-    except OSError as error:
-        raise _unusable(warehouse, error.strerror or str(error)) from error
+def translate_errors(warehouse: Path) -> AbstractContextManager[None]:
+    """Translate the errors of using the catalog file."""
+
+    def read_facts(error: Exception) -> dict[str, object]:
+        file = warehouse / CATALOG_FILE
+        return {"warehouse": warehouse, "file": file, "seconds": BUSY_SECONDS, "reason": _read_reason(error)}
+
+    return translate(LOCAL_ERRORS, read_facts)
 
 
-def _unusable(warehouse: Path, reason: str) -> UserError:
-    return UserError(
-        f"the warehouse directory {warehouse} of the Local catalog cannot be used: {reason}. "
-        "Change /catalog/warehouse, or the directory's permissions."
-    )
+def _read_reason(error: Exception) -> str:
+    match error:
+        case DatabaseError():
+            return str(error.orig)
+        case FileExistsError():
+            return "it is not a directory"
+        case OSError():
+            return error.strerror or str(error)
+    return str(error)
+
+
+LOCAL_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(OperationalError, saying=("locked",), read=_read_reason),
+        RetryableError,
+        "the catalog {file} was locked for {seconds} seconds. Look for a process that holds a transaction on it open.",
+    ),
+    Entry(
+        is_a(OperationalError, saying=("full",), read=_read_reason),
+        RetryableError,
+        "the disk that holds the catalog {file} is full. Make room there.",
+    ),
+    Entry(
+        is_a(DatabaseError, OSError),
+        UserError,
+        "the warehouse directory {warehouse} of the Local catalog cannot be used: {reason}. Change "
+        "/catalog/warehouse, or the directory's permissions.",
+    ),
+)

@@ -1,7 +1,8 @@
-"""Connections to a Hive metastore: one for every use, with time limits, to the first server that takes it."""
+"""Connections to a Hive metastore: one for each use, with time limits, to the first server that accepts it."""
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -14,8 +15,12 @@ from thrift.Thrift import TApplicationException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
+from connector.host.errors import RetryableError, UserError
+from connector.iceberg.catalog_messages import first_line
+
 DEFAULT_PORT: Final = 9083
-LONGEST_ANSWER: Final = 1 << 28  # bytes: what claims to be longer is no metastore's
+LONGEST_ANSWER: Final = 1 << 28  # bytes: no metastore sends a longer one
 
 
 class TimeLimits(NamedTuple):
@@ -29,19 +34,20 @@ TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
 
 
 class MetastoreError(OSError):
-    """The metastore says that it has not done what it was asked."""
+    """The metastore did not do what it was asked to do."""
 
 
 class MetastoreUnreachableError(MetastoreError):
-    """There was no answer: it may have been done or not."""
+    """There was no answer. The metastore may have done what it was asked to do, or not."""
 
 
 class MetastoreRefusalError(MetastoreError):
-    """The metastore refuses, and will again."""
+    """The metastore refuses, and would refuse again."""
 
 
 class Connections(threading.local):
-    """What PyIceberg enters for each use. Its own shares one connection among all threads, and waits for ever."""
+    """The client that PyIceberg enters for each use. PyIceberg's own shares one connection among all threads, and has
+    no time limit."""
 
     def __init__(self, uris: Sequence[str], user: str, limits: TimeLimits = TIME_LIMITS) -> None:
         self._uris, self._user, self._limits = uris, user, limits
@@ -79,8 +85,8 @@ class Connections(threading.local):
 
 
 class _Calls:
-    """A client's methods. Thrift's errors are immutable, and a generator-based context manager fails when it passes one
-    on: so all but those that are caught at once are replaced here."""
+    """The methods of a client, with other errors: Thrift's are immutable, and a context manager that is a generator
+    cannot pass them on. Those that the caller catches at once are kept."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -97,3 +103,41 @@ class _Calls:
             raise MetastoreRefusalError(error.message) from error
         except (MetaException, TApplicationException) as error:
             raise MetastoreError(error.message) from error
+
+
+def translate_errors(uri: str) -> AbstractContextManager[None]:
+    """Translate the errors of requests to the metastore."""
+    place = f"the Hive metastore at {uri}"
+    return translate(METASTORE_ERRORS, lambda error: {"place": place, "answer": first_line(str(error)), "error": error})
+
+
+METASTORE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(MetastoreUnreachableError),
+        RetryableError,
+        "{place} cannot be reached: {error}. Check that it is up, that the network allows it, and /catalog/uri; it "
+        "must speak Thrift without Kerberos and TLS.",
+    ),
+    Entry(
+        is_a(MetastoreRefusalError),
+        UserError,
+        "{place} refuses this: {answer}. Check the names in the config.",
+    ),
+    Entry(
+        is_a(MetastoreError, saying=("No FileSystem for scheme", "ClassNotFoundException")),
+        UserError,
+        "{place} cannot reach the store of the tables' files ({answer}). Give it the store's client and sign-in, as "
+        "Hive's own tables there need them.",
+    ),
+    Entry(
+        is_a(MetastoreError, saying=("Permission denied", "AccessControlException", "AccessDenied")),
+        UserError,
+        "{place} has no permission for this ({answer}). Give the permission to it, or to the user in "
+        "/catalog/properties/ugi.",
+    ),
+    Entry(
+        is_a(MetastoreError),
+        RetryableError,
+        "{place} is not able to answer now: {answer}.",
+    ),
+)

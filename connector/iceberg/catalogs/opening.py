@@ -1,4 +1,4 @@
-"""Opens the catalog of an endpoint config, and says where its new tables go and what opens their files."""
+"""Opens the catalog of an endpoint config, and finds the locations of new tables and the access to their files."""
 
 import hashlib
 import logging
@@ -15,9 +15,9 @@ from pyiceberg.catalog import Catalog
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_properties import is_signed
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.values import Settings
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
+from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_stores
 from connector.storage.file_access import FileAccess, access_to
@@ -30,17 +30,17 @@ READABLE_CHARACTERS: Final = 64
 
 
 def open_catalog(config: EndpointConfig) -> Catalog:
-    """The catalog, made from the config alone: PyIceberg's own environment variables and files are not read."""
-    # Each catalog's client is imported when it is needed: together they take a second and many megabytes.
-    addresses, aws = file_stores.file_addresses(config), file_stores.aws_credentials_of(config)
-    credentials = file_stores.file_credentials(config, aws)
+    """Open the catalog from the config alone. PyIceberg's environment variables and config files are not read."""
+    # Only the client that is needed is imported: all of them take a second and many megabytes.
+    addresses, aws = file_stores.find_file_addresses(config), file_stores.find_aws_credentials(config)
+    credentials = file_stores.choose_file_credentials(config, aws)
     with translate_errors(config):
         match config.catalog:
             case LocalCatalog() as catalog:
                 from connector.iceberg.catalogs.local import open_local
 
-                return open_local(warehouse_of(catalog), addresses)
-            case RestCatalog() as catalog if is_signed(dict(catalog.properties)):
+                return open_local(find_warehouse(catalog), addresses)
+            case RestCatalog() as catalog if is_signed(catalog.properties):
                 from connector.iceberg.catalogs.signed_rest import open_signed
 
                 assert aws, "the config's check demands them"
@@ -70,12 +70,12 @@ def open_catalog(config: EndpointConfig) -> Catalog:
 
 
 def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
-    """For any use of the catalog but commits: what its client raises becomes an error that says what to do."""
+    """Translate the errors of using the catalog, but not those of commits."""
     match config.catalog:
         case LocalCatalog() as catalog:
             from connector.iceberg.catalogs import local
 
-            return local.translate_errors(warehouse_of(catalog))
+            return local.translate_errors(find_warehouse(catalog))
         case RestCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
@@ -89,9 +89,9 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
 
             return sql.translate_errors(catalog.uri)
         case HiveCatalog() as catalog:
-            from connector.iceberg.catalogs import metastore_errors
+            from connector.iceberg.catalogs import metastore
 
-            return metastore_errors.translate_errors(catalog.uri)
+            return metastore.translate_errors(catalog.uri)
         case GlueCatalog():
             from connector.iceberg.catalogs import glue
 
@@ -100,29 +100,29 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
 
 def keep_access_fresh(
     catalog: Catalog, config: EndpointConfig, path: TableIdentifier, first: FileAccess
-) -> Refreshed[Settings]:
-    """What opens a table's files, renewed for as long as a session lasts."""
+) -> Refreshed[Properties]:
+    """Return the access to a table's files, which is refreshed as long as the session lasts."""
 
     def load() -> FileAccess:
         with translate_errors(config):
             return access_to(catalog.load_table(path))
 
-    return Refreshed(f"the keys for the files of table {'.'.join(path)}", load, first)
+    return Refreshed(f"the credentials for the files of table {'.'.join(path)}", load, first)
 
 
 def table_location(config: EndpointConfig, path: TableIdentifier) -> str | None:
-    """Where a new table's files go; None leaves it to the catalog."""
+    """Return the location of a new table, or None if the catalog chooses it."""
     match config.catalog:
         case LocalCatalog() as catalog:
-            root: str | None = "/".join(filter(None, (f"file://{warehouse_of(catalog)}", config.prefix)))
+            root: str | None = "/".join(filter(None, (f"file://{find_warehouse(catalog)}", config.prefix)))
         case _:
-            root = file_stores.root(config)
+            root = file_stores.find_root(config)
     namespace, table = path
     return root and f"{root}/{_namespace_directory(namespace)}/{_with_digest(table)}"
 
 
 def _namespace_directory(namespace: str) -> str:
-    # Two namespaces must not share a directory: their tables may have the same name.
+    # Two namespaces must not share a directory: they may have tables of the same name.
     return namespace if _readable(namespace) == namespace else _with_digest(namespace)
 
 
@@ -134,15 +134,15 @@ def _readable(name: str) -> str:
     return re.sub("[^-_0-9a-zA-Z]", "_", name)[:READABLE_CHARACTERS]
 
 
-def warehouse_of(catalog: LocalCatalog) -> Path:
-    """The catalog's directory, whether or not it exists."""
+def find_warehouse(catalog: LocalCatalog) -> Path:
+    """Return the catalog's directory, which may not exist."""
     with _warehouse_lock:  # several threads may be the first to ask
         return catalog.warehouse or _temporary_warehouse()
 
 
 @cache
 def _temporary_warehouse() -> Path:
-    """One directory for the whole process: the next request must find what one has created."""
+    """Make one directory for the whole process: later requests must find the tables of earlier ones."""
     parent = temporary_directory()
     with translate_disk_errors(f"directory in {parent}"):
         directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-", dir=parent))

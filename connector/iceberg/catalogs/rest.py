@@ -1,4 +1,5 @@
-"""The REST catalog: PyIceberg's, with a time limit on every call, and with tokens and keys that are renewed."""
+"""The REST catalog: PyIceberg's, with a time limit for each request, and with tokens and credentials that are
+refreshed."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,16 +13,16 @@ from requests import Session
 from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
-from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, time_limited
-from connector.storage.file_access import FileCredentials, file_properties, with_expiry
-from connector.storage.file_io_cache import file_io, hide_credentials
+from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
+from connector.storage.file_access import FileCredentials, add_expiry, file_properties, hide_credentials, open_file_io
 
-SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may hand out, for requests about a table
+SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
 
 
 class RestTables(RestCatalog):
-    """PyIceberg's would wait for ever for a server that does not answer, renew no token before it expires, and let a
-    table's properties say how its files are reached. It has no settings for these."""
+    """PyIceberg's catalog, with changes for which it has no settings. Without them, it waits without limit for a server
+    that does not answer, it does not refresh a token before it expires, and a table's properties decide how its files
+    are reached."""
 
     def __init__(
         self, sign_in: SignIn, credentials: FileCredentials, limits: TimeLimits, properties: Mapping[str, str]
@@ -34,12 +35,12 @@ class RestTables(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
-        return time_limited(_with_fixed_environment(session, self.uri), self._limits)
+        return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
         super()._fetch_config()
         _hide(self.properties)
-        # Orphans are files that no snapshot refers to: the server may not hide snapshots from us.
+        # The removal of orphan files needs all snapshots: the server must not leave any out.
         self.properties.pop(SNAPSHOT_LOADING_MODE, None)
 
     def _refresh_token(self) -> None:
@@ -50,26 +51,27 @@ class RestTables(RestCatalog):
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         vended = {**table_response.config, **vended}
         _hide(vended)
-        properties = file_properties(self._credentials(), self.properties, with_expiry(vended))
-        io = file_io(properties)
+        properties = file_properties(self._credentials(), self.properties, add_expiry(vended))
+        io = open_file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         try:
             return bool(super().view_exists(identifier))
         except RESTError:
-            return False  # the server may know no views; creating the table will tell
+            return False  # the server may not have views; creating the table will show it
 
 
-def _hide(handed_out: Mapping[str, str]) -> None:
-    hide_credentials(file_properties(handed_out))
-    for name in SIGN_INS & handed_out.keys():
-        hide_obtained(handed_out[name])
+def _hide(properties: Mapping[str, str]) -> None:
+    """Hide the secrets among the properties that a server sent."""
+    hide_credentials(file_properties(properties))
+    for name in SIGN_INS & properties.keys():
+        hide_obtained(properties[name])
 
 
 def _with_fixed_environment(session: Session, uri: str) -> Session:
-    """Looks up the environment's proxies and certificates once: doing so for every request takes an eighth of a
-    commit's processor time."""
+    """Look up the environment's proxies and certificates once. Doing so for each request takes an eighth of a commit's
+    processor time."""
     found = session.merge_environment_settings(uri, {}, None, None, None)
     session.proxies, session.verify, session.cert = found["proxies"], found["verify"], found["cert"]
     session.trust_env = False
@@ -82,16 +84,17 @@ def open_rest(
     limits: TimeLimits = TIME_LIMITS,
     credentials: FileCredentials = dict,
 ) -> RestCatalog:
-    properties = {**file_properties, **dict(catalog.properties), "uri": catalog.uri, "warehouse": catalog.warehouse}
+    """Open the catalog. This asks the server for its config."""
+    properties = {**file_properties, **catalog.properties, "uri": catalog.uri, "warehouse": catalog.warehouse}
     return RestTables(_sign_in(catalog, limits), credentials, limits, properties)
 
 
 def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
     if not catalog.credential:
         return StaticHeader(catalog.token)
-    properties = dict(catalog.properties)
+    properties = catalog.properties
     own_address = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     uri = catalog.oauth2_server_uri or properties.get("oauth2-server-uri") or own_address
     parameters = {"scope": catalog.scope or DEFAULT_SCOPE}
     parameters |= {name: properties[name] for name in ("audience", "resource") if name in properties}
-    return OAuth2Client(time_limited(Session(), limits), uri, catalog.credential, parameters)
+    return OAuth2Client(limit_time(Session(), limits), uri, catalog.credential, parameters)

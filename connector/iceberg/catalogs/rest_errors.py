@@ -1,9 +1,8 @@
-"""A REST catalog's errors, in words that say what to do."""
+"""The errors of REST catalogs, in words that say what to do."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Final
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pyiceberg.exceptions import (
@@ -20,14 +19,15 @@ from pyiceberg.exceptions import (
 from requests import RequestException
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
-from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
+from connector.host.errors import RetryableError, UserError
 from connector.host.redaction import redact_and_cut
-from connector.iceberg.catalog_messages import read_message
+from connector.iceberg.catalog_messages import read_address, read_message
 from connector.iceberg.catalogs.sign_in import TokenServerError
 
 QUOTED_CHARACTERS: Final = 300
 
-# What an error calls the catalog, the settings that may be wrong, and who may lack a permission.
+# The words for the catalog, for the settings that may be wrong, and for the user that may lack a permission.
 REST_WORDS: Final[Mapping[str, str]] = {
     "catalog": "the REST catalog",
     "uri": "/catalog/uri",
@@ -38,94 +38,88 @@ S3_TABLES_WORDS: Final[Mapping[str, str]] = {
     "catalog": "Amazon S3 Tables",
     "uri": "/catalog/table_bucket_arn",
     "warehouse": "/catalog/table_bucket_arn",
-    "principal": "the keys of /credentials",
+    "principal": "the credentials in /credentials",
 }
 
 
-@contextmanager
-def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> Iterator[None]:
-    """Turn a server that cannot be reached or that refuses us into an error that says what to do."""
-    try:
-        yield
-    except CommitStateUnknownException:
-        # A RESTError too, but the commit may have landed: only its sender can tell what to do.
-        raise
-    except (RequestException, RESTError, ValidationError, NotImplementedError) as error:
-        place = f"{words['catalog']} at {address(uri)}"
-        words_of_error, is_page = read_message(error)
-        answer = redact_and_cut(words_of_error, QUOTED_CHARACTERS)
-        kind, sentence = next((kind, sentence) for types, kind, sentence in EXPLANATIONS if isinstance(error, types))
-        if is_page and sentence is REFUSAL:
-            sentence = NO_CATALOG
-        raise kind(sentence.format(place=place, answer=answer, **words)) from error
+def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> AbstractContextManager[None]:
+    """Translate the errors of requests to a REST catalog, but not those of a commit that may have been done."""
+
+    def read_facts(error: Exception) -> dict[str, str]:
+        answer = redact_and_cut(read_message(error).text, QUOTED_CHARACTERS)
+        return {**words, "place": f"{words['catalog']} at {read_address(uri)}", "answer": answer}
+
+    return translate(REST_ERRORS, read_facts)
 
 
-NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which ends before /v1."
-REFUSAL: Final = "{place} refused the request: {answer}. Check {warehouse}."
+def _is_refusal(error: Exception) -> bool:
+    # CommitStateUnknownException is a RESTError, too. Only the code that sent the commit can tell what to do.
+    return isinstance(error, RESTError) and not isinstance(error, CommitStateUnknownException)
 
-# The first entry that an error is an instance of explains it.
-EXPLANATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[ConnectorError], str], ...]] = (
-    (
-        (SSLError,),
+
+NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which must end before /v1."
+
+REST_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(SSLError),
         UserError,
-        "{place} cannot be spoken to securely: it has no certificate that this machine trusts, or does not speak "
-        "https. Check {uri}.",
+        "{place} has no secure connection: this machine does not trust its certificate, or it does not speak https. "
+        "Check {uri}.",
     ),
-    (
-        (Timeout,),
+    Entry(
+        is_a(Timeout),
         RetryableError,
         "{place} did not answer in time. Check that the server is up and that {uri} is right.",
     ),
-    (
-        (ConnectionError,),
+    Entry(
+        is_a(ConnectionError),
         RetryableError,
         "{place} cannot be reached. Check that the server is up, that the network allows it, and {uri}.",
     ),
-    (
-        (RequestException,),
+    Entry(
+        is_a(RequestException),
         UserError,
         "{place} has no usable address. Check {uri}.",
     ),
-    (
-        (ValidationError,),
+    Entry(
+        is_a(ValidationError),
         UserError,
         NO_CATALOG,
     ),
-    (
-        (NotImplementedError,),
+    Entry(
+        is_a(NotImplementedError),
         UserError,
-        "{place} does not offer all that this needs: {answer}. Check {uri}.",
+        "{place} does not support everything that the connector needs: {answer}. Check {uri}.",
     ),
-    (
-        (OAuthError, UnauthorizedError, AuthorizationExpiredError),
+    Entry(
+        is_a(OAuthError, UnauthorizedError, AuthorizationExpiredError),
         UserError,
         "{place} does not accept the sign-in: {answer}. Check /catalog/credential, /catalog/token and /catalog/scope.",
     ),
-    (
-        (TokenServerError,),
+    Entry(
+        is_a(TokenServerError),
         UserError,
         "{place} cannot be signed in to: {answer}. Check /catalog/uri and /catalog/oauth2_server_uri.",
     ),
-    (
-        (ForbiddenError,),
+    Entry(
+        is_a(ForbiddenError),
         UserError,
-        "{place} forbids this: {answer}. Give {principal} the permission that it needs.",
+        "{place} forbids this: {answer}. Give {principal} the missing permission.",
     ),
-    (
-        (ServiceUnavailableError, TooManyRequestsError, ServerError),
+    Entry(
+        is_a(ServiceUnavailableError, TooManyRequestsError, ServerError),
         RetryableError,
-        "{place} is not able to answer now: {answer}. If it stays so, see the server's log, and check that it may use "
-        "/bucket.",
+        "{place} is not able to answer now: {answer}. If this repeats, see the server's log, and check that the "
+        "server may use /bucket.",
     ),
-    (
-        (RESTError,),
+    Entry(
+        lambda error: _is_refusal(error) and read_message(error).is_page,
         UserError,
-        REFUSAL,
+        NO_CATALOG,
+    ),
+    Entry(
+        _is_refusal,
+        UserError,
+        "{place} refused the request: {answer}. Check {warehouse}.",
     ),
 )
-
-
-def address(uri: str) -> str:
-    """The URI without its parts that may be secret."""
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

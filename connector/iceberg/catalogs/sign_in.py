@@ -1,4 +1,9 @@
-"""How requests to a REST catalog are authorized: by a token, or as an OAuth2 client whose tokens are renewed."""
+"""Authorizes requests to a REST catalog: with a token, or as an OAuth2 client whose tokens are refreshed.
+
+PyIceberg's `AuthManager` cannot do this. It gives only a header, so it cannot sign a request with SigV4
+(`signed_rest`). PyIceberg makes it from the config, by the name of a class, so it cannot share our credentials. So
+`rest` overrides private methods instead: see `RestCatalog._create_session` and `_refresh_token` in docs/pyiceberg.md.
+"""
 
 import time
 from collections.abc import Mapping
@@ -16,20 +21,20 @@ DEFAULT_SCOPE: Final = "catalog"
 
 
 class TokenServerError(RESTError):
-    """The server that should issue tokens does not answer like an OAuth2 server."""
+    """The token server does not answer as an OAuth2 server does."""
 
 
 class SignIn(Protocol):
-    """What `requests` calls with every request."""
+    """Authorizes a request. `requests` calls it for each one."""
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest: ...
 
     def renew(self) -> None:
-        """The server has refused what was presented: present something new, if there is any."""
+        """Get a new credential, if possible: the server has refused the current one."""
 
 
 class StaticHeader(AuthBase):
-    """The user's own token, or nothing at all."""
+    """Sends the user's token, or nothing."""
 
     def __init__(self, token: Secret | None) -> None:
         self._token = token
@@ -40,31 +45,31 @@ class StaticHeader(AuthBase):
         return request
 
     def renew(self) -> None:
-        """There is no other."""
+        """Do nothing: there is no other token."""
 
 
 def split_credential(credential: Secret) -> tuple[str, str]:
-    """A credential's client id, which may be absent, and its secret."""
+    """Return the client id, which may be empty, and the secret of a credential."""
     client_id, colon, secret = credential.reveal().partition(":")
     return (client_id, secret) if colon else ("", client_id)
 
 
 class _Granted(msgspec.Struct):
-    """RFC 6749, section 5.1."""
+    """The answer with a token: RFC 6749, section 5.1."""
 
     access_token: str
     expires_in: float | None = None
 
 
 class _Refused(msgspec.Struct):
-    """RFC 6749, section 5.2."""
+    """The answer with an error: RFC 6749, section 5.2."""
 
     error: str
     error_description: str = ""
 
 
 class OAuth2Client(AuthBase):
-    """Exchanges a client's credential for tokens, before they expire and whenever one is refused."""
+    """Exchanges a client's credential for tokens: a new one before the old one expires, or after it is refused."""
 
     def __init__(self, session: Session, uri: str, credential: Secret, parameters: Mapping[str, str]) -> None:
         self._session, self._uri, self._credential, self._parameters = session, uri, credential, parameters
@@ -91,6 +96,6 @@ class OAuth2Client(AuthBase):
         except msgspec.MsgspecError:
             kind = ServerError if response.status_code >= 500 else TokenServerError
             raise kind(
-                f"the OAuth2 server answers with status {response.status_code}, but not as OAuth2 has it"
+                f"the OAuth2 server answers with status {response.status_code}, but not in the form of OAuth2"
             ) from None
         raise OAuthError(f"{refused.error}: {refused.error_description}")

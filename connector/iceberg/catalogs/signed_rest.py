@@ -1,4 +1,4 @@
-"""Amazon's REST catalogs, to which every request is signed."""
+"""Amazon's REST catalogs, for which each request is signed with SigV4."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -16,15 +16,15 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
 from connector.iceberg.catalogs.rest import RestTables
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS
-from connector.storage.aws_credentials import FreshAwsCredentials, to_botocore
+from connector.storage.aws_credentials import FreshAwsCredentials, convert_to_botocore
 from connector.storage.file_access import FileCredentials
 
-DEFAULT_SERVICE: Final = "execute-api"  # as PyIceberg has it
+DEFAULT_SERVICE: Final = "execute-api"  # PyIceberg's default
 S3_TABLES: Final = "s3tables"
 
 
 class _TableBucket(RestTables):
-    """Amazon S3 Tables, which drops no table without its files."""
+    """Amazon S3 Tables, which drops a table only with its files."""
 
     def drop_table(self, identifier: str | Identifier, purge_requested: bool = True) -> None:
         super().drop_table(identifier, purge_requested)
@@ -37,11 +37,12 @@ def open_signed(
     file_properties: Mapping[str, str],
     credentials: FileCredentials,
 ) -> RestCatalog:
-    given = dict(catalog.properties)
+    """Open a REST catalog whose config asks for signatures, such as Glue's."""
+    given = catalog.properties
     service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
     kind = _TableBucket if service == S3_TABLES else RestTables
     sign_in = AwsSignature(aws, given.get(SIGNING_REGION) or region, service)
-    # With it, PyIceberg would sign a second time, with keys that it finds itself.
+    # With this property, PyIceberg would sign a second time, with credentials that it finds itself.
     others = {name: value for name, value in given.items() if name != SIGNED}
     addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
     return kind(sign_in, credentials, TIME_LIMITS, {**file_properties, **others, **addresses})
@@ -53,6 +54,7 @@ def open_s3_tables(
     file_properties: Mapping[str, str],
     credentials: FileCredentials,
 ) -> RestCatalog:
+    """Open the catalog of a table bucket."""
     sign_in = AwsSignature(aws, catalog.region, S3_TABLES)
     return _TableBucket(
         sign_in, credentials, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn}
@@ -60,7 +62,7 @@ def open_s3_tables(
 
 
 class AwsSignature(AuthBase):
-    """Signs every request with keys that are valid now."""
+    """Signs each request with credentials that are valid now."""
 
     def __init__(self, credentials: FreshAwsCredentials, region: str, service: str) -> None:
         self._credentials, self._region, self._service = credentials, region, service
@@ -76,7 +78,7 @@ class AwsSignature(AuthBase):
             data=body,
             headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()},
         )
-        SigV4Auth(to_botocore(self._credentials), self._service, self._region).add_auth(signed)
+        SigV4Auth(convert_to_botocore(self._credentials), self._service, self._region).add_auth(signed)
         request.headers.update(dict(signed.headers))
         return request
 

@@ -1,7 +1,7 @@
-"""Catalogs in an SQL database: what the Local and SQL catalogs have in common, and PostgreSQL."""
+"""Catalogs in an SQL database: the common part of the Local and SQL catalogs, and PostgreSQL."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 from uuid import uuid4
@@ -18,22 +18,22 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from connector.config import catalog as catalog_config
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
+from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io_cache import file_io
+from connector.storage.file_access import FileCredentials, file_properties, open_file_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"
-# In seconds and milliseconds, for a server that falls silent.
+# For a server that stops answering. The first is in seconds, the others in milliseconds.
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
-REFUSED: Final = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
 
 
 class SqlTables(SqlCatalog):
-    """PyIceberg's, but it sees the views that other engines keep in the same database, and a commit writes the new
-    address only where it finds the one that its table was loaded from."""
+    """PyIceberg's catalog, but it finds the views that other engines keep in the same database, and a commit replaces
+    only the metadata that its table was loaded with."""
 
     _base = CommitBase()
 
@@ -41,7 +41,7 @@ class SqlTables(SqlCatalog):
         try:
             super().__init__(name, **properties)
         except BaseException:
-            self.close()  # nobody else has the half-made catalog
+            self.close()  # the caller has no reference to it
             raise
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
@@ -51,7 +51,7 @@ class SqlTables(SqlCatalog):
         return self._base.table or super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
-        """Whether the name is a view's, given that it is not a table's."""
+        """Whether a view has this name, if no table has it."""
         namespace, name = self.identifier_to_tuple(identifier)
         named = select(IcebergTables.table_name).where(
             IcebergTables.catalog_name == self.name,
@@ -63,8 +63,7 @@ class SqlTables(SqlCatalog):
 
 
 class _TablesOnS3(SqlTables):
-    """The client reads and writes the tables' metadata, with keys that are valid now. What the object store refuses
-    becomes an error that says so."""
+    """Reads and writes the tables' metadata with credentials that are valid now, and translates the store's errors."""
 
     def __init__(self, credentials: FileCredentials, name: str, properties: Mapping[str, str]) -> None:
         self._credentials = credentials
@@ -83,17 +82,20 @@ class _TablesOnS3(SqlTables):
             return super().commit_table(table, *args, **kwargs)
 
     def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
-        self.properties.update(self._credentials())  # PyIceberg looks for them here
+        self.properties.update(self._credentials())  # PyIceberg reads them here
         return storage_errors.translate_errors(
             f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}"
         )
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return file_io(file_properties(self.properties))  # not from the table's own properties
+        return open_file_io(
+            file_properties(self.properties)
+        )  # the table's properties must not decide how its files are reached
 
 
 def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
-    # When two processes open it first, the slower one may fail to create a table that exists by now: once per table.
+    """Open a catalog, and create its tables in the database if they do not exist."""
+    # If two processes open a new catalog, the slower one may fail to create a table that exists by now: once per table.
     for _ in range(CATALOG_TABLES):
         try:
             return open_catalog()
@@ -106,12 +108,13 @@ def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
 def open_sql(
     catalog: catalog_config.SqlCatalog, file_properties: Mapping[str, str], credentials: FileCredentials
 ) -> SqlTables:
+    """Open a catalog in PostgreSQL."""
     properties = {"uri": _url(catalog).render_as_string(hide_password=False), **file_properties}
     return open_with_retries(partial(_TablesOnS3, credentials, catalog.name, properties))
 
 
 def try_to_write(catalog: Catalog) -> None:
-    """Add a made-up table and roll that back."""
+    """Add a row for a table that does not exist, and roll back."""
     assert isinstance(catalog, SqlCatalog)
     row = {
         "catalog_name": catalog.name,
@@ -130,30 +133,44 @@ def _url(catalog: catalog_config.SqlCatalog) -> URL:
     return url.update_query_dict({**TIME_LIMITS, **url.query})
 
 
-@contextmanager
-def translate_errors(uri: str) -> Iterator[None]:
-    """Turn a database that cannot be reached or that refuses us into an error that says what to do."""
+def translate_errors(uri: str) -> AbstractContextManager[None]:
+    """Translate the errors of using the database."""
     place = f"the SQL catalog at {uri}"
-    try:
-        yield
-    except (ProgrammingError, InternalError) as error:
-        raise UserError(
-            f"{place} refuses this: {_first_line(error)}. Allow the user to create tables in the database's schema, "
-            "and to read and write iceberg_tables and iceberg_namespace_properties."
-        ) from error
-    except OperationalError as error:
-        reason = _first_line(error)
-        if any(words in reason for words in REFUSED):
-            raise UserError(
-                f"{place} does not let us in: {reason}. Check /catalog/uri and /catalog/password."
-            ) from error
-        raise RetryableError(
-            f"{place} cannot be reached: {reason}. Check that the server is up, that the network allows it, and "
-            "/catalog/uri."
-        ) from error
-    except (DBAPIError, PoolTimeoutError) as error:
-        raise RetryableError(f"{place} is not able to answer now: {type(error).__name__}.") from error
+    return translate(
+        SQL_ERRORS, lambda error: {"place": place, "kind": type(error).__name__, "answer": _read_answer(error)}
+    )
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().splitlines()[0].rstrip(".")
+def _read_answer(error: Exception) -> str:
+    """Return the first line of the database's answer, without the SQL statement."""
+    return first_line(str(error.orig)) if isinstance(error, DBAPIError) else ""
+
+
+SQL_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(ProgrammingError, InternalError),
+        UserError,
+        "{place} refuses this: {answer}. Allow the user to create tables in the database's schema, and to read and "
+        "write iceberg_tables and iceberg_namespace_properties.",
+    ),
+    Entry(
+        is_a(
+            OperationalError,
+            saying=("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied"),
+            read=_read_answer,
+        ),
+        UserError,
+        "{place} refuses the connection: {answer}. Check /catalog/uri and /catalog/password.",
+    ),
+    Entry(
+        is_a(OperationalError),
+        RetryableError,
+        "{place} cannot be reached: {answer}. Check that the server is up, that the network allows it, and "
+        "/catalog/uri.",
+    ),
+    Entry(
+        is_a(DBAPIError, PoolTimeoutError),
+        RetryableError,
+        "{place} is not able to answer now: {kind}.",
+    ),
+)

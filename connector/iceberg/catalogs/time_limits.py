@@ -1,6 +1,7 @@
-"""Time limits on requests to a REST catalog: for a connection, for each piece of an answer, and for all of it.
+"""Time limits on requests to a REST catalog: for a connection, for each piece of an answer, and for the whole answer.
 
-The timeout of `requests` begins anew with every byte, so that a server which sends them one by one is waited for.
+The timeout of `requests` starts again with each byte. So a server that sends single bytes would be waited for without
+limit.
 """
 
 import socket
@@ -28,7 +29,8 @@ class TimeLimits(NamedTuple):
 TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
 
 
-def time_limited(session: Session, limits: TimeLimits) -> Session:
+def limit_time(session: Session, limits: TimeLimits) -> Session:
+    """Set time limits for all requests of a session, and return it."""
     for scheme in ("http://", "https://"):
         session.mount(scheme, _TimeLimitedAdapter(limits))
     return session
@@ -84,7 +86,7 @@ class _SecureConnection(HTTPSConnection):
 
 
 class _TimeLimitedAdapter(HTTPAdapter):
-    """Sends every request with time limits, and returns answers that have been read whole."""
+    """Sends each request with time limits, and reads the whole answer before it returns."""
 
     def __init__(self, limits: TimeLimits) -> None:
         super().__init__()
@@ -107,7 +109,7 @@ class _TimeLimitedAdapter(HTTPAdapter):
                 if not deadline.has_passed:
                     raise
                 raise _late(request, limits) from error
-            if deadline.has_passed:  # an answer without a length seems whole wherever it ends
+            if deadline.has_passed:  # an answer without a length seems to be whole wherever it ends
                 raise _late(request, limits)
             return response
 

@@ -1,1 +1,1 @@
-"""The fence, the commits that respect it, and what they are made of."""
+"""Commits to tables, and the fence that each of them checks and moves."""

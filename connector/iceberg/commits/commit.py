@@ -1,7 +1,8 @@
-"""The fenced commit: staged files become visible in one catalog commit, once.
+"""Commits staged files to their tables: each commit adds the files and moves the fence, both or neither.
 
-The commit is a value that we build and send through `Catalog.commit_table`. PyIceberg's own transactions retry by
-replaying property updates over another process's commit, and clean up after conflicts that did land.
+The connector builds its commits as values and sends them with `Catalog.commit_table`. PyIceberg's own transactions do
+not fit: a retry repeats property updates over another process's commit, and after a conflict they delete the files of
+commits that succeeded.
 """
 
 import logging
@@ -23,10 +24,8 @@ from connector.host.errors import ConnectorError
 from connector.host.logs import Event, fields
 from connector.host.threads import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
-from connector.iceberg.commits.due_maintenance import DueMaintenance
-from connector.iceberg.commits.late_files import LateFiles
-from connector.iceberg.commits.lost_columns import check_columns
-from connector.iceberg.commits.outcomes import BROKEN, is_hopeless, worth_another_look
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
+from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
@@ -37,117 +36,127 @@ from connector.storage import storage_errors
 log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the time
-RETRY_FOR: Final = 30.0  # seconds after the first attempt: an acknowledgement waits for a table that took the last one
-FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE, each drawn between half of it and all
+RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
+FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE; each lasts a random part of it, at least half
 LONGEST_PAUSE: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Landed:
-    """A chain of staged commits that its table holds."""
+class Committed:
+    """A commit that a table took: the table as it was loaded before, and its metadata after."""
 
-    chain: tuple[StagedCommit, ...]
-    attempts: int  # 0: the table held them already
+    table: Table
+    metadata: TableMetadata
+
+
+@dataclass(frozen=True)
+class Landed:
+    """Staged commits of one writer that their table has."""
+
+    commits: tuple[StagedCommit, ...]
+    attempts: int  # 0: the table had them already
     seconds: float
-    due_maintenance: DueMaintenance | None = None
+    commit: Committed | None = None  # None: the table had them already
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A chain of staged commits that its table has not taken."""
+    """Staged commits of one writer that are still pending."""
 
-    chain: tuple[StagedCommit, ...]
+    commits: tuple[StagedCommit, ...]
     error: ConnectorError
 
 
-def finish(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
-    """`attempt`, but every table has to take its commits: raises the first error, after all have been tried."""
-    outcomes = attempt(catalog, staged)
+def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
+    """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
+    outcomes = try_commits(catalog, staged)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
     return [outcome for outcome in outcomes if isinstance(outcome, Landed)]
 
 
-def attempt(
+def try_commits(
     catalog: Catalog,
     staged: Sequence[StagedCommit],
     once: Collection[ChainId] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
 ) -> list[Landed | Failed]:
-    """Make every staged commit part of its table, whether or not it has landed before: repeating it changes nothing.
-    Tables are committed concurrently, and the failure of one does not touch the others.
+    """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
 
-    The chains of `once`, which have failed before, get a single attempt, the others RETRY_FOR: long enough for a
-    conflict or a catalog that is being restarted.
+    Tables are committed side by side; the failure of one does not affect the others. What has failed before, in `once`,
+    gets a single attempt. The others are retried for RETRY_FOR, in which a conflict ends or a catalog restarts.
     """
     by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
     tables = [list(commits) for _, commits in by_table]
 
-    def attempt_table(commits: Sequence[StagedCommit]) -> list[Landed | Failed]:
-        return _attempt_table(catalog, commits, once, new_writer)
+    def try_table(commits: Sequence[StagedCommit]) -> list[Landed | Failed]:
+        return _try_table(catalog, commits, once, new_writer)
 
     return [
-        outcome for outcomes in map_in_threads(attempt_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
+        outcome for outcomes in map_in_threads(try_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
     ]
 
 
-def _attempt_table(
+def _try_table(
     catalog: Catalog,
     staged: Sequence[StagedCommit],
     once: Collection[ChainId],
     new_writer: Callable[[], SnapshotWriter],
 ) -> list[Landed | Failed]:
-    chains = fence.chains(staged)
-    # What earlier sessions have staged lands first: a session's own commit closes the values that it was staged on, and
-    # what is staged on a closed value may be deleted. So a table that has not taken one chain is not asked for the
-    # next.
-    chains.sort(key=lambda chain: not chain[-1].is_recovered)
+    by_writer = fence.group_by_writer(staged)
+    # What earlier sessions have staged is committed first. A session's own commit closes the fence values that it was
+    # staged on, and files that were staged on a closed value may be deleted. So after a failure, the table gets none of
+    # the others.
+    by_writer.sort(key=lambda pending: not pending[-1].is_recovered)
     outcomes: list[Landed | Failed] = []
-    for chain in chains:
+    for pending in by_writer:
         match outcomes[-1:]:
             case [Failed(_, error)]:
-                outcomes.append(Failed(tuple(chain), error))
+                outcomes.append(Failed(tuple(pending), error))
             case _:
-                outcomes.append(_attempt_chain(catalog, chain, chain[0].chain_id in once, new_writer()))
+                outcomes.append(_try_pending(catalog, pending, pending[0].chain_id in once, new_writer()))
     return outcomes
 
 
-def _attempt_chain(
-    catalog: Catalog, chain: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
+def _try_pending(
+    catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
 ) -> Landed | Failed:
     try:
-        return _finish_chain(catalog, chain, has_failed, snapshots)
+        return _commit_pending(catalog, pending, has_failed, snapshots)
     except ConnectorError as error:
-        return Failed(tuple(chain), error)
-    except BROKEN as error:  # one table's metadata must not end the session for the others, nor keep any from opening
-        return Failed(tuple(chain), commit_errors.explain_broken_metadata(".".join(chain[0].path), error))
+        return Failed(tuple(pending), error)
+    except (
+        BROKEN_METADATA
+    ) as error:  # one table's broken metadata must not end the session, nor keep others from opening
+        return Failed(tuple(pending), commit_errors.explain_broken_metadata(str(pending[0].path), error))
 
 
-def _finish_chain(
-    catalog: Catalog, chain: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
+def _commit_pending(
+    catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
 ) -> Landed:
     began = time.monotonic()
     files, late = StagedFiles(), LateFiles()
-    name = ".".join(chain[0].path)
+    name = str(pending[0].path)
     last: Exception | None = None
-    for number in _attempts(0.0 if has_failed else RETRY_FOR):
+    for number in _count_attempts(0.0 if has_failed else RETRY_FOR):
         try:
-            # The fence is read from the very metadata whose main the commit asserts; every fence change moves main.
-            table = _load(catalog, chain)
-            rest = fence.remaining_commits(chain, table.properties)
-            if not rest:
-                return Landed(tuple(chain), number, time.monotonic() - began)
-            # Those of a transaction that was staged just now are not looked for: it would cost every commit a request.
-            files.check(table, [commit for commit in rest if has_failed or commit.is_recovered])
-            check_columns(table, rest)
+            # All checks read the metadata whose main branch the commit asserts. Every change of a fence moves main.
+            table = _load(catalog, pending)
+            remaining = fence.remaining_commits(pending, table.properties)
+            if not remaining:
+                return Landed(tuple(pending), number, time.monotonic() - began)
+            # The files of a transaction that was staged just now are not checked: that would cost every commit a
+            # request.
+            files.check(table, [commit for commit in remaining if has_failed or commit.is_recovered])
+            check_columns(table, remaining)
             with name_table_in_errors(table):
                 check_properties(table.properties)
-            fitting = late.convert(table, rest)
-            committed = _commit(catalog, table, fitting, snapshots, fence.advance(table.properties, chain[-1]))
-            return Landed(tuple(chain), number + 1, time.monotonic() - began, DueMaintenance.after(table, committed))
-        except worth_another_look() as error:
-            if is_hopeless(error):
+            fitting = late.convert(table, remaining)
+            committed = _commit(catalog, table, fitting, snapshots, fence.advance(table.properties, pending[-1]))
+            return Landed(tuple(pending), number + 1, time.monotonic() - began, Committed(table, committed))
+        except list_retried_errors() as error:
+            if is_final(error):
                 raise commit_errors.explain_refusal(name, error) from error
             log.warning(
                 "table %s: commit attempt %d: %s: %s",
@@ -162,9 +171,11 @@ def _finish_chain(
     raise commit_errors.explain_last_attempt(name, last, time.monotonic() - began)
 
 
-def _attempts(retry_for: float) -> Iterator[int]:
-    """Count attempts, with growing pauses between them, for so many seconds after the first one. Not from its start:
-    the first may take all of its client's time limit, and somebody has to look whether it landed."""
+def _count_attempts(retry_for: float) -> Iterator[int]:
+    """Count attempts, with growing pauses between them, until so many seconds after the end of the first one.
+
+    The first may take all of its client's time limit. Another has to find out whether it has committed.
+    """
     yield 0
     deadline = time.monotonic() + retry_for
     pause, attempt = FIRST_PAUSE, 0
@@ -174,14 +185,15 @@ def _attempts(retry_for: float) -> Iterator[int]:
         yield attempt
 
 
-def _load(catalog: Catalog, chain: Sequence[StagedCommit]) -> Table:
+def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> Table:
+    """Load the table that the files were staged for. UserError if it is gone, or another table has its name."""
     try:
-        table = catalog.load_table(chain[0].path)
+        table = catalog.load_table(pending[0].path)
     except NoSuchTableError:
-        raise commit_errors.gone(chain) from None
+        raise commit_errors.explain_missing_table(pending) from None
     uuid = str(table.metadata.table_uuid)
-    if uuid != chain[0].table_uuid:
-        raise commit_errors.explain_replaced_table(chain, uuid)
+    if uuid != pending[0].table_uuid:
+        raise commit_errors.explain_replaced_table(pending, uuid)
     return table
 
 
@@ -192,14 +204,13 @@ def _commit(
     snapshots: SnapshotWriter,
     properties: dict[str, str],
 ) -> TableMetadata:
-    """One attempt: the files' snapshot and the fence's value, both or neither."""
     with storage_errors.translate_errors(table.location()):
         snapshot = snapshots.append(table, staged)
-    return land(catalog, table, snapshot, properties)
+    return commit_snapshot(catalog, table, snapshot, properties)
 
 
-def land(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> TableMetadata:
-    """Make a snapshot the table's current one and set properties with it, if the table is still as it was loaded.
+def commit_snapshot(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> TableMetadata:
+    """Add a snapshot to the main branch and set properties, in one commit, if the table is still as it was loaded.
 
     Returns the table's new metadata.
     """

@@ -1,22 +1,72 @@
-"""The errors of commits that fail: what happened to which table, and what to do."""
+"""Tells what an error of a catalog's client means for a commit, and makes the error that the task gets."""
 
+import sys
+import zlib
 from collections.abc import Sequence
 from textwrap import shorten
+from types import ModuleType
 from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    RESTError,
+    UnauthorizedError,
+)
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.redaction import redact
 from connector.iceberg.catalog_messages import read_message
-from connector.iceberg.commits.outcomes import REFUSED, answer, unknown
 from connector.model.state import StagedCommit
+from connector.storage.aws_errors import is_refusal
 
-QUOTED_CHARACTERS: Final = 300  # of an answer
-_LANDS: Final = "the task adds those that the table does not have yet"
+QUOTED_CHARACTERS: Final = 300  # of a catalog's answer
+_ADDED_LATER: Final = "the task adds those that the table does not have yet"
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
+
+# ValueError: the metadata changed under PyIceberg's own checks. The next attempt sees if the table is gone.
+REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
+# ValidationError, a ValueError too: the answer came from a gateway instead of a catalog, or was cut short.
+_UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError)
+# The readers of metadata raise these if a file is cut short, is of another kind, or lacks a part.
+BROKEN_METADATA: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
+_FINAL: Final = (BadRequestError, ForbiddenError, UnauthorizedError)  # the catalog would answer the same again
+
+
+def list_unknown_errors() -> tuple[type[Exception], ...]:
+    """Return the errors after which the commit may be done or not."""
+    return (*_UNKNOWN, databases.SQLAlchemyError) if (databases := _databases()) else _UNKNOWN
+
+
+def list_retried_errors() -> tuple[type[Exception], ...]:
+    """Return the errors after which the table is loaded again, to see what is left to commit."""
+    return (*REFUSED, *list_unknown_errors(), RetryableError)
+
+
+def is_final(error: Exception) -> bool:
+    """Whether the catalog would answer the same again."""
+    return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _FINAL)
+
+
+def _unwrap(error: Exception) -> Exception:
+    """Return the error of the catalog itself. A database's error comes without the SQL statement."""
+    databases = _databases()
+    said: Exception = error.orig if databases and isinstance(error, databases.DBAPIError) else error
+    return said
+
+
+def _databases() -> ModuleType | None:
+    """Return SQLAlchemy's errors if a catalog has imported it. To import it takes as long as most of PyIceberg."""
+    return sys.modules.get("sqlalchemy.exc")
 
 
 def explain_refusal(name: str, error: Exception) -> ConnectorError:
-    """The catalog would refuse the commit again."""
+    """Return the error of a commit that the catalog would refuse again."""
     return UserError(
         f"table {name}: the catalog refuses the commit: {quote(error)}. Its files stay staged in the task's state: "
         "give the connector the permission, or correct the config."
@@ -31,44 +81,44 @@ def explain_broken_metadata(name: str, error: Exception) -> ConnectorError:
 
 
 def explain_last_attempt(name: str, last: Exception, seconds: float) -> ConnectorError:
-    """`last` is the error of the last of several attempts, over so many seconds."""
+    """Return the error of a commit after several attempts in so many seconds. `last` is the error of the last one."""
     if isinstance(last, RetryableError):
         return last
-    if isinstance(last, REFUSED) and not isinstance(last, unknown()):
+    if isinstance(last, REFUSED) and not isinstance(last, list_unknown_errors()):
         return RetryableError(
-            f"table {name}: other writers were faster for {seconds:.0f} s ({quote(last)}). Its files stay staged in "
-            "the task's state; reduce the other writers' commits."
+            f"table {name}: other writers committed first for {seconds:.0f} s ({quote(last)}). Its files stay staged "
+            "in the task's state. Let the other writers commit less often."
         )
     return CommitUnknownError(
         f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "
-        "Its files stay staged in the task's state until it does: check the catalog."
+        "Its files stay staged in the task's state until it answers. Check the catalog."
     )
 
 
 def quote(error: Exception) -> str:
-    """The catalog's own words, redacted and shortened."""
-    words, _ = read_message(answer(error))
+    """Return the catalog's own words, redacted and shortened."""
+    words, _ = read_message(_unwrap(error))
     return shorten(redact(words), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
 
 
-def gone(staged: Sequence[StagedCommit]) -> UserError:
-    """Nothing has the name of the table that these were staged for."""
+def explain_missing_table(staged: Sequence[StagedCommit]) -> UserError:
+    """Return the error of commits that were staged for a table whose name does not exist any more."""
     return UserError(
-        f"table {'.'.join(staged[0].path)} is gone, and {_described(staged)}. To keep these rows, bring the table back "
-        f"under its name: {_LANDS}. {_BACKFILL}"
+        f"table {staged[0].path} is gone, and {_describe(staged)}. To keep these rows, bring the table back "
+        f"under its name: {_ADDED_LATER}. {_BACKFILL}"
     )
 
 
 def explain_replaced_table(staged: Sequence[StagedCommit], uuid: str) -> UserError:
-    """Another table, which has this uuid, has the name of the one that these were staged for."""
-    name = ".".join(staged[0].path)
+    """Return the error of commits that were staged for a table whose name another table has now, with this uuid."""
+    name = staged[0].path
     return UserError(
-        f"table {name} is another table now (uuid {uuid}), and {_described(staged)}. To keep these rows, first rename "
-        f"or drop the table that is named {name} now, then bring the old table back under this name: {_LANDS}. "
+        f"table {name} is another table now (uuid {uuid}), and {_describe(staged)}. To keep these rows, first rename "
+        f"or drop the table that is named {name} now, then bring the old table back under this name: {_ADDED_LATER}. "
         f"{_BACKFILL}"
     )
 
 
-def _described(staged: Sequence[StagedCommit]) -> str:
+def _describe(staged: Sequence[StagedCommit]) -> str:
     rows = sum(commit.rows for commit in staged)
     return f"the task's state names {rows} rows that are staged for the old table (uuid {staged[0].table_uuid})"

@@ -1,9 +1,11 @@
-"""The fence: one table property per writer, by which a table says which transactions it holds.
+"""The fence: one table property for each writer. It says which transactions the table has.
 
-It is set by the very commit that adds a transaction's files, from the value that they were staged on (`prev`) to a new
-random one (`next`). Who finds neither has been replaced, and so has a session that finds another value than it knows of
-for a writer that overlaps its own. Everything here is a pure function of property values and staged commits;
-docs/consistency.md has the argument, decisions 2, 5 and 7 the reasons.
+The commit that adds a transaction's files also sets the fence, from the value that they were staged on (`prev`) to a
+new random one (`next`). A process that finds neither value has been replaced. So has a session that finds a value that
+it does not know for a writer with an overlapping key range.
+
+Everything here is a pure function of property values and staged commits. docs/consistency.md explains why it holds;
+decisions 2, 5 and 7 have the reasons.
 """
 
 import hashlib
@@ -27,8 +29,11 @@ _PROPERTY: Final = re.compile(rf"{re.escape(PREFIX)}[0-9a-f]{{20}}\.{KEY_RANGE}"
 
 
 def new_value(prev: str = NONE) -> str:
-    """32 hexadecimal digits: the position after `prev`'s, and 96 random bits. Never derived from the checkpoint, which
-    two processes may share. UserError after the last position, which only a value that was set by hand comes near."""
+    """Make 32 hexadecimal digits: the position after that of `prev`, and 96 random bits.
+
+    They are not derived from the checkpoint, since two processes may have the same one. UserError after the last
+    position: only a value that was set by hand can be near it.
+    """
     following = position(prev) + 1
     if following >= 16**POSITION_DIGITS:
         raise UserError(f"no fence value can follow {prev}, which has the last position. Backfill the binding.")
@@ -36,66 +41,74 @@ def new_value(prev: str = NONE) -> str:
 
 
 def reset_value(value: str) -> str:
-    """Means the same as `value` to a recovery, but no process has read it yet, so that none builds on it: files that a
-    stale process has staged on `value` itself may have been deleted since."""
+    """Return a value that means the same as `value` to a recovery, but that no process has read yet.
+
+    So no process stages on it. Files that a stale process has staged on `value` itself may be deleted by now.
+    """
     return f"{CLOSED}{secrets.token_hex(4)}:{_without_closed(value)}"
 
 
 def position(value: str) -> int:
-    """The number of transactions up to a value, by which a writer's values are ordered."""
+    """Return the number of transactions up to a value. It orders the values of a writer."""
     return int(_without_closed(value)[:POSITION_DIGITS] or "0", 16)
 
 
 def is_passed(value: str, recorded: str) -> bool:
-    """Whether nothing that was staged on `value` can land any more, whatever the state names.
+    """Whether no commit that was staged on `value` can succeed any more, whatever the state names.
 
-    A value with a later position is still to come, and a property that was changed by hand proves nothing. After a
-    reset, what the operator has decided to add is staged on the value that was reset, which is not passed either.
+    A value with a later position is still to come. A property that was changed by hand proves nothing. After a reset,
+    the rows that the operator wants to add are staged on the value that was reset, so that one is not passed either.
     """
     is_reset = recorded.count(":") > 1
     return is_recorded_value(recorded) and value != recorded and position(value) <= position(recorded) - is_reset
 
 
 def is_recorded_value(value: str) -> bool:
-    """Whether a table's property may have this value: it has a position, and says who may commit next."""
+    """Whether a connector may have written this value to a table's property."""
     return _RECORDED.fullmatch(value) is not None
 
 
 def check_recorded(table: str, properties: Mapping[str, str], writer: WriterId) -> None:
-    """FencedError where a property of the materialization's writers is none that a connector has written."""
+    """Raise FencedError if a fence property of this materialization has a name or value that no connector writes."""
     prefix = PREFIX + materialization_hash(writer)
     for name, value in properties.items():
         if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and is_recorded_value(value)):
             raise FencedError(
-                f"table {table}: the property {name} is {value!r}, which is no fence value of this connector: it was "
+                f"table {table}: the property {name} is {value!r}, which is no fence value of this connector. It was "
                 "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
-                f"last value, which the newest snapshot of {writer.materialization} has in its summary as flow.fence. "
+                f"last value: the newest snapshot of {writer.materialization} has it in its summary as flow.fence. "
                 "If rows are staged, `materialize-iceberg fence reset` can set it. Or backfill the binding."
             )
 
 
 def materialization_hash(writer: WriterId) -> str:
+    """Return 12 hexadecimal digits."""
     return _hash(writer.materialization)[:12]
 
 
 def writer_hash(writer: WriterId) -> str:
-    """20 hexadecimal digits for (materialization, state key): Glue's parameter names end at 255 characters. The first
-    12 are the materialization's: a task recognises its own writers whatever their state keys were."""
+    """Return 20 hexadecimal digits for a materialization and a state key. Glue limits the names of properties.
+
+    The first 12 are the materialization's: a task recognizes its own writers by them, whatever their state keys are.
+    """
     return materialization_hash(writer) + _hash(f"{writer.materialization}\0{writer.state_key}")[:8]
 
 
 def property_name(writer: WriterId) -> str:
+    """Return the name of the writer's fence property."""
     return f"{PREFIX}{writer_hash(writer)}.{writer.key_range}"
 
 
 def read_value(properties: Mapping[str, str], writer: WriterId) -> str:
-    """The writer's last committed fence value, with `closed:` if a successor has closed it."""
+    """Return the writer's last committed fence value, with `closed:` before it if a successor has closed it."""
     return properties.get(property_name(writer), NONE)
 
 
 def find_overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
-    """By property, the values of the materialization's writers whose key ranges overlap this one's, itself included.
-    Their state keys may differ: a backfill that keeps the table's rows begins a new one."""
+    """Return the fence properties of the materialization whose key ranges overlap the writer's, its own included.
+
+    Their state keys may differ: a backfill that keeps the table's rows begins with a new state key.
+    """
     prefix = PREFIX + materialization_hash(writer)
     return {
         name: value
@@ -106,97 +119,99 @@ def find_overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[st
 
 @dataclass(frozen=True)
 class Tenure:
-    """A session's hold of a writer in one table: what its next transaction is staged on."""
+    """What a session knows about a writer of one table, as which it acts."""
 
-    prev: str
-    in_file_names: str
+    prev: str  # the value that its next transaction is staged on
+    in_file_names: str  # the value in the names of that transaction's files
     known: Known
 
     @classmethod
     def begin(cls, properties: Mapping[str, str], writer: WriterId, waiting: Sequence[StagedCommit]) -> "Tenure":
-        """From the table as the session finds it when it opens: later, a stale process would adopt its successor's
-        values.
+        """Begin with the properties that the session read when it opened. Read later, they could be a successor's.
 
-        `waiting` is what earlier sessions have staged for overlapping writers and the table has not taken yet. It will
-        land during this session, and must not be taken for a successor's commit.
+        `waiting` are the pending commits of overlapping writers that earlier sessions have staged. They will be
+        committed during this session, and must not be taken for a successor's commits.
         """
-        ours = chain([commit for commit in waiting if commit.writer == writer])
+        ours = order_commits([commit for commit in waiting if commit.writer == writer])
         prev = ours[-1].next if ours else read_value(properties, writer)
         known = {name: {value, _close(value)} for name, value in find_overlapping(properties, writer).items()}
         for commit in waiting:
             known.setdefault(property_name(commit.writer), set()).update((commit.next, _close(commit.next)))
         in_file_names = prev
         if waiting:
-            # What waits may still close our own value, and a stale collector takes what was staged on a closed value
-            # for left behind. Files whose names bear a value that is still to come are left alone.
+            # A pending commit may still close our own value. A stale process takes files that were staged on a closed
+            # value for orphans. But it leaves files alone whose names have a value that is still to come.
             in_file_names = new_value(prev)
         else:
             known.pop(property_name(writer), None)
         return cls(prev, in_file_names, {name: frozenset(values) for name, values in known.items()})
 
     def after(self, staged: StagedCommit) -> "Tenure":
+        """Return the tenure after another transaction is staged."""
         return replace(self, prev=staged.next, in_file_names=staged.next)
 
 
-def chains(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
-    """The staged commits into one table as chains, one for each writer."""
+def group_by_writer(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
+    """Return the staged commits of one table by writer; those of a writer are ordered."""
     by_writer: dict[WriterId, list[StagedCommit]] = {}
     for commit in staged:
         by_writer.setdefault(commit.writer, []).append(commit)
     in_order = sorted(by_writer, key=lambda writer: (writer.state_key, writer.key_range))
-    return [chain(by_writer[writer]) for writer in in_order]
+    return [order_commits(by_writer[writer]) for writer in in_order]
 
 
-def chain(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
-    """One writer's staged commits into one table, oldest first; each was staged on the one before."""
+def order_commits(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
+    """Return the staged commits of one writer and one table, oldest first. Each was staged on the one before."""
     by_prev = {commit.prev_value: commit for commit in staged}
     nexts = {commit.next for commit in staged}
     first = [commit for commit in staged if commit.prev_value not in nexts]
     ordered = first[:1]
     while ordered and ordered[-1].next in by_prev:
         ordered.append(by_prev[ordered[-1].next])
-    assert len(ordered) == len(staged), "read_state refuses what forms no chain"
+    assert len(ordered) == len(staged), "read_state refuses commits that form no chain"
     return ordered
 
 
-def remaining_commits(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
-    """What the table still lacks of a writer's chain; FencedError where its properties say that another process has
-    taken over.
+def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
+    """Return the commits that the table does not have yet, of the ordered ones of one writer.
 
-    What the log has committed must land; a closed value still says what has landed, so a recovery may build on it. A
-    session may build on its own transactions only while every overlapping writer has a value that it knows.
+    FencedError if the table's properties say that another process has taken over. Rows that the runtime's log has
+    committed must be added. A closed value still says what the table has, so a recovery may commit after it. A session
+    may commit its own transactions only while every overlapping writer has a value that the session knows.
     """
-    check_recorded(".".join(chain[0].path), properties, chain[0].writer)
-    value = read_value(properties, chain[0].writer)
-    rest = _behind(chain, _without_closed(value))
-    if rest is None:
-        raise _explain_fenced(chain[0], property_name(chain[0].writer), value)
-    if any(not commit.is_recovered for commit in rest):
-        _check_known(chain, properties)
-    return rest
+    check_recorded(str(pending[0].path), properties, pending[0].writer)
+    value = read_value(properties, pending[0].writer)
+    remaining = _after_value(pending, _without_closed(value))
+    if remaining is None:
+        raise _explain_fenced(pending[0], property_name(pending[0].writer), value)
+    if any(not commit.is_recovered for commit in remaining):
+        _check_known(pending, properties)
+    return remaining
 
 
-def _behind(chain: Sequence[StagedCommit], landed: str) -> Sequence[StagedCommit] | None:
-    if landed == chain[0].prev_value:
-        return chain
-    return next((chain[index + 1 :] for index, commit in enumerate(chain) if commit.next == landed), None)
+def _after_value(pending: Sequence[StagedCommit], value: str) -> Sequence[StagedCommit] | None:
+    if value == pending[0].prev_value:
+        return pending
+    return next((pending[index + 1 :] for index, commit in enumerate(pending) if commit.next == value), None)
 
 
-def _check_known(chain: Sequence[StagedCommit], properties: Mapping[str, str]) -> None:
-    """Whoever takes over a part of the key range, even under another state key, commits under its own property or under
-    ours: both are noticed here."""
-    own, newest = property_name(chain[0].writer), chain[-1]
+def _check_known(pending: Sequence[StagedCommit], properties: Mapping[str, str]) -> None:
+    """Raise FencedError if another process has taken over a part of the key range, even under another state key.
+
+    Such a process commits under a property of its own, or under ours. Both are compared here.
+    """
+    own, newest = property_name(pending[0].writer), pending[-1]
     for name, value in find_overlapping(properties, newest.writer).items():
-        is_ours = name == own and (value == chain[0].prev or any(value == commit.next for commit in chain))
+        is_ours = name == own and (value == pending[0].prev or any(value == commit.next for commit in pending))
         if not is_ours and value not in newest.known.get(name, ()):
             raise _explain_fenced(newest, name, value)
 
 
 def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, str]:
-    """The properties that the commit of everything up to `newest` sets.
+    """Return the properties to set in the commit of everything up to `newest`.
 
-    A session's own commit closes every range that overlaps its own, and what a recovery finishes is closed at once:
-    whoever still writes there has been replaced, and what it has staged may be deleted.
+    A session's own commit closes every overlapping key range. A recovery closes its own value at once. A process that
+    still writes on a closed value has been replaced, and its staged files may be deleted.
     """
     own = property_name(newest.writer)
     if newest.is_recovered:
@@ -206,7 +221,7 @@ def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, st
 
 
 def _explain_fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
-    """The error of a process that finds a value it cannot explain."""
+    """Return the error of a process that finds a value that it does not expect."""
     writer = staged.writer
     expected = (
         f"{staged.prev or 'none'} or {staged.next}"
@@ -214,17 +229,17 @@ def _explain_fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
         else "nothing newer than it has read"
     )
     return FencedError(
-        f"table {'.'.join(staged.path)}: another process has taken over {writer.materialization} "
-        f"(state key {writer.state_key}, key range {writer.key_range}): the table's property {name} is "
-        f"{value or 'absent'}, where this process expected {expected}. This process stops and adds nothing. If no "
-        "other process runs this task, its state was restored from an older copy or the table was changed by hand: see "
-        f"`{_show_command(staged)}`, and reset the fence with `materialize-iceberg fence reset` only when you know "
-        "which rows are right."
+        f"table {staged.path}: another process has taken over {writer.materialization} "
+        f"(state key {writer.state_key}, key range {writer.key_range}). The table's property {name} is "
+        f"{value or 'absent'}; this process expected {expected}. This process stops and adds nothing. If no other "
+        "process runs this task, its state was restored from an older copy, or the table was changed by hand. Then "
+        f"look at `{_show_command(staged)}`, and reset the fence with `materialize-iceberg fence reset` only when you "
+        "know which rows are right."
     )
 
 
 def _show_command(staged: StagedCommit) -> str:
-    table, materialization = shlex.quote(".".join(staged.path)), shlex.quote(staged.writer.materialization)
+    table, materialization = shlex.quote(str(staged.path)), shlex.quote(staged.writer.materialization)
     return (
         f"materialize-iceberg fence show --table {table} --materialization {materialization} --config CONFIG.json "
         "--state STATE.json"

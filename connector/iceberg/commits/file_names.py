@@ -1,11 +1,15 @@
-"""The names of our files, which say whose they are and on which fence value they were staged."""
+"""The names of our files. They say which writer wrote a file, and on which fence value it was staged."""
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
+from pyiceberg.table import Table
+
+from connector.evolution.table_change import Owner
 from connector.iceberg.commits import fence
 from connector.model.state import WriterId
+from protocol.flow import WHOLE_RANGE
 
 FIRST: Final = "first"
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -17,15 +21,33 @@ FILE_NAME: Final = re.compile(
 
 
 def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
-    """What the names of files that are staged on a fence value begin with; `FileOrigin` reads it. A property that was
-    changed by hand never becomes part of a path."""
+    """Return the beginning of the names of files that are staged on a fence value; `FileOrigin` reads it.
+
+    A property that was changed by hand never becomes part of a path.
+    """
     value = prev if fence.is_recorded_value(prev) else FIRST
     return f"{fence.writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
 
 
+def find_file_prefix(table: Table, owner: Owner) -> str:
+    """Return the prefix of files that no session writes, named after one of the owner's writers.
+
+    A writer that is not closed is preferred: after its next commit, a session can tell whether the files are orphans.
+    """
+    whole = WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
+    is_closed = {
+        name.rpartition(".")[2]: value.startswith(fence.CLOSED)
+        for name, value in table.properties.items()
+        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(whole)}.")
+    }
+    key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=whole.key_range)
+    writer = WriterId(owner.materialization, owner.state_key, key_range)
+    return file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
+
+
 @dataclass(frozen=True)
 class FileOrigin:
-    """What the name of a file of ours says: whose it is, for which table, and on which fence value it was staged."""
+    """What the name of one of our files says: its writer, its table, and the fence value that it was staged on."""
 
     writer_hash: str
     key_range: str
@@ -34,6 +56,7 @@ class FileOrigin:
 
     @classmethod
     def of(cls, name: str) -> "FileOrigin | None":
+        """Read a file's name; None if the file is not ours."""
         match = FILE_NAME.fullmatch(name)
         if match is None:
             return None

@@ -1,8 +1,11 @@
-"""Data files that were staged before one of their columns was converted: rewritten, so that they land with their
-values.
+"""Late files: data files that were staged before a column of their table was converted, retyped or dropped.
 
-Apply commits what the state names before it alters a table, but not every runtime gives it the state, and a session may
-still be writing. So a table records which columns have taken the place of which.
+Where the connector has converted a column, late files are rewritten, so that their values are kept. Apply commits the
+staged files before it alters a table. But not every runtime gives it the state, and a session may still be writing. So
+a property of the table records which column has taken the place of which.
+
+Where another engine has dropped or retyped a column, late files are refused. Their rows would lose values, or have
+values that no reader understands.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,11 +14,11 @@ from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
-from connector.host.errors import UserError
+from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.state import DataFile, StagedCommit
@@ -23,10 +26,11 @@ from connector.storage.file_lists import files_of
 
 PREFIX: Final = "flow.converted."
 _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
+_WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType())})
 
 
 def record_conversions(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
-    """The table properties that record a conversion."""
+    """Return the table properties that record the conversions."""
     return {f"{PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
 
 
@@ -36,13 +40,13 @@ def is_converted(table: Table, column_id: int) -> bool:
 
 
 class LateFiles:
-    """One chain's late files, rewritten once for all attempts."""
+    """The late files of one writer's pending commits, rewritten once for all attempts."""
 
     def __init__(self) -> None:
         self._rewritten: dict[tuple[Rewriting, str], tuple[DataFile, ...]] = {}
 
     def convert(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
-        """The same commits, with files that fit the table."""
+        """Return the same commits, with files that fit the table. UserError if a value cannot be converted."""
         with name_table_in_errors(table):
             successors = dict(_successors(table.properties))
         return [self._commit(table, commit, successors) for commit in staged] if successors else staged
@@ -56,7 +60,7 @@ class LateFiles:
 
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
         columns = tuple(_target_columns(table, [column.field_id for column in file.columns], successors))
-        # Named like the old file, so that in the end both are collected or kept alike.
+        # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
         rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
         key = rewriting, file.path
         if key not in self._rewritten:
@@ -69,7 +73,7 @@ class LateFiles:
 
 
 def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
-    """The ids of converted columns, and of those that have taken their places."""
+    """Read the ids of converted columns, each with the id of the column that has taken its place."""
     for name, value in properties.items():
         if name.startswith(PREFIX):
             try:
@@ -89,7 +93,7 @@ def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, 
 
 
 def _columns(*schemas: Schema) -> dict[int, NestedField]:
-    """By their ids; a later schema's wins."""
+    """Return the columns by their ids. If schemas differ, the later one counts."""
     return {column.field_id: column for schema in schemas for column in schema.fields}
 
 
@@ -98,6 +102,54 @@ def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> U
     names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
     return UserError(
         f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
-        "another type, and hold values that have no equivalent. They were added nowhere, and stay in the task's state: "
-        "backfill the binding, which begins with a new table."
+        "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
+        "state. Backfill the binding, which begins with a new table."
+    )
+
+
+def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
+    """Check the columns of late files against the table.
+
+    UserError if they would make the table unreadable; LostColumnError if this session writes to a dropped column.
+    """
+    for commit in staged:
+        written = table.schemas().get(commit.schema_id)
+        if written and commit.schema_id != table.metadata.current_schema_id:
+            _check(table, commit, written)
+
+
+def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
+    held = {column.field_id for file in files_of(table.io, commit.files) for column in file.columns}
+    now = {column.field_id: column for column in table.schema().fields}
+    for column in written.fields:
+        if column.field_id not in held or is_converted(table, column.field_id):
+            continue
+        if current := now.get(column.field_id):
+            if not _is_read_as(column.field_type, current.field_type):
+                raise UserError(_describe_change(commit, column, current))
+        # Rows that the runtime's log has committed are still added. The next session names the column when it opens.
+        elif not commit.is_recovered:
+            raise LostColumnError(_describe_loss(commit, column))
+
+
+def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
+    if isinstance(written, DecimalType) and isinstance(current, DecimalType):
+        return written.scale == current.scale and written.precision <= current.precision
+    return written == current or (written, current) in _WIDER
+
+
+def _describe_change(commit: StagedCommit, written: NestedField, current: NestedField) -> str:
+    return (
+        f"table {commit.path}: another engine has changed column {current.name!r} from {written.field_type} to "
+        f"{current.field_type} after {commit.rows} rows were staged: no reader could read them. They were not added, "
+        "and stay in the task's state. Give the column its type back, or backfill the binding, which begins with a new "
+        "table."
+    )
+
+
+def _describe_loss(commit: StagedCommit, column: NestedField) -> str:
+    return (
+        f"table {commit.path}: another engine has dropped column {column.name!r}, which the task writes. Publish the "
+        f"task again to add the column anew, or deselect its field. The {commit.rows} staged rows are added without "
+        "their values of this column when the task starts again."
     )

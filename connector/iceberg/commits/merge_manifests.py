@@ -1,6 +1,6 @@
-"""Folds small manifests into one: a table's manifest list stays short, however many small commits the table gets.
+"""Merges small manifests into one, so that a table's manifest list stays short.
 
-The table's own properties say when, with the names and defaults of Iceberg's Java library.
+The table's properties say when. They have the names and defaults of Iceberg's Java library.
 """
 
 import logging
@@ -32,7 +32,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
-        """None if the table wants none folded; ValueError if its properties make no sense."""
+        """Read a table's properties. None if it wants no merging; ValueError if they are invalid."""
         found = dict(properties)
         if not property_as_bool(found, "commit.manifest-merge.enabled", True):
             return None
@@ -44,10 +44,10 @@ class Thresholds:
 
 
 def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
-    """Which of one partition spec's manifests to fold, now that `added` more come.
+    """Return the manifests of one partition spec that are to be merged, now that `added` more come.
 
-    A manifest is folded only with others that together list at least as many files as it does. So an entry is rewritten
-    each time the number of files doubles, not with every fold.
+    A manifest is merged only with others that together list at least as many files as it does. So an entry is rewritten
+    each time the number of files doubles, not with every merge.
     """
     chosen: list[ManifestFile] = []
     files = size = 0
@@ -64,8 +64,11 @@ def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Th
 
 
 class ManifestMerger:
-    """Folds manifests for one append. Later attempts use what was folded as long as the table holds the very same
-    manifests: another writer may have deleted some of their files."""
+    """Merges manifests for one append.
+
+    A later attempt uses the merged manifest only if the table still has the same manifests. Another writer may have
+    deleted some of their files.
+    """
 
     def __init__(self, factory: ManifestFactory) -> None:
         self._factory = factory
@@ -74,14 +77,14 @@ class ManifestMerger:
     def merge(
         self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
-        """What the table holds, in fewer manifests if there are too many of a partition spec that is added to."""
+        """Return the table's manifests; fewer of them if a partition spec that is added to has too many."""
         try:
             thresholds = Thresholds.of(table.properties)
             if thresholds is None:
                 return list(held)
             for spec_id in {manifest.partition_spec_id for manifest in added}:
                 held = self._merge(table, prefix, spec_id, held, added, thresholds)
-        except Exception as error:  # folding serves later commits: it must not keep rows from this one
+        except Exception as error:  # merging helps later commits; it must not stop this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
             )
@@ -100,11 +103,11 @@ class ManifestMerger:
         chosen = find_mergeable(of_spec, sum(m.partition_spec_id == spec_id for m in added), thresholds)
         if not chosen:
             return held
-        # The prefix is part of the key: a manifest that is still to be committed must not bear a passed fence value.
+        # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         key = (prefix, *(manifest.manifest_path for manifest in chosen))
         if key not in self._written:
             self._written[key] = self._write(table, prefix, spec_id, chosen)
-        # Fresh objects: writing a manifest list sets the sequence number in those that it is given.
+        # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
         return [*deepcopy(self._written[key]), *(manifest for manifest in held if manifest not in chosen)]
 
     def _write(self, table: Table, prefix: str, spec_id: int, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
@@ -114,7 +117,7 @@ class ManifestMerger:
 
 
 def _file_count(manifest: ManifestFile) -> int:
-    """The files that the manifest lists, but for deleted ones."""
+    """Return the number of files that the manifest lists, without deleted ones."""
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
@@ -123,5 +126,5 @@ def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[Man
         return manifest.fetch_manifest_entry(io)
 
     for first in range(0, len(manifests), READS_AT_ONCE):
-        for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "fold"):
+        for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "merge"):
             yield from entries

@@ -1,7 +1,7 @@
-"""An operator's way out for a fenced task: what its state and its table know of each other, and a new fence value.
+"""Lets an operator reset the fence of a task that cannot continue.
 
-A reset gives the fence a value that no process has read yet. Only a recovery from the state can go on from there: a
-process that still runs stays fenced.
+First each staged commit is compared with the table. Then the fence gets a value that no process has read yet. Only a
+recovery from the state can commit after it; a process that still runs stays fenced.
 """
 
 import json
@@ -14,10 +14,10 @@ from pyiceberg.table import Table
 
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.commit import land
-from connector.iceberg.commits.outcomes import REFUSED, unknown
+from connector.iceberg.commits.commit import commit_snapshot
+from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
 from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
-from connector.iceberg.commits.staged_files import MissingFile, missing_files
+from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
@@ -27,7 +27,7 @@ from connector.storage.file_lists import files_of
 
 
 class Verdict(StrEnum):
-    """What opening the task would make of a staged commit."""
+    """What opening the task would do with a staged commit."""
 
     LANDED = "landed"
     WOULD_LAND = "would land"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class Decision(StrEnum):
-    """What is to become of a fenced writer's staged commits."""
+    """What to do with the staged commits of a fenced writer."""
 
     ADD = "add"
     SKIP = "skip"
@@ -45,7 +45,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """A staged commit, and what the table says of it."""
+    """A staged commit, and its verdict."""
 
     staged: StagedCommit
     verdict: Verdict
@@ -53,44 +53,46 @@ class Judged:
 
 @dataclass(frozen=True)
 class Reset:
-    """What is to be done to one writer's fence."""
+    """The new fence value of one writer, and what it means for the writer's rows."""
 
-    chain: tuple[StagedCommit, ...]
+    commits: tuple[StagedCommit, ...]
     value: str
     consequences: tuple[str, ...]
 
 
-def judge(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
-    """What opening the task would make of each, in the order in which they were staged."""
+def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
+    """Return what opening the task would do with each commit, by writer, in the order in which they were staged."""
     here = [commit for commit in staged if commit.table_uuid == str(table.metadata.table_uuid)]
     verdicts = [Judged(commit, Verdict.OTHER_TABLE) for commit in staged if commit not in here]
-    for chain in fence.chains(here):
+    for pending in fence.group_by_writer(here):
         try:
-            rest = fence.remaining_commits(chain, table.properties)
+            remaining = fence.remaining_commits(pending, table.properties)
         except FencedError:
-            verdicts += [Judged(commit, Verdict.FENCED) for commit in chain]
+            verdicts += [Judged(commit, Verdict.FENCED) for commit in pending]
         else:
-            verdicts += [Judged(commit, Verdict.LANDED) for commit in chain[: len(chain) - len(rest)]]
-            verdicts += _judged_by_files(table, rest)
+            verdicts += [Judged(commit, Verdict.LANDED) for commit in pending[: len(pending) - len(remaining)]]
+            verdicts += _judge_by_files(table, remaining)
     return verdicts
 
 
-def _judged_by_files(table: Table, unlanded: Sequence[StagedCommit]) -> list[Judged]:
-    """A commit whose files are gone holds up those before it, too: a chain lands as one."""
-    incomplete = {file.commit.next for file in missing_files(table, unlanded)}
-    lost = max((number for number, commit in enumerate(unlanded, start=1) if commit.next in incomplete), default=0)
+def _judge_by_files(table: Table, remaining: Sequence[StagedCommit]) -> list[Judged]:
+    """Judge the remaining commits of one writer. They become one commit, so a missing file stops earlier ones, too."""
+    incomplete = {file.commit.next for file in find_missing_files(table, remaining)}
+    lost = max((number for number, commit in enumerate(remaining, start=1) if commit.next in incomplete), default=0)
     return [
-        *(Judged(commit, Verdict.FILES_MISSING) for commit in unlanded[:lost]),
-        *(Judged(commit, Verdict.WOULD_LAND) for commit in unlanded[lost:]),
+        *(Judged(commit, Verdict.FILES_MISSING) for commit in remaining[:lost]),
+        *(Judged(commit, Verdict.WOULD_LAND) for commit in remaining[lost:]),
     ]
 
 
-def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Reset:
-    """How the writer of a chain that cannot land can go on, and what that costs; UserError where that would damage the
-    table."""
-    files_missing = missing_files(table, chain)
-    in_table = _in_table(table, chain, files_missing)
-    missing = [commit for commit in chain if commit not in in_table]
+def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision) -> Reset:
+    """Plan how the writer of commits that cannot be made can continue, and tell what that costs.
+
+    `pending` are all such commits of the writer, in order. UserError if the decision would damage the table.
+    """
+    files_missing = find_missing_files(table, pending)
+    in_table = _find_added(table, pending, files_missing)
+    missing = [commit for commit in pending if commit not in in_table]
     match decision:
         case Decision.ADD:
             if in_table:
@@ -104,24 +106,27 @@ def plan(table: Table, chain: Sequence[StagedCommit], decision: Decision) -> Res
                     f"{Decision.SKIP}."
                 )
             consequence = f"{_count(missing)} will be added when the task opens again."
-            value = chain[0].prev
+            value = pending[0].prev
         case Decision.SKIP:
-            consequence = " ".join(_cost_of_skipping(missing, _unknown(table, chain, files_missing)))
-            value = chain[-1].next
+            consequence = " ".join(_tell_cost_of_skipping(missing, _find_unknown(table, pending, files_missing)))
+            value = pending[-1].next
     return Reset(
-        tuple(chain),
+        tuple(pending),
         fence.reset_value(value),
         (
             consequence,
-            "What other processes have committed for this writer since stays in the table. Rows of it that the task "
-            "reads again, from the checkpoint that belongs to this state, will be there twice.",
+            "Rows that other processes have since committed for this writer stay in the table. If the task reads them "
+            "again, from the checkpoint that belongs to this state, the table will have them twice.",
         ),
     )
 
 
-def perform(table: Table, reset: Reset, reason: str) -> None:
-    """Give the fence its new value, if the table has not changed since it was loaded, and record why in the table."""
-    writer = reset.chain[0].writer
+def perform_reset(table: Table, reset: Reset, reason: str) -> None:
+    """Set the fence to its new value and record the reason in the table, in one commit.
+
+    RetryableError if the table has changed since it was loaded; CommitUnknownError if the catalog does not answer.
+    """
+    writer = reset.commits[0].writer
     name = fence.property_name(writer)
     note = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -133,53 +138,58 @@ def perform(table: Table, reset: Reset, reason: str) -> None:
     with name_table_in_errors(table):
         check_properties(table.properties)
     with storage_errors.translate_errors(table.location()):
-        # Every change of a fence moves main: the fence that a commit has read is then still the one it meets.
+        # Every change of a fence moves the main branch. So a commit that asserts main has read the current fence.
         snapshot = SnapshotWriter().mark(table, writer, writer_summary(writer) | {"flow.fence-reset": reason})
     try:
-        land(table.catalog, table, snapshot, properties)
+        commit_snapshot(table.catalog, table, snapshot, properties)
     except REFUSED as error:
         raise RetryableError(
-            f"table {'.'.join(table.name())} was changed in that moment ({error}): nothing was reset. Look again."
+            f"table {'.'.join(table.name())} was changed at the same time ({error}). Nothing was reset. Repeat the "
+            "command."
         ) from error
-    except unknown() as error:
+    except list_unknown_errors() as error:
         raise CommitUnknownError(
             f"table {'.'.join(table.name())}: the catalog's answer got lost ({type(error).__name__}: {error}). "
             "`fence show` says whether the fence was reset."
         ) from error
 
 
-def _cost_of_skipping(missing: Sequence[StagedCommit], unknown: Sequence[StagedCommit]) -> Iterator[str]:
+def _tell_cost_of_skipping(missing: Sequence[StagedCommit], unknown: Sequence[StagedCommit]) -> Iterator[str]:
     if absent := [commit for commit in missing if commit not in unknown]:
         yield (
-            f"{_count(absent)} are in no snapshot that the table still has, and will never be added: unless another "
+            f"{_count(absent)} are in no snapshot that the table still has, and will never be added. Unless another "
             "engine has rewritten them, they are lost until the source is read again."
         )
     if unknown:
         yield (
-            f"{_count(unknown)} may be in the table or not, for the list of their files is gone. If they are not, "
+            f"{_count(unknown)} may be in the table or not, because the list of their files is gone. If they are not, "
             "they will never be added."
         )
     if not missing:
         yield "All staged rows are in the table already: none is lost."
 
 
-def _unknown(table: Table, chain: Sequence[StagedCommit], files_missing: Sequence[MissingFile]) -> list[StagedCommit]:
-    """The commits of which neither the fence nor the names of their files say whether they landed."""
+def _find_unknown(
+    table: Table, pending: Sequence[StagedCommit], files_missing: Sequence[MissingFile]
+) -> list[StagedCommit]:
+    """Return the commits of which neither the fence nor the names of their files say if they were committed."""
     try:
-        fence.remaining_commits(chain, table.properties)
+        fence.remaining_commits(pending, table.properties)
     except FencedError:
         gone = {file.location for file in files_missing}
-        return [commit for commit in chain if isinstance(commit.files, FileList) and commit.files.location in gone]
-    return []  # none has landed: the fence says so
+        return [commit for commit in pending if isinstance(commit.files, FileList) and commit.files.location in gone]
+    return []  # none was committed: the fence says so
 
 
-def _in_table(table: Table, chain: Sequence[StagedCommit], files_missing: Sequence[MissingFile]) -> list[StagedCommit]:
-    """The commits with files that a snapshot of the table refers to."""
-    # A list that is gone names no data files. No snapshot refers to the list itself: its commit counts as not added.
+def _find_added(
+    table: Table, pending: Sequence[StagedCommit], files_missing: Sequence[MissingFile]
+) -> list[StagedCommit]:
+    """Return the commits with files to which a snapshot of the table refers."""
+    # The data files of a list that is gone are unknown. No snapshot refers to the list: its commit counts as not added.
     gone = {file.location for file in files_missing}
-    names = [{file_name(path) for path in _paths(table, commit, gone)} for commit in chain]
+    names = [{file_name(path) for path in _paths(table, commit, gone)} for commit in pending]
     absent = find_unreferenced(table, set().union(*names))
-    return [commit for commit, its_names in zip(chain, names, strict=True) if its_names - absent]
+    return [commit for commit, its_names in zip(pending, names, strict=True) if its_names - absent]
 
 
 def _paths(table: Table, commit: StagedCommit, gone: set[str]) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Builds our snapshots: manifests, manifest list, summary."""
+"""Writes our snapshots: manifests, manifest list, summary."""
 
 import time
 import uuid
@@ -14,7 +14,6 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snaps
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.commits.merge_manifests import ManifestMerger
-from connector.iceberg.commits.replacement import Replacement, replace_manifests, summarize_replacements
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, check_version
 from connector.iceberg.metadata.manifests import ManifestFactory, WrittenLists, manifests_of, metadata_location
 from connector.model.state import StagedCommit, WriterId
@@ -28,18 +27,21 @@ SUMMARY_FENCE: Final = "flow.fence"
 
 
 class SnapshotWriter:
-    """Writes one append's metadata files. Manifests are written once and used by every attempt; the manifest list,
-    which depends on what the table holds, is new for each."""
+    """Writes the metadata files of one snapshot.
+
+    Manifests are written once, and used by every attempt. The manifest list is new for each attempt, since it depends
+    on what the table has then.
+    """
 
     def __init__(self, lists: WrittenLists | None = None) -> None:
         self._lists = WrittenLists() if lists is None else lists
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
-        self._factory = ManifestFactory(self._id)
-        self._merger = ManifestMerger(self._factory)
+        self.factory = ManifestFactory(self._id)
+        self._merger = ManifestMerger(self.factory)
         self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
 
     def append(self, table: Table, staged: Sequence[StagedCommit]) -> Snapshot:
-        """A snapshot on top of the table's current one."""
+        """Write a snapshot that adds the staged files to the current one."""
         prefix = _file_prefix(table, staged[0].writer)
         added = self._manifests_of(table, prefix, staged)
         held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
@@ -48,23 +50,16 @@ class SnapshotWriter:
         )
 
     def mark(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
-        """A snapshot of what the table holds already, which moves main and says why in its summary."""
+        """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         held = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
         return self._snapshot(table, _file_prefix(table, writer), held, totals)
 
     def replace(
-        self,
-        table: Table,
-        prefix: str,
-        replacements: Sequence[Replacement],
-        schema_id: int,
-        summary: Mapping[str, str],
+        self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
     ) -> Snapshot:
-        """A snapshot of the same rows in other files, which have another schema."""
-        manifests = replace_manifests(table, prefix, self._factory, replacements)
-        totals = _with_totals(Operation.REPLACE, {**summary, **summarize_replacements(replacements)}, table)
-        return self._snapshot(table, prefix, manifests, totals, schema_id)
+        """Write a snapshot of the same rows in other files. `manifests` are all of its manifests."""
+        return self._snapshot(table, prefix, manifests, _with_totals(Operation.REPLACE, summary, table), schema_id)
 
     def _snapshot(
         self,
@@ -94,8 +89,8 @@ class SnapshotWriter:
             snapshot_id=self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=sequence_number,
-            # Older than the metadata's own time, it would make the table unreadable to Java; and at that very time
-            # PyIceberg takes the metadata for unchanged and dates it by this machine's clock, which may be behind.
+            # Later than the metadata's own time. Java cannot read a table whose snapshot is older. At the same time,
+            # PyIceberg takes the metadata for unchanged, and dates it by this machine's clock, which may be behind.
             timestamp_ms=max(time.time_ns() // 1_000_000, metadata.last_updated_ms + 1),
             manifest_list=location,
             summary=summary,
@@ -103,22 +98,22 @@ class SnapshotWriter:
         )
 
     def _manifests_of(self, table: Table, prefix: str, staged: Sequence[StagedCommit]) -> list[ManifestFile]:
-        # The prefix is part of the key: a manifest that is still to be committed never bears a value that has passed.
-        # So is the schema: its files are others once a column has been converted.
+        # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
+        # So is the schema: once a column has been converted, the commit has other files.
         key = (prefix, *(f"{commit.next} {commit.schema_id}" for commit in staged))
         if key not in self._manifests:
             by_spec = groupby(sorted(staged, key=lambda commit: commit.spec_id), key=lambda commit: commit.spec_id)
             self._manifests[key] = [
                 self._write_manifest(table, prefix, spec_id, list(commits)) for spec_id, commits in by_spec
             ]
-        # Writing a manifest list sets the sequence number in the very objects that it is given. A later attempt that
-        # reused them would commit the files under an old number, and other engines' deletes would then hide their
-        # rows.
+        # New objects, because writing a manifest list sets the sequence number in the objects that it gets. A later
+        # attempt with the same objects would commit the files under an old number. Then deletes of other engines would
+        # hide their rows.
         return [_fresh(manifest) for manifest in self._manifests[key]]
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
         files = [file for commit in staged for file in files_of(table.io, commit.files)]
-        return self._factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
+        return self.factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
 
 
 def _fresh(manifest: ManifestFile) -> ManifestFile:
@@ -126,14 +121,16 @@ def _fresh(manifest: ManifestFile) -> ManifestFile:
 
 
 def _file_prefix(table: Table, writer: WriterId) -> str:
-    """The commit asserts the main branch that this value was read under: once the property has another one, the
-    snapshot has landed or never will."""
+    """Return the prefix with the writer's current fence value.
+
+    The commit asserts the main branch that this value belongs to. Once the property has another value, the snapshot is
+    committed or never will be.
+    """
     return file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
 
 
 def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:
-    """Says, for people, whose transaction this was. The fence itself is in the table's properties, since summaries go
-    when snapshots expire."""
+    """Say, for people, whose transaction this was. Expiry removes summaries, so the fence is a table property."""
     newest = staged[-1]
     return {
         "added-data-files": str(sum(commit.file_count for commit in staged)),
@@ -146,6 +143,7 @@ def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:
 
 
 def writer_summary(writer: WriterId) -> dict[str, str]:
+    """Return the entries of a summary that name a writer."""
     return {
         SUMMARY_MATERIALIZATION: writer.materialization,
         SUMMARY_STATE_KEY: writer.state_key,
@@ -156,7 +154,7 @@ def writer_summary(writer: WriterId) -> dict[str, str]:
 def _with_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
     parent = table.metadata.current_snapshot()
     before = parent.summary.additional_properties if parent and parent.summary else None
-    # PyIceberg adds up for all operations but this one.
+    # PyIceberg computes totals for all operations but this one.
     counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
     totals = update_snapshot_summaries(Summary(counted, **summary), before)
     return Summary(operation, **totals.additional_properties)

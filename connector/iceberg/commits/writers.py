@@ -1,4 +1,4 @@
-"""The writers that a table knows of, and what it can tell of each."""
+"""The writers that a table knows, as `fence show` lists them."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ RESET_PREFIX: Final = "flow.fence-reset."
 
 @dataclass(frozen=True)
 class RecordedWriter:
-    """A fence property with what the table can tell of its owner."""
+    """A fence property, and what the table's properties and snapshots say about its writer."""
 
     property_name: str
     key_range: str
@@ -32,20 +32,21 @@ class RecordedWriter:
 
     @property
     def is_closed(self) -> bool:
+        """Whether a later session has closed the value: files that are staged on it are never committed."""
         return self.value.startswith(fence.CLOSED)
 
 
-def owners(table: Table) -> set[Owner]:
-    """Who has made the table or committed to it, as far as its properties and snapshots tell."""
+def find_owners(table: Table) -> set[Owner]:
+    """Return the owners that have created the table or committed to it, as far as its metadata shows."""
     found = {Owner(writer.materialization, writer.state_key) for writer in _last_commits(table)}
-    maker = Owner.of(table.properties)
-    return found | ({maker} if maker else set())
+    creator = Owner.of(table.properties)
+    return found | ({creator} if creator else set())
 
 
 def list_recorded_writers(table: Table) -> list[RecordedWriter]:
-    """Every writer that has a fence property, by its name."""
+    """Return every writer that has a fence property, sorted by the property's name."""
     by_hash = {
-        fence.writer_hash(WriterId(owner.materialization, owner.state_key, "")): owner for owner in owners(table)
+        fence.writer_hash(WriterId(owner.materialization, owner.state_key, "")): owner for owner in find_owners(table)
     }
     last_commits = {fence.property_name(writer): at for writer, at in _last_commits(table).items()}
     writers = []
@@ -58,7 +59,7 @@ def list_recorded_writers(table: Table) -> list[RecordedWriter]:
 
 
 def _last_commits(table: Table) -> dict[WriterId, datetime]:
-    """By writer, from the summaries of the snapshots that the table still has."""
+    """Return the time of each writer's last commit, from the summaries of snapshots that have not expired."""
     commits = {}
     for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}

@@ -1,1 +1,1 @@
-"""Keeps tables small: expires snapshots, and deletes files that no snapshot can need again."""
+"""Keeps tables small: expires snapshots, and deletes files that no snapshot will ever need."""

@@ -1,8 +1,9 @@
-"""What a session does for its tables in the background. What it leaves undone, a later session does."""
+"""Maintains tables in the background of a session. A later session does what this one did not finish."""
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,15 +13,18 @@ from typing import TypeAlias
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed, Landed
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.commit import Committed
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
-from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
-from connector.model.state import ChainId, StagedCommit
+from connector.iceberg.metadata.retention import due
+from connector.iceberg.metadata.stored_files import (
+    delete_all,
+    find_dropped_metadata,
+    is_in_table_bucket,
+    must_delete_old_metadata,
+)
+from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -31,29 +35,42 @@ IsInterrupted: TypeAlias = Callable[[], bool]
 @dataclass(frozen=True)
 class _Task:
     path: TableIdentifier
-    otherwise: str  # what a warning says if it fails
+    consequence: str  # of a failure, for the warning
     perform: Callable[[IsInterrupted], object]
 
 
 class Maintenance:
-    """Does one task after another, so that no two work on the same files."""
+    """Runs one task after another, so that two tasks never work on the same files."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._new_writer = partial(SnapshotWriter, WrittenLists())
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._ended = threading.Event()
 
-    def attempt(self, staged: Sequence[StagedCommit], once: Collection[ChainId] = ()) -> list[Landed | Failed]:
-        """`commit.attempt`, after which the commits' upkeep is done in the background."""
-        outcomes = commit.attempt(self._catalog, staged, once, self._new_writer)
-        for outcome in outcomes:
-            if isinstance(outcome, Landed):
-                self._look_after(outcome)
-        return outcomes
+    def after_commit(self, commit: Committed) -> None:
+        """Queue the tasks after a commit: delete old metadata files, and expire snapshots.
 
-    def look_after(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
-        """Do what earlier sessions have left undone. `staged` is all that the session's state names."""
+        An error is only logged as a warning, because the commit itself has succeeded.
+        """
+        table, after = commit.table, commit.metadata
+        if is_in_table_bucket(table.location()):
+            return
+        path = TableIdentifier(*table.name())
+        try:
+            dropped = find_dropped_metadata(table.metadata, after) if must_delete_old_metadata(table) else ()
+            is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
+        except Exception as error:
+            _warn(path, "old metadata files and snapshots were not removed", error)
+            return
+        if dropped:
+            self._tasks.put(
+                _Task(path, "old metadata files were not deleted", partial(delete_all, table.io, frozenset(dropped)))
+            )
+        if is_expiry_due:
+            self._queue_expiry(path)
+
+    def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
+        """Queue the tasks that earlier sessions did not finish. `staged` has all commits of the connector state."""
         for table in tables:
             if is_in_table_bucket(table.location):
                 continue
@@ -61,30 +78,17 @@ class Maintenance:
             self._tasks.put(
                 _Task(
                     path,
-                    "the files that earlier sessions left behind stay until the next one",
+                    "orphan files of earlier sessions were not deleted",
                     partial(remove_orphan_files, self._catalog, path, table.writer, staged),
                 )
             )
-            self._expire(path)
+            self._queue_expiry(path)
 
-    def _look_after(self, landed: Landed) -> None:
-        path, due_maintenance = landed.chain[0].path, landed.due_maintenance
-        if due_maintenance and due_maintenance.old_metadata:
-            self._tasks.put(
-                _Task(
-                    path,
-                    "old metadata files stay",
-                    partial(delete_all, due_maintenance.io, due_maintenance.old_metadata),
-                )
-            )
-        if due_maintenance and due_maintenance.expires:
-            self._expire(path)
-
-    def _expire(self, path: TableIdentifier) -> None:
-        self._tasks.put(_Task(path, "old snapshots stay for now", partial(expire_snapshots, self._catalog, path)))
+    def _queue_expiry(self, path: TableIdentifier) -> None:
+        self._tasks.put(_Task(path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path)))
 
     def run(self) -> None:
-        """Perform the tasks until told to end."""
+        """Perform the tasks until `finish` or `end` was called."""
         while (task := self._tasks.get()) and not self._ended.is_set():
             try:
                 task.perform(self._ended.is_set)
@@ -92,22 +96,25 @@ class Maintenance:
                 return
             except Exception as error:
                 if not self._ended.is_set():
-                    kind = type(error).__name__
-                    log.warning("table %s: %s: %s: %s", ".".join(task.path), task.otherwise, kind, error)
+                    _warn(task.path, task.consequence, error)
 
     def finish(self) -> None:
-        """Let `run` return when all tasks are done."""
+        """Let `run` return after the queued tasks."""
         self._tasks.put(None)
 
     def end(self) -> None:
-        """Let `run` return as soon as its task asks whether it is interrupted."""
+        """Let `run` return as soon as its current task checks for an interruption."""
         self._ended.set()
         self.finish()
 
 
+def _warn(path: TableIdentifier, consequence: str, error: Exception) -> None:
+    log.warning("table %s: %s: %s: %s", path, consequence, type(error).__name__, error)
+
+
 @contextmanager
 def run_maintenance(catalog: Catalog) -> Iterator[Maintenance]:
-    """A session's maintenance, until the session ends."""
+    """Run a thread that performs maintenance tasks until the session ends."""
     maintenance = Maintenance(catalog)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
     try:

@@ -1,13 +1,13 @@
-"""Deletes the files that our transactions left behind: those of killed processes and tasks, and of commits that lost a
-race.
+"""Deletes orphan files of this connector: files of killed processes and tasks, and of commits that were refused.
 
-The name of every file of ours says which writer wrote it, for which table, and on which fence value (`FileOrigin`). A
-transaction lands only while the property has the value that it was staged on, and no value ever comes back. So once the
-property has passed a file's value, the file has landed and a snapshot refers to it, or it never will: a process that
-still relies on it is fenced. The same holds for a commit's manifests, which bear the value that it asserts. All this is
-true however stale the collecting process is: properties and positions only move on.
+The name of each file shows its writer, its table, and the fence value on which it was staged (`FileOrigin`). A
+transaction can be committed only while the table's property has this value, and the property never has the same value
+twice. So when the property has passed the value of a file, there are two cases: the file was committed, and a snapshot
+refers to it; or it can never be committed, because a process that still needs it is fenced. The same is true for the
+manifests of a commit: their names show the value that the commit asserts. The process that deletes files may itself
+have been replaced. The argument still holds, because properties and their positions only move forward.
 
-Files of tables that were dropped, by a backfill for instance, are left alone: something else may refer to them.
+Files of dropped tables, for example after a backfill, are not deleted: other tables or programs may refer to them.
 """
 
 import logging
@@ -35,23 +35,23 @@ def remove_orphan_files(
     staged: Collection[StagedCommit],
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Delete what is left behind in one table, and return how many files that were. `writer` is the caller's own."""
+    """Delete the orphan files of one table, and return their number. `writer` is the one that the session acts as."""
     listed = list(_list_files(catalog.load_table(path)))
-    # Loaded after the files were listed: only an operator's reset moves a fence back, and files that were staged after
-    # one must not be judged by the value before it.
+    # Load the table after the files were listed. Only a reset by an operator moves a fence back. Files that were staged
+    # after a reset must not be compared with the value before it.
     table = catalog.load_table(path)
-    is_left_behind = _condition(table, writer, staged)
+    is_orphan = _make_condition(table, writer, staged)
     locations = {
         name: location
         for location in listed
-        if (origin := FileOrigin.of(name := file_name(location))) and is_left_behind(origin)
+        if (origin := FileOrigin.of(name := file_name(location))) and is_orphan(origin)
     }
     orphans = find_unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
         of_table = ".".join(path)
         log.info(
-            "table %s: deleted %d file(s) that earlier sessions left behind",
+            "table %s: deleted %d orphan file(s) of earlier sessions",
             of_table,
             len(orphans),
             extra=fields(Event.COLLECTED, table=of_table, files=len(orphans)),
@@ -59,16 +59,16 @@ def remove_orphan_files(
     return len(orphans)
 
 
-def _condition(table: Table, writer: WriterId, staged: Collection[StagedCommit]) -> Callable[[FileOrigin], bool]:
-    """Whether a file is ours, and its transaction is over."""
-    begin, end = writer.key_range.split("-")  # ranges that begin here are ours to collect
-    # A recovery may build on a closed value, but only with entries that the state names, and so with their files.
+def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCommit]) -> Callable[[FileOrigin], bool]:
+    """Return a function that tells whether a file is the writer's, and can no longer be committed."""
+    begin, end = writer.key_range.split("-")  # this session deletes the files of ranges that begin here
+    # A recovery may still commit files of a closed value, but only files of commits that the state names.
     in_state = {FileOrigin.of(file_name(location)) for commit in staged for location in commit.locations}
 
-    def is_left_behind(origin: FileOrigin) -> bool:
+    def is_orphan(origin: FileOrigin) -> bool:
         value = table.properties.get(origin.property_name)
         return (
-            # Without a value, the writer's first transaction is still to come.
+            # Without a value, the first transaction of the writer may still be committed.
             value is not None
             and origin.table_uuid == str(table.metadata.table_uuid)
             and origin.writer_hash.startswith(fence.materialization_hash(writer))
@@ -77,11 +77,11 @@ def _condition(table: Table, writer: WriterId, staged: Collection[StagedCommit])
             and origin not in in_state
         )
 
-    return is_left_behind
+    return is_orphan
 
 
 def _list_files(table: Table) -> Iterator[str]:
-    """The locations of all files in the table's directories."""
+    """Yield the locations of all files in the table's directories."""
     provider = load_location_provider(table.location(), table.properties)
     for directory in {provider.data_path, provider.metadata_path}:
         yield from files_under(table.io, directory)

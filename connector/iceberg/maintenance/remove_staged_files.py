@@ -1,4 +1,4 @@
-"""Deletes the files that were staged for a table which a backfill replaces: nobody will ever add them."""
+"""Deletes files that were staged for a table that a backfill replaces. They can never be committed."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -21,21 +21,22 @@ log = logging.getLogger(__name__)
 def remove_staged_files_after(
     catalog: Catalog, path: TableIdentifier, dropped: Sequence[StagedCommit]
 ) -> Iterator[None]:
-    """Wraps the replacement of a table: afterwards, the dropped commits' files are deleted.
+    """Delete the files of dropped commits after the block has replaced the table.
 
-    Those that a snapshot of the old table refers to had landed, and stay with the old table's other files.
+    Files that a snapshot of the old table refers to were committed. They stay with the old table's other files.
     """
     table = load_table(catalog, path) if dropped else None
-    discarded = _never_added(table, dropped) if table else []
+    discarded = _find_discarded(table, dropped) if table else []
     yield
     try:
         if table:
             delete_all(table.io, discarded)
     except OSError as error:
-        log.warning("table %s: files that were staged for the old table stay: %s", ".".join(path), error)
+        log.warning("table %s: files that were staged for the old table were not deleted: %s", ".".join(path), error)
 
 
-def _never_added(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
+def _find_discarded(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
+    """Return the locations of staged files that no snapshot of the table refers to."""
     if is_in_table_bucket(table.location()):
         return []
     here = [commit for commit in dropped if commit.table_uuid == str(table.metadata.table_uuid)]
@@ -47,9 +48,9 @@ def _never_added(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
         }
         return [locations[name] for name in find_unreferenced(table, locations)]
     except Exception as error:
-        # A table that cannot be read may be the very reason for the backfill.
+        # Perhaps the user backfills because the table cannot be read.
         log.warning(
-            "table %s: files that were staged for the old table stay, for it cannot be read: %s: %s",
+            "table %s: files that were staged for the old table were not deleted, because it cannot be read: %s: %s",
             ".".join(table.name()),
             type(error).__name__,
             error,

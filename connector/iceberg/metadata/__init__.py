@@ -1,1 +1,1 @@
-"""Tables' metadata, read and written: manifests, updates, references, retention."""
+"""Reads and writes the metadata of tables: manifests, updates, references, retention."""

@@ -1,6 +1,7 @@
-"""Manifests and manifest lists as Avro files, whose writers, readers and Avro schemas are made once.
+"""Reads and writes manifests and manifest lists as Avro files.
 
-PyIceberg makes them anew for every file, which was a third of a commit's processor time.
+Their writers, readers and Avro schemas are made once. PyIceberg makes them anew for every file, which took a third of a
+commit's processor time.
 """
 
 import json
@@ -45,24 +46,27 @@ _HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
 def check_version(table: Table) -> None:
-    """UserError unless the table has the format that is written here: another writer may have upgraded it."""
+    """Raise UserError unless the table has the version that is written here. Another writer may have upgraded it."""
     version = table.metadata.format_version
     if version != FORMAT_VERSION:
         raise UserError(
             f"table {'.'.join(table.name())} was upgraded to Iceberg format version {version}, and only version "
-            f"{FORMAT_VERSION} can be written yet. What is staged for it stays in the task's state; choose another "
-            "table name."
+            f"{FORMAT_VERSION} can be written yet. Its staged rows stay in the task's state. Choose another table name."
         )
 
 
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
+    """Read the manifests that a list names."""
     with _ManifestListFile(file) as manifests:
         yield from manifests
 
 
 class ManifestWriter(ManifestWriterV2):
-    """PyIceberg's, with the Avro writer that all manifests of a partition type share. An error in its context leaves it
-    unclosed: closing would upload half a manifest, or replace the error by one that says that the manifest is empty."""
+    """PyIceberg's manifest writer, with the Avro writer that all manifests of a partition type share.
+
+    After an error in its context it is not closed. To close it would upload half a manifest, or replace the error by
+    one that says that the manifest is empty.
+    """
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         return _Output(self._output_file, _of_manifests(self._spec.partition_type(self._schema)), self._meta)
@@ -75,7 +79,7 @@ class ManifestWriter(ManifestWriterV2):
 
 
 class ManifestListWriter(ManifestListWriterV2):
-    """PyIceberg's, with the Avro writer that all manifest lists share. An error in its context leaves it unclosed."""
+    """PyIceberg's manifest list writer, with the Avro writer that all of them share. Not closed after an error."""
 
     def __enter__(self) -> Self:
         self._writer = _Output(self._output_file, _of_manifest_lists(), self._meta)
@@ -91,7 +95,7 @@ class ManifestListWriter(ManifestListWriterV2):
 
 @dataclass(frozen=True)
 class _Form:
-    """What the files of one schema have in common."""
+    """What all files of one schema share."""
 
     schema: Schema
     name: str
@@ -117,7 +121,7 @@ def _of_manifest_lists() -> _Form:
 
 class _Output(AvroOutputFile[Any]):
     def __init__(self, file: OutputFile, form: _Form, metadata: dict[str, str]) -> None:
-        # An empty schema, since the writer that would be made from it is replaced.
+        # An empty schema, since the writer that PyIceberg makes from it is replaced.
         super().__init__(file, Schema(), form.name, metadata=metadata)
         self.file_schema, self.writer = form.schema, form.writer
         self._avro_schema = form.avro_schema
@@ -138,7 +142,7 @@ class _ManifestListFile(AvroFile[ManifestFile]):
 
 @lru_cache(SCHEMAS)
 def _reader_of_manifest_lists(avro_schema: str) -> Reader:
-    """Of a manifest list that has this schema, whoever wrote it."""
+    """Return the reader of manifest lists with this schema; other engines write other schemas."""
     return resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
         MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION],

@@ -1,4 +1,4 @@
-"""Reads manifests, and writes them for staged files and for files that other manifests list."""
+"""Reads manifests, and writes them for new files and for files that other manifests list."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ KEPT_BYTES: Final = 64 << 10  # for each table: several hundred manifests
 
 
 class ManifestFactory:
-    """Writes the manifests of one snapshot."""
+    """Writes manifests of one snapshot."""
 
     def __init__(self, snapshot_id: int) -> None:
         self._snapshot_id = snapshot_id
@@ -35,21 +35,24 @@ class ManifestFactory:
     def of_added(
         self, table: Table, prefix: str, spec_id: int, schema_id: int, files: Sequence[DataFile]
     ) -> ManifestFile:
-        """A manifest of new files, which inherit their snapshot and sequence number from the manifest list."""
+        """Write a manifest of new files, which inherit their snapshot and sequence number from the manifest list."""
         with self.writer(table, prefix, spec_id, schema_id) as manifest:
             for file in files:
                 manifest.add_entry(make_added_entry(file, spec_id, Record()))
         return manifest.to_manifest_file()
 
     def of_existing(self, table: Table, prefix: str, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
-        """A manifest of files that the table has already. Each keeps its snapshot and its sequence numbers, which
-        decide which deletes of other engines apply to it."""
+        """Write a manifest of files that the table has already.
+
+        Each keeps its snapshot and its sequence numbers. They decide which deletes of other engines apply to it.
+        """
         with self.writer(table, prefix, spec_id, table.metadata.current_schema_id) as manifest:
             for entry in entries:
                 manifest.existing(entry)
         return manifest.to_manifest_file()
 
     def writer(self, table: Table, prefix: str, spec_id: int, schema_id: int) -> ManifestWriter:
+        """Return the writer of a new manifest, whose file name begins with the prefix."""
         check_version(table)
         return ManifestWriter(
             spec=table.specs()[spec_id],
@@ -61,18 +64,19 @@ class ManifestFactory:
 
 
 def metadata_location(table: Table, name: str) -> str:
+    """Return the location of a metadata file with this name."""
     return load_location_provider(table.location(), table.properties).new_metadata_location(name)
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """A snapshot's manifests, freshly read: PyIceberg's cache shares objects that writing a manifest list changes."""
+    """Read a snapshot's manifests, without PyIceberg's cache: writing a manifest list changes its shared objects."""
     return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
 
 
 def make_added_entry(
     file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None
 ) -> ManifestEntry:
-    """An ADDED entry; without a sequence number it inherits one from the manifest list."""
+    """Return an ADDED entry. Without a sequence number it inherits one from the manifest list."""
     data_file = ManifestDataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.path,
@@ -108,17 +112,21 @@ def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
 
 
 class WrittenLists:
-    """Each table's newest list. Locations are random and lists never change: the same location is the same list."""
+    """The manifest list of each table that this session wrote last, in memory.
+
+    Locations are random, and a list never changes: the same location has the same list.
+    """
 
     def __init__(self) -> None:
         self._newest: dict[UUID, RememberedFile] = {}
 
     def add(self, table: Table, written: WrittenFile) -> None:
+        """Keep a list instead of the table's earlier one, unless it is too large."""
         if len(written) <= KEPT_BYTES:
             self._newest[table.metadata.table_uuid] = written.to_input_file()
 
     def manifests_of(self, table: Table) -> list[ManifestFile]:
-        """The current snapshot's manifests, freshly decoded."""
+        """Read the current snapshot's manifests, from memory if its list is there."""
         snapshot = table.current_snapshot()
         written = self._newest.get(table.metadata.table_uuid)
         if snapshot and written and written.location == snapshot.manifest_list:

@@ -1,7 +1,7 @@
-"""Which snapshots a table's own properties no longer keep: a pure function of its metadata and of the time.
+"""Finds the snapshots that have expired by a table's properties: a pure function of its metadata and of the time.
 
-The properties are Iceberg's, and so is their meaning but for two things that favour readers and other writers: the age
-of a snapshot counts from when it was replaced, and what was staged to be audited is kept until it is published.
+The properties are Iceberg's. Their meaning differs from Iceberg's in two points, which help readers and other writers:
+the age of a snapshot counts from when it was replaced, and snapshots that are staged for an audit are kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,28 +18,28 @@ MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
 GC_ENABLED: Final = "gc.enabled"
 STAGED: Final = "wap.id"
 
-# Expiring costs a commit, and reading the manifest list of every snapshot that stays: it waits for a batch. At a steady
-# pace of commits a fifth of the snapshots go at once.
-LATENESS: Final = 4  # the oldest is let grow older than it need, by its maximal age divided by this
+# To expire snapshots costs a commit, and the manifest list of every snapshot that stays is read. So it waits for a
+# batch. At a steady pace of commits, a fifth of the snapshots expire at once.
+LATENESS: Final = 4  # the oldest may be older than the maximal age, by that age divided by this
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How long a table keeps its snapshots, and how many of them whatever their age."""
+    """How long a table keeps its snapshots, and how many of them at any age."""
 
     max_age: int  # milliseconds
     min_kept: int
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Retention | None":
-        """None where the table has not asked for expiry, or forbids it; ValueError where its properties make no
-        sense."""
+        """Read a table's properties. None if it does not ask for expiry, or forbids it; ValueError if they are
+        invalid."""
         found = dict(properties)
         max_age, min_kept = property_as_int(found, MAX_AGE), property_as_int(found, MIN_KEPT, 1)
         if max_age is None or not property_as_bool(found, GC_ENABLED, True):
             return None
         assert min_kept is not None
-        # -1 is said by people who want to keep all: the opposite of what it would mean.
+        # People set -1 to keep all snapshots. It would mean the opposite.
         for name, value, least in ((MAX_AGE, max_age, 0), (MIN_KEPT, min_kept, 1)):
             if value < least:
                 raise ValueError(f"{name} is {value}, less than {least}")
@@ -47,7 +47,7 @@ class Retention:
 
 
 def due(metadata: TableMetadata, now: int) -> list[int]:
-    """The ids of the snapshots to expire, all that may go once one of them is late; `now` is in milliseconds."""
+    """Return the ids of all expired snapshots once one of them is late; before, none. `now` is in milliseconds."""
     retention = Retention.of(metadata.properties)
     if retention is None or not _find_expired(metadata, retention, now - retention.max_age // LATENESS):
         return []
@@ -91,6 +91,6 @@ def _find_kept(newest_first: Iterable[Snapshot], retention: Retention, now: int)
 
 
 def _is_abandoned(snapshot: Snapshot, oldest: int) -> bool:
-    """Whether a snapshot that no branch has is nobody's work in progress."""
+    """Whether a snapshot that is on no branch is old, and not staged for an audit."""
     is_staged = snapshot.summary is not None and STAGED in snapshot.summary.additional_properties
     return snapshot.timestamp_ms < oldest and not is_staged

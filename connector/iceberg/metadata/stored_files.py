@@ -1,24 +1,35 @@
-"""A table's files as its object store has them, whether or not a snapshot refers to them."""
+"""A table's files in its storage: lists them, deletes them, and finds metadata files that the table no longer needs.
+
+In catalogs that only keep the address of the newest metadata file, clients delete the old ones. Catalogs with a server
+of their own do so themselves. PyIceberg deletes them only after its own commits.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
 
 from pyarrow.fs import FileSelector, FileType
+from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.references import SessionEndedError
 
 DELETIONS_AT_ONCE: Final = 8
-
-BUCKET_SUFFIX: Final = "--table-s3"  # of the names of such buckets only
+BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
+DELETE_OLD_METADATA: Final = "write.metadata.delete-after-commit.enabled"
 
 
 def files_under(io: FileIO, directory: str) -> Iterator[str]:
-    """The locations of all files there and below."""
+    """List the locations of all files in a directory and below it."""
     assert isinstance(io, PyArrowFileIO), "the only one that open_catalog asks for"
     scheme, netloc, root = io.parse_location(directory, io.properties)
     selector = FileSelector(root, recursive=True, allow_not_found=True)
@@ -28,7 +39,7 @@ def files_under(io: FileIO, directory: str) -> Iterator[str]:
 
 
 def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:
-    """Delete the files; those that are gone already do not matter."""
+    """Delete the files. Files that are gone already are no error. SessionEndedError if interrupted."""
 
     def delete(location: str) -> None:
         if is_interrupted():
@@ -41,3 +52,44 @@ def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[]
 
 def is_in_table_bucket(location: str) -> bool:
     return urlsplit(location).netloc.endswith(BUCKET_SUFFIX)
+
+
+def must_delete_old_metadata(table: Table) -> bool:
+    """Whether the table asks for the deletion of old metadata files, and its catalog leaves that to clients."""
+    is_left_to_clients = isinstance(table.catalog, MetastoreCatalog)
+    return is_left_to_clients and property_as_bool(table.properties, DELETE_OLD_METADATA, False)
+
+
+def find_dropped_metadata(before: TableMetadata, after: TableMetadata) -> set[str]:
+    """Return the metadata files that a commit has dropped from the table's log."""
+    return {entry.metadata_file for entry in before.metadata_log} - {
+        entry.metadata_file for entry in after.metadata_log
+    }
+
+
+def find_stale_metadata(table: Table) -> Iterator[str]:
+    """Find the metadata files that killed processes and refused commits have left.
+
+    Their version is lower than all versions that the table names. A commit that is still under way writes a higher
+    version, or it began with old metadata and will be refused.
+    """
+    named = [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
+    oldest = min(map(_version, named))
+    provider = load_location_provider(table.location(), table.properties)
+    for location in files_under(table.io, provider.metadata_path):
+        if 0 <= _version(location) < oldest and _belongs_to(table, location):
+            yield location
+
+
+def _belongs_to(table: Table, location: str) -> bool:
+    """A renamed table keeps its directory, and a new table of the old name may share it."""
+    try:
+        metadata = FromInputFile.table_metadata(table.io.new_input(location))
+    except (FileNotFoundError, ValueError):  # a truncated file does not name its table
+        return False
+    return metadata.table_uuid == table.metadata.table_uuid
+
+
+def _version(location: str) -> int:
+    match = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(PurePosixPath(location).name)
+    return int(match[1]) if match else -1

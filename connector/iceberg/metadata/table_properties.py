@@ -1,4 +1,4 @@
-"""The properties of a table that PyIceberg reads when it writes the table's metadata, and what they must be."""
+"""Checks the table properties that PyIceberg reads when it writes a table's metadata."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,13 +22,13 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """ValueError if no metadata can be written with these properties."""
+    """Raise ValueError if no metadata can be written with these properties."""
     given = dict(properties)
-    # PyIceberg imports the module when it next names a file.
+    # PyIceberg would import the module when it names the next file.
     if PROVIDER in given:
-        raise ValueError(f"{PROVIDER} is set, and the connector runs no code that a table names")
+        raise ValueError(f"{PROVIDER} is set, but the connector does not run code that a table names")
     for name in DIRECTORIES:
-        # PyIceberg would write below the directory that the process happens to run in.
+        # PyIceberg would write below the current directory of the process.
         if (path := given.get(name)) and not _ABSOLUTE.match(path):
             raise ValueError(f"{name} is {path!r}; it must be an absolute location, such as s3://bucket/directory")
     for name in SWITCHES:
@@ -43,7 +43,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 @contextmanager
 def name_table_in_errors(table: Table) -> Iterator[None]:
-    """A ValueError about a property of the table becomes a UserError."""
+    """Turn a ValueError about a property into a UserError that names the table."""
     try:
         yield
     except ValueError as error:

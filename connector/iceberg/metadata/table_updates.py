@@ -1,4 +1,4 @@
-"""What our commits require of a table's metadata and what they change: values for `Catalog.commit_table`."""
+"""The requirements and updates of our commits, as values for `Catalog.commit_table`."""
 
 from typing import Final
 
@@ -25,17 +25,18 @@ _LAST_ADDED: Final = -1
 
 
 def same_table(table: Table) -> TableRequirement:
+    """Require that the name still belongs to this table."""
     return AssertTableUUID(uuid=table.metadata.table_uuid)
 
 
 def same_rows(table: Table) -> TableRequirement:
-    """Requires that nobody has committed to the main branch since the table was loaded."""
+    """Require that the main branch has not changed since the table was loaded."""
     current = table.metadata.current_snapshot()
     return AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None)
 
 
 def same_schema(table: Table) -> tuple[TableRequirement, ...]:
-    """Requires that nobody has changed its columns or assigned ids to new ones since."""
+    """Require that no column has changed, and no new one got an id, since the table was loaded."""
     return (
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
         AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id),
@@ -43,7 +44,7 @@ def same_schema(table: Table) -> tuple[TableRequirement, ...]:
 
 
 def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
-    """Makes the snapshot the main branch's, which keeps its own retention."""
+    """Make the snapshot the newest one of the main branch. The branch keeps its retention."""
     main = table.metadata.refs.get(MAIN_BRANCH)
     return (
         AddSnapshotUpdate(snapshot=snapshot),
@@ -59,14 +60,14 @@ def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
 
 
 def assign_schema_id(table: Table, schema: Schema) -> Schema:
-    """The schema with the id that it had before, or else with the next free one."""
+    """Return the schema with the id of the equal schema that the table has, or else with the next free id."""
     ids = {each.schema_id: each for each in table.metadata.schemas}
     before = next((number for number, each in ids.items() if each == schema), None)
     return schema.model_copy(update={"schema_id": 1 + max(ids) if before is None else before})
 
 
 def new_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
-    """Makes the schema, by its own id, the current one."""
+    """Make the schema the current one; its id comes from `assign_schema_id`."""
     if any(each.schema_id == schema.schema_id for each in table.metadata.schemas):
         current: tuple[TableUpdate, ...] = (SetCurrentSchemaUpdate(schema_id=schema.schema_id),)
     else:
@@ -75,7 +76,7 @@ def new_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
 
 
 def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
-    """Updates the table's name mapping, if it has one: the names of columns in files without field ids."""
+    """Update the table's name mapping, if it has one: the names of columns in files without field ids."""
     mapping = table.name_mapping()
     if mapping is None:
         return ()

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from connector.session.upload_interval import LARGE_TRANSACTION, QUICK_TRANSACTIONS, UploadInterval
+from connector.driver import LARGE_TRANSACTION, QUICK_TRANSACTIONS, UploadInterval
 
 SMALL = 1000
 
@@ -10,27 +10,27 @@ SMALL = 1000
 def in_full_swing() -> UploadInterval:
     interval = UploadInterval(timedelta(minutes=5))
     for _ in range(QUICK_TRANSACTIONS):
-        assert interval.hold(SMALL) == 0
+        assert interval.find_delay(SMALL) == 0
     return interval
 
 
 def test_small_transactions_wait_for_the_interval_after_the_first_few() -> None:
     interval = in_full_swing()
-    assert [interval.hold(SMALL), interval.hold(SMALL)] == [300, 300]
+    assert [interval.find_delay(SMALL), interval.find_delay(SMALL)] == [300, 300]
 
 
 def test_a_large_transaction_is_never_delayed() -> None:
     interval = in_full_swing()
-    assert interval.hold(LARGE_TRANSACTION) == 0
-    assert interval.hold(SMALL) == 300
+    assert interval.find_delay(LARGE_TRANSACTION) == 0
+    assert interval.find_delay(SMALL) == 300
 
 
 def test_a_transaction_without_rows_is_neither_delayed_nor_counted() -> None:
     interval = UploadInterval(timedelta(minutes=5))
-    assert [interval.hold(0) for _ in range(10)] == [0] * 10
-    assert interval.hold(SMALL) == 0
+    assert [interval.find_delay(0) for _ in range(10)] == [0] * 10
+    assert interval.find_delay(SMALL) == 0
 
 
 def test_an_interval_of_zero_delays_nothing() -> None:
     interval = UploadInterval(timedelta(0))
-    assert [interval.hold(SMALL) for _ in range(10)] == [0] * 10
+    assert [interval.find_delay(SMALL) for _ in range(10)] == [0] * 10

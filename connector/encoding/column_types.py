@@ -1,4 +1,4 @@
-"""The value rules: what a text becomes in a column of each type."""
+"""Column types: Arrow's type for each of Iceberg's, and the rule by which a text becomes a value of that type."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -8,12 +8,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import make_compatible_name
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
     DecimalType,
     DoubleType,
+    IcebergType,
     IntegerType,
     LongType,
     PrimitiveType,
@@ -21,16 +23,55 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.decimals import NUMBER, decimals
-from connector.encoding.parsing import Parser
+from connector.encoding.decimals import NUMBER, arrow_decimal, decimals
 from connector.encoding.temporal import dates, instants
-from connector.encoding.texts import NO_ROWS, Positions, Texts, UnfitError, validity
+from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts, UnfitError, validity
+from connector.model.binding import Binding
 
 # From texts to the column, and the rows whose values were clamped.
 Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, Positions]]
 
+FIELD_ID: Final = b"PARQUET:field_id"  # in the metadata of an Arrow field
+
+_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
+    BooleanType(): pa.bool_(),
+    LongType(): pa.int64(),
+    IntegerType(): pa.int32(),  # in a table that we did not make and may not widen
+    DoubleType(): pa.float64(),
+    StringType(): pa.string(),
+    BinaryType(): pa.binary(),
+    DateType(): pa.date32(),
+    TimestamptzType(): pa.timestamp("us", "UTC"),
+}
+
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _decode_base64 = msgspec.json.Decoder(list[bytes]).decode
+
+
+def is_written(column_type: IcebergType) -> bool:
+    """Return whether values can be written to columns of this type."""
+    return isinstance(column_type, DecimalType) or column_type in _ARROW_TYPES
+
+
+def arrow_type_of(column_type: PrimitiveType) -> pa.DataType:
+    """Return Arrow's type for columns of this type, one that is written."""
+    return arrow_decimal(column_type) if isinstance(column_type, DecimalType) else _ARROW_TYPES[column_type]
+
+
+def arrow_schema(binding: Binding) -> pa.Schema:
+    """Return the schema of a binding's data files, in the order of its columns.
+
+    Names are only for people and may collide: readers go by field id, and the connector by position.
+    """
+    return pa.schema(
+        pa.field(
+            make_compatible_name(column.name),
+            arrow_type_of(column.type),
+            nullable=not column.required,
+            metadata={FIELD_ID: str(column.id)},
+        )
+        for column in binding.columns
+    )
 
 
 def _longs(texts: Texts) -> tuple[pa.Array, Positions]:
@@ -136,4 +177,5 @@ _RULES: Final[dict[PrimitiveType, Rule]] = {
 
 
 def rule(column_type: PrimitiveType) -> Rule:
+    """Return the function that turns texts into a column of this type."""
     return decimals(column_type) if isinstance(column_type, DecimalType) else _RULES[column_type]

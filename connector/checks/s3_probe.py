@@ -1,0 +1,120 @@
+"""A bucket in which the storage probe tries a file, by boto3.
+
+Data files are written by PyArrow, whose errors are texts, often without a cause. boto3's errors have codes, and say
+which region a bucket is in.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import boto3
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from pyiceberg.io import (
+    S3_ACCESS_KEY_ID,
+    S3_ANONYMOUS,
+    S3_ENDPOINT,
+    S3_FORCE_VIRTUAL_ADDRESSING,
+    S3_PROXY_URI,
+    S3_REGION,
+    S3_SECRET_ACCESS_KEY,
+    S3_SESSION_TOKEN,
+)
+
+from connector.storage.aws_errors import OTHER_REGION, Bucket, translate_s3_errors
+
+ANY_REGION: Final = "us-east-1"  # Amazon knows the bucket's own
+TIME_LIMITS: Final = {"connect_timeout": 5, "read_timeout": 15}  # seconds, for each of two attempts
+
+
+@contextmanager
+def open_bucket(name: str, prefix: str, properties: Mapping[str, str]) -> "Iterator[BucketAccess]":
+    """Open a bucket with the FileIO properties that data files are written with."""
+    bucket = Bucket(name, prefix, properties.get(S3_ENDPOINT, ""), properties.get(S3_REGION, ""))
+    with translate_s3_errors(bucket, "s3:PutObject"):
+        client = _open_client(properties)
+    try:
+        yield BucketAccess(client, bucket)
+    finally:
+        client.close()
+
+
+@dataclass(frozen=True)
+class BucketAccess:
+    """Objects below a prefix in a bucket."""
+
+    client: Any
+    bucket: Bucket
+    setting: str = "/s3_endpoint"
+
+    @property
+    def location(self) -> str:
+        return f"s3://{self.bucket.path}"
+
+    def write(self, name: str, content: bytes) -> None:
+        with translate_s3_errors(self.bucket, "s3:PutObject"):
+            self.client.put_object(Bucket=self.bucket.name, Key=self._key(name), Body=content)
+
+    def read(self, name: str) -> bytes:
+        with translate_s3_errors(self.bucket, "s3:GetObject"):
+            return bytes(self.client.get_object(Bucket=self.bucket.name, Key=self._key(name))["Body"].read())
+
+    def delete(self, name: str) -> None:
+        with translate_s3_errors(self.bucket, "s3:DeleteObject"):
+            self.client.delete_object(Bucket=self.bucket.name, Key=self._key(name))
+
+    def list_files(self, prefix: str) -> Iterator[tuple[str, datetime]]:
+        with translate_s3_errors(self.bucket, "s3:ListBucket"):
+            listed = self.client.list_objects_v2(Bucket=self.bucket.name, Prefix=self._key(prefix))
+        for found in listed.get("Contents", ()):
+            yield found["Key"].removeprefix(self._key("")), found["LastModified"]
+
+    def _key(self, name: str) -> str:
+        return f"{self.bucket.prefix}/{name}" if self.bucket.prefix else name
+
+
+def _open_client(properties: Mapping[str, str]) -> Any:
+    """Read the properties as PyArrow does."""
+    endpoint, region, proxy = (properties.get(name) for name in (S3_ENDPOINT, S3_REGION, S3_PROXY_URI))
+    client = boto3.Session(
+        region_name=region or ANY_REGION,
+        aws_access_key_id=properties.get(S3_ACCESS_KEY_ID),
+        aws_secret_access_key=properties.get(S3_SECRET_ACCESS_KEY),
+        aws_session_token=properties.get(S3_SESSION_TOKEN),
+    ).client(
+        "s3",
+        endpoint_url=f"https://{endpoint}" if endpoint and "://" not in endpoint else endpoint,
+        config=Config(
+            **TIME_LIMITS,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+            proxies={"http": proxy, "https": proxy} if proxy else None,
+            signature_version=UNSIGNED if _is_true(properties, S3_ANONYMOUS) else None,
+            s3={"addressing_style": _addressing(properties)},
+            # Some stores do not know the checksums that botocore would add.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        ),
+    )
+    if region:
+        client.meta.events.register_first("needs-retry.s3", _refuse_to_be_redirected)
+    return client
+
+
+def _addressing(properties: Mapping[str, str]) -> str:
+    if S3_ENDPOINT not in properties:
+        return "auto"
+    return "virtual" if _is_true(properties, S3_FORCE_VIRTUAL_ADDRESSING) else "path"
+
+
+def _is_true(properties: Mapping[str, str], name: str) -> bool:
+    return properties.get(name, "").lower() == "true"
+
+
+def _refuse_to_be_redirected(response: Any, operation: Any, **_: object) -> None:
+    """Raise the redirection. botocore would follow it to the bucket's region, but PyArrow stays in the given region."""
+    if response is not None and response[1].get("Error", {}).get("Code") in OTHER_REGION:
+        raise ClientError(response[1], operation.name)

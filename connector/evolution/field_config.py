@@ -1,0 +1,75 @@
+"""A field's config, parsed once: the name and the type that the user wants for the field's column."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.types import DecimalType
+
+from protocol.flow import FieldSelection, Json
+
+MAX_NAME: Final = 255  # characters of a column's name
+CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f]")  # without tabs
+
+COLUMN_SETTING: Final = "column"
+DECIMAL_SETTING: Final = "decimal"
+STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
+MAX_PRECISION: Final = 38  # of Iceberg's decimals
+
+
+@dataclass(frozen=True)
+class FieldConfig:
+    """The settings of one field. A setting that this connector does not know changes nothing."""
+
+    column: str | None = None  # the name of the column; "" if the setting is not a text; None: the field's own name
+    is_string: bool = False
+    decimal: DecimalType | None = None
+    has_malformed_decimal: bool = False
+
+    def column_name(self, field: str) -> str:
+        """The name of the field's column; "" if the setting is not a name."""
+        return field if self.column is None else self.column
+
+
+NO_CONFIG: Final = FieldConfig()
+
+
+def parse_field_config(config: Json) -> FieldConfig:
+    """Parse the config of one field, as the user wrote it. `find_decimal_problem` says what is wrong with it."""
+    if not isinstance(config, dict):
+        return NO_CONFIG
+    column, decimal = config.get(COLUMN_SETTING), config.get(DECIMAL_SETTING)
+    type_ = _parse_decimal(decimal)
+    return FieldConfig(
+        column=column if column is None or isinstance(column, str) else "",
+        is_string=any(config.get(setting) is True for setting in STRING_SETTINGS),
+        decimal=type_,
+        has_malformed_decimal=decimal is not None and type_ is None,
+    )
+
+
+def parse_field_configs(configs: Mapping[str, Json]) -> dict[str, FieldConfig]:
+    """Parse the configs of a binding's fields. A field without a config has no entry."""
+    return {field: parse_field_config(config) for field, config in configs.items()}
+
+
+def list_selected_fields(selection: FieldSelection) -> tuple[str, ...]:
+    """Every selected field, in the order of its columns."""
+    return selection.keys + selection.values + ((selection.document,) if selection.document else ())
+
+
+def name_columns(selection: FieldSelection) -> dict[str, str]:
+    """The names of the columns, by selected field."""
+    configs = parse_field_configs(selection.field_config)
+    return {field: configs.get(field, NO_CONFIG).column_name(field) for field in list_selected_fields(selection)}
+
+
+def _parse_decimal(setting: Json) -> DecimalType | None:
+    """The type that {"precision": …, "scale": …} asks for; None if it is not a valid one."""
+    match setting:
+        case {"precision": int(precision), "scale": int(scale), **others} if not others:
+            are_numbers = type(precision) is type(scale) is int  # a boolean is an int, too
+            if are_numbers and 1 <= precision <= MAX_PRECISION and 0 <= scale <= precision:
+                return DecimalType(precision, scale)
+    return None

@@ -1,0 +1,210 @@
+"""Replaces live data files of a table by other files with the same rows: plan, perform, commit.
+
+A plan names the files and the columns of the new ones. A `Rewrite`, such as Spark's jobs, performs it. One commit then
+exchanges the files. Only the plan depends on why files are rewritten.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableUpdate
+
+from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
+from connector.evolution.table_change import Owner
+from connector.host.refresh import Refreshed
+from connector.iceberg.commits.file_names import find_file_prefix
+from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.metadata.live_files import LiveFile
+from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
+from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
+from connector.model.properties import Properties
+from connector.model.state import DataFile
+from connector.storage.file_access import access_to
+from connector.storage.storage_errors import translate_errors
+
+
+@dataclass(frozen=True)
+class RewritePlan:
+    """Which live files of a table are rewritten, and into what."""
+
+    table: Table  # as it was loaded
+    files: Sequence[LiveFile]
+    rewriting: Rewriting
+    schema_id: int
+    summary: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A data file, and the files that take its place."""
+
+    entry: ManifestEntry
+    files: tuple[DataFile, ...]
+
+    @property
+    def spec_id(self) -> int:
+        return int(self.entry.data_file.spec_id)
+
+    @property
+    def added(self) -> list[ManifestEntry]:
+        """Entries with the old file's sequence number: equality deletes of other engines apply to them as before."""
+        partition, number = self.entry.data_file.partition, self.entry.sequence_number
+        return [make_added_entry(file, self.spec_id, partition, number) for file in self.files]
+
+
+@dataclass(frozen=True)
+class RewrittenFiles:
+    """A performed plan: the files are written, and the table was unchanged when it was loaded afterwards."""
+
+    plan: RewritePlan
+    table: Table
+    replacements: Sequence[Replacement]
+
+
+class RewriteFiles:
+    """Rewrites files of one table. A later attempt uses what an earlier one has written.
+
+    A written file is used again only for an equal `Rewriting`, whose file names have the table's fence value. Once that
+    value has passed, a session may delete the file as an orphan.
+    """
+
+    def __init__(self, owner: Owner, rewrite: Rewrite) -> None:
+        self._owner = owner
+        self._rewrite = rewrite
+        self._written: dict[tuple[Rewriting, SourceFile], tuple[DataFile, ...] | None] = {}
+
+    def plan(
+        self,
+        table: Table,
+        files: Sequence[LiveFile],
+        columns: tuple[TargetColumn, ...],
+        schema_id: int,
+        summary: Mapping[str, str],
+    ) -> RewritePlan:
+        """Plan to rewrite these live files into files with these columns.
+
+        `schema_id` is the schema of the columns. `summary` says in the new snapshot why the files were rewritten.
+        """
+        rewriting = Rewriting.of_table(table, columns, find_file_prefix(table, self._owner))
+        return RewritePlan(
+            table, files, rewriting, schema_id, {SUMMARY_MATERIALIZATION: self._owner.materialization, **summary}
+        )
+
+    def perform(self, catalog: Catalog, plan: RewritePlan) -> RewrittenFiles:
+        """Rewrite the files of the plan that no earlier attempt has rewritten.
+
+        CommitFailedException if the table has changed meanwhile; UnconvertibleError if a value cannot be converted.
+        """
+        table = plan.table
+        missing = [file.source for file in plan.files if (plan.rewriting, file.source) not in self._written]
+        if missing:
+            written = self._rewrite(plan.rewriting, missing, _keep_access_fresh(catalog, table))
+            for source, files in zip(missing, written, strict=True):
+                self._written[plan.rewriting, source] = files
+            # The credentials that the table was loaded with may have expired, and another writer may have committed.
+            table = _load_unchanged(catalog, table)
+        replacements = [
+            Replacement(file.entry, files)
+            for file in plan.files
+            if (files := self._written[plan.rewriting, file.source]) is not None
+        ]
+        return RewrittenFiles(plan, table, replacements)
+
+    def commit(self, catalog: Catalog, rewritten: RewrittenFiles, updates: Sequence[TableUpdate]) -> None:
+        """Exchange the files and make the other updates, in one commit.
+
+        CommitFailedException if the table's rows or its schema have changed since the plan was made.
+        """
+        table = rewritten.table
+        requirements = (same_table(table), *same_schema(table), same_rows(table))
+        catalog.commit_table(table, requirements, (*updates, *_new_snapshot(rewritten)))
+
+
+def _keep_access_fresh(catalog: Catalog, table: Table) -> Refreshed[Properties]:
+    name = table.name()
+    what = f"the credentials for the files of table {'.'.join(name)}"
+    return Refreshed(what, lambda: access_to(catalog.load_table(name)), access_to(table))
+
+
+def _load_unchanged(catalog: Catalog, table: Table) -> Table:
+    """Load the table again. CommitFailedException if it has changed."""
+    loaded = catalog.load_table(table.name())
+    if loaded.metadata_location != table.metadata_location:
+        raise CommitFailedException("the table was changed while its files were written again")
+    return loaded
+
+
+def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
+    """Make the snapshot of a commit; none if all files stay."""
+    plan, table, replacements = rewritten.plan, rewritten.table, rewritten.replacements
+    if not replacements:
+        return ()
+    snapshots = SnapshotWriter()
+    prefix = plan.rewriting.file_prefix
+    with translate_errors(table.location()):
+        manifests = _replace_manifests(table, prefix, snapshots.factory, replacements)
+        summary = {**plan.summary, **_summarize(replacements)}
+        return new_snapshot(table, snapshots.replace(table, prefix, manifests, plan.schema_id, summary))
+
+
+def _replace_manifests(
+    table: Table, prefix: str, factory: ManifestFactory, replacements: Sequence[Replacement]
+) -> list[ManifestFile]:
+    """Return all manifests of the new snapshot. Files that are not replaced stay, no matter who has added them."""
+    gone = {replacement.entry.data_file.file_path for replacement in replacements}
+    manifests = []
+    for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
+        if added := [entry for replacement in of_spec for entry in replacement.added]:
+            manifests.append(_write(table, prefix, factory, spec_id, added))
+    for manifest in manifests_of(table.io, table.current_snapshot()):
+        if manifest.content == ManifestContent.DATA:
+            manifest = _without(table, prefix, factory, manifest, gone)
+        manifests.append(manifest)
+    return manifests
+
+
+def _summarize(replacements: Sequence[Replacement]) -> dict[str, str]:
+    added = [file for replacement in replacements for file in replacement.files]
+    gone = [replacement.entry.data_file for replacement in replacements]
+    return {
+        "added-data-files": str(len(added)),
+        "added-records": str(sum(file.rows for file in added)),
+        "added-files-size": str(sum(file.size for file in added)),
+        "deleted-data-files": str(len(gone)),
+        "deleted-records": str(sum(file.record_count for file in gone)),
+        "removed-files-size": str(sum(file.file_size_in_bytes for file in gone)),
+    }
+
+
+def _spec_id(replacement: Replacement) -> int:
+    return replacement.spec_id
+
+
+def _write(
+    table: Table, prefix: str, factory: ManifestFactory, spec_id: int, entries: Sequence[ManifestEntry]
+) -> ManifestFile:
+    with factory.writer(table, prefix, spec_id, table.metadata.current_schema_id) as writer:
+        for entry in entries:
+            writer.add_entry(entry)
+    return writer.to_manifest_file()
+
+
+def _without(
+    table: Table, prefix: str, factory: ManifestFactory, manifest: ManifestFile, gone: set[str]
+) -> ManifestFile:
+    entries = manifest.fetch_manifest_entry(table.io)
+    if not any(entry.data_file.file_path in gone for entry in entries):
+        return manifest
+    spec_id, schema_id = manifest.partition_spec_id, table.metadata.current_schema_id
+    with factory.writer(table, prefix, spec_id, schema_id) as writer:
+        for entry in entries:
+            if entry.data_file.file_path in gone:
+                writer.delete(entry)
+            else:
+                writer.existing(entry)
+    return writer.to_manifest_file()

@@ -1,0 +1,71 @@
+"""Opens a session: starts its threads and servers, commits what earlier sessions staged, and binds the tables."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from typing import Final
+
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.resource_config import ResourceConfig
+from connector.host.errors import UserError
+from connector.iceberg.bound_table import bind_all
+from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
+from connector.iceberg.commits.commit import try_commits
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.maintenance.background import run_maintenance
+from connector.iceberg.metadata.manifests import WrittenLists
+from connector.model.invalid_values import Policy
+from connector.model.state_reader import check_estuary_staged_nothing, read_state
+from connector.session.backlog import Limit
+from connector.session.committer import Committer
+from connector.session.recovery import find_overlapping, recover
+from connector.session.transactions import Session
+from connector.session.write_jobs import WriteJobs
+from connector.spark.engine import Engine, claim_server
+from protocol import request
+from protocol.flow import WHOLE_RANGE, Materialization
+
+V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
+
+
+@contextmanager
+def open_session(
+    message: request.Open, config: EndpointConfig, resource_configs: Sequence[ResourceConfig], engine: Engine
+) -> Iterator[Session]:
+    """Open a session. Its engine may still be starting. Raises UserError if the user must change the task first."""
+    task, key_range = message.materialization, _check_key_range(message)
+    staged = find_overlapping(read_state(task.name, message.state), key_range)
+    check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
+    policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
+    with ExitStack() as resources:
+        sockets = engine.directories.sockets
+        claims = resources.enter_context(closing(claim_server(config.advanced.spark, sockets / "claims")))
+        catalog = open_catalog(config)
+        maintenance = resources.enter_context(run_maintenance(catalog))
+        new_writer = partial(SnapshotWriter, WrittenLists())
+        limit = Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes)
+        committer = Committer(partial(try_commits, catalog, new_writer=new_writer), limit, maintenance.after_commit)
+        with translate_errors(config):
+            recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
+            tables = recovered.tables
+            access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
+            jobs = WriteJobs(engine, claims, tables, access, len(task.bindings))
+            session = Session(tables, recovered.commits, committer, jobs.start)
+        maintenance.finish_earlier_work(tables, staged)
+        yield session
+
+
+def _check_key_range(message: request.Open) -> str:
+    held = WHOLE_RANGE if message.range is None else message.range
+    if (held.r_clock_begin, held.r_clock_end) != (WHOLE_RANGE.r_clock_begin, WHOLE_RANGE.r_clock_end):
+        raise UserError("open: this shard covers only part of the r-clock range. Split the task by key instead.")
+    if held != WHOLE_RANGE and not _runs_on_v2(message.materialization):
+        raise UserError(
+            f"open: this shard covers only the key range {held.key_range}, and the runtime keeps a separate state for "
+            f"each shard. Run the task with one shard, or set its label {V2_LABEL} to true."
+        )
+    return held.key_range
+
+
+def _runs_on_v2(task: Materialization) -> bool:
+    return any(label.name == V2_LABEL and label.value == "true" for label in task.shard_template.labels.labels)

@@ -1,0 +1,47 @@
+"""A client's error becomes what the first entry that matches it says, and no other error is touched."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from connector.host.error_tables import Entry, ErrorTable, is_a, translate
+from connector.host.errors import RetryableError, UserError
+
+TABLE: Final[ErrorTable] = (
+    Entry(is_a(ConnectionRefusedError), RetryableError, "{server} is down."),
+    Entry(is_a(ConnectionError, saying=("busy", "later")), RetryableError, "{server} is busy ({answer})."),
+    Entry(is_a(ConnectionError), UserError, "{server} refuses ({answer})."),
+)
+
+
+def facts(error: Exception) -> Mapping[str, object]:
+    return {"server": "the server", "answer": error}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (ConnectionRefusedError("busy"), RetryableError, "the server is down."),
+        (ConnectionError("come later"), RetryableError, "the server is busy (come later)."),
+        (ConnectionError("no {server}"), UserError, "the server refuses (no {server})."),
+    ],
+)
+def test_the_first_entry_that_matches_translates_an_error(error: Exception, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind) as raised, translate(TABLE, facts):
+        raise error
+    assert str(raised.value) == text
+    assert raised.value.__cause__ is error
+
+
+def test_an_error_that_no_entry_matches_stays_as_it_is() -> None:
+    error = ValueError("busy")
+    with pytest.raises(ValueError, match="busy") as raised, translate(TABLE, facts):
+        raise error
+    assert raised.value is error
+
+
+def test_the_text_may_be_read_from_a_part_of_the_error() -> None:
+    matches = is_a(OSError, saying=("locked",), read=lambda error: error.strerror)
+    assert matches(OSError(1, "locked"))
+    assert not matches(OSError(1, "gone", "locked"))

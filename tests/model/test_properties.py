@@ -1,0 +1,26 @@
+import pickle
+
+from connector.model.properties import Properties
+
+SIGNED = {"s3.region": "eu-west-1", "s3.secret-access-key": "planted-secret"}
+
+
+def test_properties_in_another_order_are_equal_and_have_the_same_hash() -> None:
+    one, other = Properties(SIGNED), Properties(dict(reversed(SIGNED.items())))
+    assert one == other == SIGNED
+    assert hash(one) == hash(other)
+
+
+def test_properties_do_not_change_with_the_mapping_that_they_were_made_of() -> None:
+    values = dict(SIGNED)
+    properties = Properties(values)
+    values["s3.region"] = "us-east-1"
+    assert properties["s3.region"] == "eu-west-1"
+
+
+def test_properties_can_be_sent_to_a_spark_task() -> None:
+    assert pickle.loads(pickle.dumps(Properties(SIGNED))) == Properties(SIGNED)
+
+
+def test_properties_do_not_show_their_values() -> None:
+    assert repr(Properties(SIGNED)) == "Properties of s3.region, s3.secret-access-key"

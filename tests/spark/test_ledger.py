@@ -1,0 +1,185 @@
+"""The ledger: what is added is claimed once, and every block is in one counted file or the transaction fails."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+import pytest
+
+from connector.host.errors import RetryableError
+from connector.spark.ledger import Ledger, TaskAccount
+from connector.spark.spool import Block, Spool
+from protocol.request import Store
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
+DEADLINE = 20.0  # seconds
+
+
+def run(binding: int, first_line: int, *lines: bytes) -> Store:
+    return Store(binding, first_line, len(lines), tuple(line + b"\n" for line in lines))
+
+
+def claim_all(ledger: Ledger, task: TaskAccount) -> Iterator[tuple[Block, bytes]]:
+    while block := ledger.claim(task, None):
+        yield block, block.path.read_bytes()
+
+
+def claim_one(ledger: Ledger, task: TaskAccount, preferred: int | None = None) -> Block:
+    block = ledger.claim(task, preferred)
+    assert block is not None
+    return block
+
+
+def encode(ledger: Ledger, task: TaskAccount) -> None:
+    """The task has encoded its block, and does not wait for another."""
+    ledger.claim(task, None, lambda: True)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path / "spool", block_size=10, limit=100)
+    yield spool
+    spool.remove()
+
+
+@pytest.fixture
+def ledger(spool: Spool) -> Ledger:
+    return Ledger(spool)
+
+
+@pytest.fixture
+def task(ledger: Ledger) -> TaskAccount:
+    return ledger.begin_task()
+
+
+def test_lines_are_claimed_as_they_came_by_binding(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"a", b"b"))
+    ledger.add(run(1, 3, b"x"))
+    ledger.add(run(0, 4, b"c"))
+    ledger.complete()
+    assert sorted((block.binding, content) for block, content in claim_all(ledger, task)) == [
+        (0, b"a\nb\nc\n"),
+        (1, b"x\n"),
+    ]
+
+
+def test_a_full_block_may_be_claimed_while_lines_still_come(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"0123456789"))
+    assert claim_one(ledger, task).path.read_bytes() == b"0123456789\n"
+
+
+def test_a_block_of_the_preferred_binding_comes_first(ledger: Ledger, task: TaskAccount) -> None:
+    for binding in (0, 1, 2):
+        ledger.add(run(binding, 1, b"a"))
+    ledger.complete()
+    assert claim_one(ledger, task, preferred=2).binding == 2
+
+
+def test_a_full_spool_waits_for_a_block_to_be_encoded(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"x" * 60))
+    adder = threading.Thread(target=ledger.add, args=(run(0, 2, b"x" * 60),))
+    adder.start()
+    adder.join(0.05)
+    assert adder.is_alive()
+    claim_one(ledger, task)
+    encode(ledger, task)
+    adder.join(10)
+    assert not adder.is_alive()
+
+
+def test_a_block_that_is_given_back_fills_the_spool_again(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"x" * 60))
+    claim_one(ledger, task)
+    encode(ledger, task)
+    ledger.give_back(task)
+    task = ledger.begin_task()
+    adder = threading.Thread(target=ledger.add, args=(run(0, 2, b"x" * 60),))
+    adder.start()
+    adder.join(0.05)
+    assert adder.is_alive()
+    claim_one(ledger, task)
+    encode(ledger, task)
+    adder.join(10)
+    assert not adder.is_alive()
+
+
+def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> None:
+    ledger = Ledger(Spool(tmp_path / "spool", block_size=1000, limit=100))
+    task = ledger.begin_task()
+    for binding in range(4):
+        ledger.add(run(binding, 1, b"x" * 24))
+    adder = threading.Thread(target=ledger.add, args=(run(4, 1, b"x" * 24),))
+    adder.start()
+    claim_one(ledger, task)
+    encode(ledger, task)
+    adder.join(10)
+    assert not adder.is_alive()
+
+
+def test_claims_wait_for_the_strays_of_claimed_blocks(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"a", b"b", b"c"))
+    ledger.complete()
+    claimed: list[tuple[int, bytes, int]] = []
+
+    def claim() -> None:
+        claimed.extend(
+            (block.binding, content, block.line_of(0)) for block, content in claim_all(ledger, ledger.begin_task())
+        )
+
+    claim_one(ledger, task)
+    other = threading.Thread(target=claim)
+    other.start()
+    ledger.note_strays(task, [run(1, 2, b"b")])
+    encode(ledger, task)
+    other.join(10)
+    assert claimed == [(1, b"b\n", 2)]
+
+
+def test_a_failure_ends_both_sides_with_its_first_cause(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"0123456789"))
+    ledger.fail(RetryableError("first"))
+    ledger.fail(RetryableError("second"))
+    with pytest.raises(RetryableError, match="first"):
+        ledger.add(run(0, 2, b"b"))
+    with pytest.raises(RetryableError, match="first"):
+        ledger.claim(task, None)
+
+
+def test_who_waits_for_a_job_hears_of_a_failure_while_it_is_under_way(ledger: Ledger) -> None:
+    job: Future[None] = Future()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(ledger.wait_for, job)
+        ledger.fail(RetryableError("the disk is on fire"))
+        heard, _ = wait([waiting], DEADLINE)
+        job.set_result(None)
+    assert heard
+    with pytest.raises(RetryableError, match="on fire"):
+        waiting.result()
+
+
+def test_who_waits_for_a_job_goes_on_when_it_is_over(ledger: Ledger) -> None:
+    job: Future[None] = Future()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(ledger.wait_for, job)
+        job.set_result(None)
+        waiting.result(DEADLINE)
+
+
+def test_rows_that_are_in_no_file_are_an_error(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"a"))
+    with pytest.raises(RetryableError) as error:
+        ledger.close()
+    check_text(SNAPSHOTS, "rows that are in no file", str(error.value), {})
+    ledger.complete()
+    with pytest.raises(RetryableError, match="written to no file"):
+        ledger.close()
+    claim_one(ledger, task)
+    with pytest.raises(RetryableError, match="written to no file"):
+        ledger.close()
+    encode(ledger, task)
+    with pytest.raises(RetryableError, match="written to no file"):
+        ledger.close()
+    ledger.count(task, [])
+    ledger.close()
