@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField
 from connector.checks import storage_probe
 from connector.checks.steps import Skipped, Step, attempt
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
 from connector.host.threads import map_in_threads

@@ -18,7 +18,7 @@ from pyiceberg.io import load_file_io
 
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.host.errors import ConnectorError, UserError, join_errors
 from connector.iceberg.catalogs.opening import find_warehouse, translate_errors
 from connector.storage import file_stores, storage_errors

@@ -58,7 +58,7 @@ def _run_steps(file: str) -> Iterator[Step[Any]]:
         yield namespace.then("table", try_to_create)
         yield parsed.then("storage", lambda config: try_storage(config, opened.found))
     yield attempt("java", spark_installation.find_installation)
-    yield parsed.then("spark", lambda config: where_tasks_run(config.spark))
+    yield parsed.then("spark", lambda config: where_tasks_run(config.advanced.spark))
     yield attempt("disk", _find_free_space)
 
 

@@ -29,5 +29,5 @@ def _plan_actions(message: request.Apply) -> list[str]:
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
     with closing(open_catalog(endpoint)) as catalog:
         return list_actions(
-            plan_tables(message, resources, endpoint.feature_flags, partial(find_all, catalog, endpoint))
+            plan_tables(message, resources, endpoint.advanced.feature_flags, partial(find_all, catalog, endpoint))
         )

@@ -1,1 +1,1 @@
-"""What a user may set: the schemas, what is wrong with a config, and what it means."""
+"""The settings that users can make: their definitions, the check of a config, and its parsing."""

@@ -1,46 +1,96 @@
-"""The catalogs, as a config names them."""
+"""The catalogs that a config can choose, and the names of namespaces and tables that each one accepts."""
 
 import os
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
-from connector.config import catalog_schemas
-from connector.config.catalog_schemas import DEFAULT_CATALOG_NAME
+import msgspec
+
+from connector.config.catalog_properties import (
+    FILE_PROPERTIES,
+    GLUE_PROPERTIES,
+    HIVE_PROPERTIES,
+    REST_PROPERTIES,
+    properties_setting,
+)
+from connector.config.definition import Definition, Setting
+from connector.config.patterns import HTTP_ADDRESS, METASTORES, POSTGRESQL, TABLE_BUCKET_ARN
 from connector.config.secret import Secret
-from connector.config.values import secret, settings, warehouse_directory
+from connector.config.values import parse_directory
 from connector.model.properties import Properties
-from protocol.flow import Json
+
+CATALOG_TYPE: Final = "catalog_type"
+REST: Final = "Iceberg REST Server"
+GLUE: Final = "AWS Glue"
+S3_TABLES: Final = "Amazon S3 Tables"
+SQL: Final = "SQL"
+HIVE: Final = "Hive Metastore"
+LOCAL: Final = "Local"
 
 
-@dataclass(frozen=True)
-class RestCatalog:
+class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
     """An Iceberg REST catalog."""
 
-    uri: str
-    warehouse: str
-    credential: Secret | None = None
-    token: Secret | None = None
-    scope: str = ""
-    oauth2_server_uri: str = ""
-    # Headers may hold tokens.
-    properties: Properties = field(default_factory=Properties, repr=False)
+    title: ClassVar[str] = "REST"
+
+    uri: Annotated[
+        str,
+        Setting("URI", "The address of the catalog, such as https://yourserver.com/catalog.", pattern=HTTP_ADDRESS),
+    ]
+    warehouse: Annotated[str, Setting("Warehouse", "The name that the catalog gives to the warehouse.", min_length=1)]
+    credential: Annotated[
+        Secret | None, Setting("Credential", "The credential of an OAuth2 client, as client_id:client_secret.")
+    ] = None
+    token: Annotated[
+        Secret | None,
+        Setting("Token", "A bearer token, for catalogs that do not accept a credential.", is_multiline=True),
+    ] = None
+    scope: Annotated[
+        str, Setting("Scope", "The OAuth2 scope to request with the credential. The default is `catalog`.")
+    ] = ""
+    oauth2_server_uri: Annotated[
+        str,
+        Setting(
+            "OAuth2 Server URI",
+            "The address of the server that issues tokens for the credential. The default is the catalog itself.",
+            pattern=HTTP_ADDRESS,
+        ),
+    ] = ""
+    properties: Annotated[Properties, properties_setting(REST_PROPERTIES, FILE_PROPERTIES, has_headers=True)] = (
+        Properties()
+    )
 
 
-@dataclass(frozen=True)
-class GlueCatalog:
-    """The Glue Data Catalog of the account `glue_id`, or of the credentials' own."""
+class GlueCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=GLUE):
+    """The Glue Data Catalog of an AWS account."""
 
-    glue_id: str = ""
-    # A proxy's address may hold a password.
-    properties: Properties = field(default_factory=Properties, repr=False)
+    title: ClassVar[str] = "AWS Glue"
+
+    glue_id: Annotated[
+        str,
+        Setting(
+            "Glue Catalog ID",
+            "The AWS account of the Glue Data Catalog. The default is the account of the credentials.",
+        ),
+    ] = ""
+    properties: Annotated[Properties, properties_setting(GLUE_PROPERTIES, FILE_PROPERTIES)] = Properties()
 
 
-@dataclass(frozen=True)
-class S3TablesCatalog:
+class S3TablesCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=S3_TABLES):
     """A table bucket of Amazon S3 Tables."""
 
-    arn: str
+    title: ClassVar[str] = "Amazon S3 Tables"
+
+    arn: Annotated[
+        str,
+        Setting(
+            "Table Bucket ARN",
+            "The table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake.",
+            pattern=TABLE_BUCKET_ARN,
+        ),
+    ] = msgspec.field(name="table_bucket_arn")
 
     @property
     def region(self) -> str:
@@ -48,59 +98,91 @@ class S3TablesCatalog:
 
     @property
     def uri(self) -> str:
-        # AWS's own tools read the same variable: another address than Amazon's.
+        # AWS's own tools read the same variable. It replaces Amazon's address.
         address = os.environ.get("AWS_ENDPOINT_URL_S3TABLES") or f"https://s3tables.{self.region}.amazonaws.com"
         return f"{address}/iceberg"
 
 
-@dataclass(frozen=True)
-class LocalCatalog:
-    """A catalog and its tables in one directory; without one, in a temporary directory."""
+class SqlCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=SQL):
+    """A catalog in a PostgreSQL database. Its name separates its rows from those of other catalogs there."""
 
-    warehouse: Path | None = None
+    title: ClassVar[str] = "SQL"
+    description: ClassVar[str] = "A catalog in a PostgreSQL database, with the same tables as PyIceberg's SqlCatalog."
+
+    uri: Annotated[
+        str,
+        Setting("URI", "The database, such as postgresql://user@host:5432/lake.", pattern=POSTGRESQL),
+    ]
+    password: Annotated[Secret | None, Setting("Password", "The password of the user.")] = None
+    name: Annotated[
+        str, Setting("Catalog Name", "The name of the catalog. One database can hold several catalogs.")
+    ] = "iceberg"
 
 
-@dataclass(frozen=True)
-class SqlCatalog:
-    """A catalog in a PostgreSQL database, where its name tells its rows from other catalogs'."""
+class HiveCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=HIVE):
+    """A Hive metastore: one server, or several that have the same tables."""
 
-    uri: str  # without a password
-    password: Secret | None = None
-    name: str = DEFAULT_CATALOG_NAME
+    title: ClassVar[str] = "Hive"
+    description: ClassVar[str] = "A Hive metastore of version 2.3.10, or of version 4.0 or newer."
+
+    uri: Annotated[
+        str,
+        Setting(
+            "URI",
+            "The address of the metastore, such as thrift://metastore:9083. Separate several addresses by commas.",
+            pattern=METASTORES,
+        ),
+    ]
+    properties: Annotated[Properties, properties_setting(HIVE_PROPERTIES, FILE_PROPERTIES)] = Properties()
 
 
-@dataclass(frozen=True)
-class HiveCatalog:
-    """Hive's metastore."""
+class LocalCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=LOCAL):
+    """A catalog and its tables in one directory, or in a temporary directory."""
 
-    uri: str  # of one server, or of several that have the same tables
-    properties: Properties = field(default_factory=Properties, repr=False)
+    title: ClassVar[str] = "Local"
+    description: ClassVar[str] = "A catalog and its tables in a directory of the machine that runs the connector."
+
+    warehouse: Annotated[
+        Path | None,
+        Setting(
+            "Warehouse Directory",
+            "The directory. It is created if it does not exist. The default is a temporary directory that only one "
+            "process uses.",
+            parse=parse_directory,
+        ),
+    ] = None
 
 
 Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | HiveCatalog | LocalCatalog
 
+LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
+ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs or other control characters")
 
-def parse(catalog: Json) -> Catalog:
-    match catalog["catalog_type"]:
-        case catalog_schemas.REST:
-            return RestCatalog(
-                uri=catalog["uri"],
-                warehouse=catalog["warehouse"],
-                credential=secret(catalog, "credential"),
-                token=secret(catalog, "token"),
-                scope=catalog.get("scope", ""),
-                oauth2_server_uri=catalog.get("oauth2_server_uri", ""),
-                properties=settings(catalog, "properties"),
-            )
-        case catalog_schemas.S3_TABLES:
-            return S3TablesCatalog(catalog["table_bucket_arn"])
-        case catalog_schemas.SQL:
-            name = catalog.get("name") or DEFAULT_CATALOG_NAME
-            return SqlCatalog(catalog["uri"], secret(catalog, "password"), name)
-        case catalog_schemas.HIVE:
-            return HiveCatalog(catalog["uri"], settings(catalog, "properties"))
-        case catalog_schemas.LOCAL:
-            directory = catalog.get("warehouse")
-            return LocalCatalog(warehouse_directory(directory) if directory else None)
-        case _:
-            return GlueCatalog(catalog.get("glue_id", ""), settings(catalog, "properties"))
+# The further demands of some catalogs.
+DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    # Names are parts of paths. Web servers refuse these characters there, even if they are quoted.
+    REST: (r"[^/\\%]*", r"must not contain /, \ or %, which the servers of REST catalogs refuse"),
+    HIVE: (
+        "[0-9a-z_]{1,128}",
+        "must have at most 128 characters, all of them letters without accents, digits or underscores: Hive accepts "
+        "no other name",
+    ),
+    S3_TABLES: (
+        "[0-9a-z]([0-9a-z_]*[0-9a-z])?",
+        "must consist of letters, digits and underscores, and begin and end with a letter or digit: Amazon S3 Tables "
+        "accepts no other name",
+    ),
+}
+
+
+def check_name(catalog_type: Any, text: str) -> None:
+    """Check the name of a namespace or a table. Raises a ValueError that says what it must be."""
+    name = text.lower()  # because the connector writes names in lower case
+    if not name.strip():
+        raise ValueError("must not be blank")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"must not be longer than {LONGEST_NAME} characters")
+    further = DEMANDS.get(catalog_type, ANYWHERE) if isinstance(catalog_type, str) else ANYWHERE
+    for pattern, demand in (ANYWHERE, further):
+        if not re.fullmatch(pattern, name, re.DOTALL):
+            raise ValueError(demand)

@@ -1,56 +1,141 @@
-"""The ways to sign in to AWS, as a config names them."""
+"""The ways to sign in to AWS that a config can choose."""
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
-from connector.config import credential_schemas
-from connector.config.credential_schemas import DEFAULT_SESSION_NAME
+import msgspec
+
+from connector.config.definition import Definition, Setting
+from connector.config.patterns import ROLE_ARN
 from connector.config.secret import Secret
-from connector.config.values import secret
-from protocol.flow import Json
+
+AUTH_TYPE: Final = "auth_type"
+AWS_ACCESS_KEY: Final = "AWSAccessKey"
+AWS_IAM: Final = "AWSIAM"
+AWS_ROLE: Final = "AWSRole"
+
+TEMPORARY: Final = "ASIA"  # the IDs of temporary keys begin with it
+
+_MAY_BE_NULL: Final = {"type": ["string", "null"]}
 
 
-@dataclass(frozen=True)
-class AwsCredentials:
-    """Keys for AWS: a user's own, or those of a role that the runtime has assumed."""
+class AwsCredentials(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ACCESS_KEY):
+    """An access key for AWS."""
 
-    access_key_id: str
-    secret_access_key: Secret
-    session_token: Secret | None = None
+    title: ClassVar[str] = "AWS Access Key"
 
-
-@dataclass(frozen=True)
-class MachineCredentials:
-    """What AWS's own tools find on this machine: environment, profile, container, instance."""
-
-
-@dataclass(frozen=True)
-class AwsRole:
-    """A role that is assumed with the connector's own keys."""
-
-    arn: str
-    own: AwsCredentials | MachineCredentials
-    external_id: str = ""
-    session_name: str = DEFAULT_SESSION_NAME
-
-
-Credentials: TypeAlias = AwsCredentials | AwsRole | MachineCredentials
+    access_key_id: Annotated[
+        str,
+        Setting(
+            "AWS Access Key ID",
+            "The ID of an access key with access to the bucket and the catalog.",
+            min_length=1,
+        ),
+    ] = msgspec.field(name="awsAccessKeyId")
+    secret_access_key: Annotated[
+        Secret, Setting("AWS Secret Access Key", "The secret of the access key.", min_length=1)
+    ] = msgspec.field(name="awsSecretAccessKey")
+    session_token: Annotated[
+        Secret | None,
+        Setting(
+            "AWS Session Token",
+            "The session token of a temporary key, whose ID begins with ASIA. The task fails when the key expires.",
+        ),
+    ] = msgspec.field(name="awsSessionToken", default=None)
 
 
-def parse(keys: Json, *, allows_machine_credentials: bool) -> Credentials | None:
-    """`keys` are the config's `credentials`, or the config itself with their older form."""
-    own = _keys(keys) or (MachineCredentials() if allows_machine_credentials else None)
-    if own and keys.get("auth_type") == credential_schemas.AWS_ROLE:
-        name = keys.get("role_session_name") or DEFAULT_SESSION_NAME
-        return AwsRole(keys["aws_role_arn"], own, keys.get("external_id", ""), name)
-    return own
+class MachineCredentials(msgspec.Struct, frozen=True):
+    """Credentials of this machine, which AWS's tools find: of the environment, a profile, a container, an instance."""
 
 
-def _keys(keys: Json) -> AwsCredentials | None:
-    # An access key has names of its own; a role's and the older form's are the same.
-    access_key_id = keys.get("awsAccessKeyId") or keys.get("aws_access_key_id")
-    secret_access_key = secret(keys, "awsSecretAccessKey") or secret(keys, "aws_secret_access_key")
-    if not access_key_id or not secret_access_key:
+class AwsIam(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_IAM):
+    """A role that the runtime assumes before it sends the config. It adds the keys of the role."""
+
+    title: ClassVar[str] = "AWS IAM"
+
+    role_arn: Annotated[
+        str,
+        Setting(
+            "AWS Role ARN", "The role that Flow assumes. It needs access to the bucket and the catalog.", min_length=1
+        ),
+    ] = msgspec.field(name="aws_role_arn")
+    region: Annotated[str, Setting("AWS Region", "The AWS region where Flow assumes the role.", min_length=1)] = (
+        msgspec.field(name="aws_region")
+    )
+    access_key_id: Annotated[str, Setting(is_hidden=True)] = msgspec.field(name="aws_access_key_id", default="")
+    secret_access_key: Annotated[Secret | None, Setting(is_hidden=True)] = msgspec.field(
+        name="aws_secret_access_key", default=None
+    )
+    session_token: Annotated[Secret | None, Setting(is_hidden=True)] = msgspec.field(
+        name="aws_session_token", default=None
+    )
+
+    @property
+    def keys(self) -> AwsCredentials:
+        assert self.secret_access_key, "a config without it is refused"
+        return AwsCredentials(self.access_key_id, self.secret_access_key, self.session_token)
+
+
+class AwsRole(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ROLE):
+    """A role that the connector assumes, with an access key or with the machine's credentials."""
+
+    title: ClassVar[str] = "AWS Role"
+
+    arn: Annotated[
+        str,
+        Setting(
+            "AWS Role ARN",
+            "The role that the connector assumes. It needs access to the bucket and the catalog.",
+            pattern=ROLE_ARN,
+        ),
+    ] = msgspec.field(name="aws_role_arn")
+    external_id: Annotated[
+        str, Setting("External ID", "The external ID that the trust policy of the role requires.")
+    ] = ""
+    session_name: Annotated[
+        str, Setting("Role Session Name", "The session name that AWS's logs show for actions of the role.")
+    ] = msgspec.field(name="role_session_name", default="materialize-iceberg")
+    access_key_id: Annotated[str, Setting("AWS Access Key ID", "The ID of an access key that can assume the role.")] = (
+        msgspec.field(name="awsAccessKeyId", default="")
+    )
+    secret_access_key: Annotated[Secret | None, Setting("AWS Secret Access Key", "The secret of the access key.")] = (
+        msgspec.field(name="awsSecretAccessKey", default=None)
+    )
+
+    @property
+    def own(self) -> AwsCredentials | MachineCredentials:
+        """The credentials that assume the role."""
+        if self.access_key_id and self.secret_access_key:
+            return AwsCredentials(self.access_key_id, self.secret_access_key)
+        return MachineCredentials()
+
+
+Credentials: TypeAlias = AwsCredentials | AwsIam | AwsRole | MachineCredentials
+
+
+class OlderKeys(Definition, frozen=True):
+    """The older form of credentials: an access key beside the other properties of the endpoint config."""
+
+    access_key_id: Annotated[
+        str,
+        Setting(
+            "AWS Access Key ID",
+            "The older form of `credentials`. It is used only without `credentials`.",
+            is_hidden=True,
+            keywords=_MAY_BE_NULL,
+        ),
+    ] = msgspec.field(name="aws_access_key_id", default="")
+    secret_access_key: Annotated[
+        Secret | None,
+        Setting(
+            "AWS Secret Access Key",
+            "The older form of `credentials`. It is used only without `credentials`.",
+            is_hidden=True,
+            keywords=_MAY_BE_NULL,
+        ),
+    ] = msgspec.field(name="aws_secret_access_key", default=None)
+
+    @property
+    def credentials(self) -> AwsCredentials | None:
+        if self.access_key_id and self.secret_access_key:
+            return AwsCredentials(self.access_key_id, self.secret_access_key)
         return None
-    session_token = secret(keys, "awsSessionToken") or secret(keys, "aws_session_token")
-    return AwsCredentials(access_key_id, secret_access_key, session_token)

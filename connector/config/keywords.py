@@ -1,4 +1,4 @@
-"""The schemas' keywords with messages for users: jsonschema's own quote values, which may be secrets."""
+"""The keywords of JSON schemas with error texts of our own. Those of jsonschema quote values, which may be secrets."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -78,18 +78,18 @@ def _additional_properties(validator: Any, allowed: Json, instance: Json, schema
 def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
     settings = settings_instead(known)
     if name in settings:
-        return f"is not set here, but by {settings[name]}"
+        return f"cannot be set here: use {settings[name]}"
     unknown = "is not a property that PyIceberg reads here" if settings else "is not a known property"
     lowered = {candidate.lower(): candidate for candidate in known}
     match get_close_matches(name.lower(), lowered, n=1, cutoff=0.5):
         case [nearest]:
             return f"{unknown}; did you mean {lowered[nearest]}?"
         case _:
-            return f"{unknown}; the known ones are {', '.join(known)}"
+            return f"{unknown}; the known properties are {', '.join(known)}"
 
 
 def _one_of(validator: Any, branches: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
-    """Judge only the branch that the discriminator names: errors of the others would mean nothing."""
+    """Check only the branch that the discriminator names. The errors of the others would be misleading."""
     if not isinstance(instance, dict):
         return
     discriminator = schema["discriminator"]["propertyName"]

@@ -1,4 +1,4 @@
-"""The patterns of texts in a config, and what each demands."""
+"""Patterns for texts of a config, and the error text of each."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,24 +18,24 @@ SPARK_SETTING: Final = r"^spark\."
 
 
 def _in_any_case(expression: str) -> str:
-    """As JSON schemas have to say it, which know no flags."""
+    """Return an expression that ignores case. JSON schemas have no flags for that."""
     return "".join(f"[{sign.upper()}{sign}]" if sign.isalpha() else sign for sign in expression)
 
 
-# The names of Spark's settings that hold a secret: Spark's own list is shorter.
+# The names of Spark's settings that hold a secret. Spark's own list is shorter.
 SECRET_SETTING: Final = "|".join(
     map(_in_any_case, ("secret", "password", "passphrase", "token", "credential$", "access.?key", "account.?key"))
 )
 
-# What a pattern demands, in the words of an error.
+# By pattern: what a text must be.
 PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     WITHOUT_DOTS: "must not contain a dot",
     WITHOUT_SLASHES: "must be a name, without a slash",
-    # PyIceberg reads a location as a URI: it would write to the part before such a character.
+    # PyIceberg reads a location as a URI. It would write to the part before such a character.
     WITHOUT_URI_SIGNS: "must not contain # or ?",
     HTTP_ADDRESS: "must begin with http:// or https://",
-    POSTGRESQL: "must be postgresql://user@host/database, without the password: that is a property of its own",
-    METASTORES: "must be thrift://host:port, or several of those with commas in between",
+    POSTGRESQL: "must be postgresql://user@host/database. Put the password into /catalog/password",
+    METASTORES: "must be thrift://host:port, or several of those separated by commas",
     TABLE_BUCKET_ARN: "must be the ARN of a table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
     HDFS_DIRECTORY: "must be a directory of HDFS, such as hdfs://namenode:8020/lake",
     AZURE_ACCOUNT: "must be the name of a storage account: 3 to 24 lower-case letters and digits",

@@ -1,159 +1,168 @@
-"""All problems of a config at once, by path, without any value that may be secret."""
+"""Rules between properties. A schema can express them only in forms that Flow's UI does not show."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from connector.config import credential_schemas, values
-from connector.config.catalog_names import check_name
+from connector.config import credentials, storage
+from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.catalog_properties import SIGNED, SIGNING_REGION
-from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
-from connector.config.keywords import ConfigValidator
-from connector.config.problem import Place, Problem, at
-from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
-from connector.config.storage_rules import storage_problems
-from connector.config.values import MACHINE_CREDENTIALS
+from connector.config.values import MACHINE_CREDENTIALS, parse_feature_flags
 from protocol.flow import Json
 
-
-def endpoint_problems(config: Json) -> list[Problem]:
-    found = _schema_problems(config, ENDPOINT_SCHEMA)
-    further = [
-        *_value_problems(config, found),
-        *_store_problems(config),
-        *_key_problems(config),
-        *_token_problems(config),
-        *_signature_problems(config),
-    ]
-    further += storage_problems(
-        config, chosen_catalog(config), allows_machine_credentials=_allows_machine_credentials(config)
-    )
-    further += _name_problems(config, ("namespace",), chosen_catalog(config))
-    return _besides(found, further)
+Path: TypeAlias = tuple[str, ...]
 
 
-def resource_problems(config: Json, catalog_type: Json) -> list[Problem]:
-    """The problems of a binding's config, given the type of the catalog that its table is to be in."""
-    found = _schema_problems(config, RESOURCE_SCHEMA)
-    return _besides(found, _name_problems(config, ("table", "namespace"), catalog_type))
+@dataclass(frozen=True)
+class Problem:
+    """A demand that a config does not meet, and the path of the property."""
+
+    path: Path
+    demand: str
+
+    def __str__(self) -> str:
+        return f"/{'/'.join(self.path)}: {self.demand}"
+
+    def touches(self, path: Path) -> bool:
+        """Whether one of the two paths contains the other."""
+        shorter = min(len(path), len(self.path))
+        return path[:shorter] == self.path[:shorter]
 
 
-def _besides(found: list[Problem], further: Iterable[Problem]) -> list[Problem]:
-    return found + [problem for problem in further if not any(first.touches(problem.path) for first in found)]
+def at(config: Json, *path: str) -> Json:
+    """Return the value at this path of a config, or None."""
+    for name in path:
+        config = config.get(name) if isinstance(config, dict) else None
+    return config
 
 
-def _name_problems(config: Json, properties: Iterable[str], catalog_type: Json) -> Iterator[Problem]:
-    for name in properties:
-        value = at(config, name)
-        if not value or not isinstance(value, str):
-            continue
-        try:
-            check_name(catalog_type, value)
-        except ValueError as error:
-            yield Problem((name,), str(error))
+def chosen_catalog(config: Json) -> Json:
+    """Return the type of the catalog. In a wrong config it can be anything."""
+    return GLUE if at(config, "catalog") is None else at(config, "catalog", "catalog_type")
 
 
-def _schema_problems(config: Json, schema: Json) -> list[Problem]:
-    if config is None:
-        return [Problem((), "the config is missing")]
-    return [Problem(tuple(error.absolute_path), error.message) for error in ConfigValidator(schema).iter_errors(config)]
+def broken_rules(config: Json) -> Iterator[Problem]:
+    """Yield what is wrong between the properties of an endpoint config."""
+    yield from _needs_of_catalog(config)
+    yield from _needs_of_credentials(config)
+    yield from _needs_of_temporary_keys(config)
+    yield from _needs_of_signed_requests(config)
+    yield from _needs_of_storage(config)
 
 
-MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
-    ("upload_interval",): values.upload_interval,
-    ("storage", "directory"): values.warehouse_directory,
-    ("storage", "account_key"): values.azure_account_key,
-    ("storage", "service_account_json"): values.service_account,
-    ("advanced", "feature_flags"): values.feature_flags,
-    ("advanced", "nanosecond_timestamps"): values.not_yet_available,
-    ("advanced", "variant_columns"): values.not_yet_available,
-}
-LOCAL_MEANINGS: Final[Mapping[Place, Callable[[Any], object]]] = {
-    ("catalog", "warehouse"): values.warehouse_directory,
-}
-
-
-def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
-    meanings = {**MEANINGS, **LOCAL_MEANINGS} if chosen_catalog(config) == LOCAL else MEANINGS
-    for path, meaning in meanings.items():
-        value = at(config, *path)
-        if not value or any(problem.touches(path) for problem in found):
-            continue
-        try:
-            meaning(value)
-        except ValueError as error:
-            yield Problem(path, str(error))
-        except (TypeError, AttributeError):
-            continue  # not even a string, in a branch that nobody has chosen yet: that is a problem of its own
-
-
-# What one property demands of others; the schemas could say it only in forms that Flow's UI does not show.
 NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
     GLUE: ("credentials", "bucket", "region"),
     S3_TABLES: ("credentials",),
     SQL: ("credentials", "bucket", "region"),
     HIVE: ("credentials", "bucket", "region"),
 }
+OLDER_KEYS: Final = ("aws_access_key_id", "aws_secret_access_key")
 
 
-def _store_problems(config: Json) -> Iterator[Problem]:
+def _needs_of_catalog(config: Json) -> Iterator[Problem]:
     catalog_type = chosen_catalog(config)
     if catalog_type in (SQL, HIVE) and at(config, "storage") is not None:
         return
-    has_keys = _has_aws_keys(config)
+    has_credentials = _has_other_credentials(config)
     for name in NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ():
-        if not at(config, name) and not (name == "credentials" and has_keys):
+        if not at(config, name) and not (name == "credentials" and has_credentials):
             yield Problem((name,), f"is required by {catalog_type}")
 
 
-def _signature_problems(config: Json) -> Iterator[Problem]:
+def _needs_of_credentials(config: Json) -> Iterator[Problem]:
+    match at(config, "credentials", "auth_type"):
+        case credentials.AWS_IAM:
+            if not all(at(config, "credentials", name) for name in OLDER_KEYS):
+                yield Problem(("credentials",), "has no keys: the runtime adds them when it assumes the role")
+        case credentials.AWS_ROLE:
+            for name in ("awsAccessKeyId", "awsSecretAccessKey"):
+                if not at(config, "credentials", name) and not _allows_machine_credentials(config):
+                    yield Problem(
+                        ("credentials", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on"
+                    )
+        case None:
+            for name, other in (OLDER_KEYS, OLDER_KEYS[::-1]):
+                if at(config, other) and not at(config, name):
+                    yield Problem((name,), f"is required if {other} is set")
+
+
+def _needs_of_temporary_keys(config: Json) -> Iterator[Problem]:
+    keys = at(config, "credentials")
+    is_temporary = str(at(keys, "awsAccessKeyId")).startswith(credentials.TEMPORARY)
+    if at(keys, "auth_type") == credentials.AWS_ACCESS_KEY and is_temporary and not at(keys, "awsSessionToken"):
+        yield Problem(
+            ("credentials", "awsSessionToken"),
+            f"is required by temporary keys, whose IDs begin with {credentials.TEMPORARY}",
+        )
+
+
+def _needs_of_signed_requests(config: Json) -> Iterator[Problem]:
     properties = at(config, "catalog", "properties")
     if chosen_catalog(config) != REST or str(at(properties, SIGNED)).lower() != "true":
         return
-    if not _has_aws_keys(config) and not at(config, "credentials"):
+    if not _has_other_credentials(config) and not at(config, "credentials"):
         yield Problem(("credentials",), f"is required by {SIGNED}")
     if not at(properties, SIGNING_REGION) and not at(config, "region"):
-        yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} without a /region")
+        yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} unless /region is set")
 
 
-def _has_aws_keys(config: Json) -> bool:
-    """Whether there are keys even without `credentials`."""
-    return _allows_machine_credentials(config) or any(at(config, name) for name in KEY_PAIR)
+# Catalogs that choose the store of their tables.
+OWN_STORES: Final[Mapping[str, str]] = {
+    GLUE: "keeps its tables in the S3 bucket of /bucket",
+    S3_TABLES: "keeps its tables in its table bucket",
+    LOCAL: "keeps its tables in its warehouse directory",
+}
+APPLICATION_SETTINGS: Final = ("tenant_id", "client_id", "client_secret")
+S3_SETTINGS: Final = ("bucket", "prefix", "s3_endpoint")
 
 
-def _key_problems(config: Json) -> Iterator[Problem]:
-    match at(config, "credentials", "auth_type"):
-        case credential_schemas.AWS_IAM:
-            if not all(at(config, "credentials", name) for name in KEY_PAIR):
-                yield Problem(("credentials",), "lacks the keys that the runtime adds when it has assumed the role")
-        case credential_schemas.AWS_ROLE:
-            for name in ("awsAccessKeyId", "awsSecretAccessKey"):
-                if not at(config, "credentials", name) and not _allows_machine_credentials(config):
-                    yield Problem(("credentials", name), f"is required without the feature flag {MACHINE_CREDENTIALS}")
-        case None:
-            for name, other in (KEY_PAIR, KEY_PAIR[::-1]):
-                if at(config, other) and not at(config, name):
-                    yield Problem((name,), f"is required beside {other}")
+def _needs_of_storage(config: Json) -> Iterator[Problem]:
+    if not isinstance(at(config, "storage"), dict):
+        return
+    catalog_type = chosen_catalog(config)
+    if isinstance(catalog_type, str) and catalog_type in OWN_STORES:
+        yield Problem(("storage",), f"must be removed: {catalog_type} {OWN_STORES[catalog_type]}")
+        return
+    for name in S3_SETTINGS:
+        if at(config, name):
+            yield Problem((name,), "is for data files in Amazon S3: remove it, or remove /storage")
+    # A REST catalog can vend the credentials for the files of its tables.
+    is_needed = catalog_type != REST
+    match at(config, "storage", "storage_type"):
+        case storage.GOOGLE:
+            is_needed = is_needed and not _allows_machine_credentials(config)
+            if is_needed and not at(config, "storage", "service_account_json"):
+                name = "service_account_json"
+                yield Problem(("storage", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
+        case storage.AZURE:
+            yield from _needs_of_azure(config["storage"], is_needed=is_needed)
 
 
-def _token_problems(config: Json) -> Iterator[Problem]:
-    keys = at(config, "credentials")
-    is_temporary = str(at(keys, "awsAccessKeyId")).startswith(credential_schemas.TEMPORARY)
-    if at(keys, "auth_type") == credential_schemas.AWS_ACCESS_KEY and is_temporary and not at(keys, "awsSessionToken"):
+def _needs_of_azure(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
+    application = [name for name in APPLICATION_SETTINGS if storage.get(name)]
+    given = [name for name in ("account_key", "sas_token") if storage.get(name)] + application[:1]
+    if is_needed and not given:
         yield Problem(
-            ("credentials", "awsSessionToken"),
-            f"is required by temporary keys, whose ids begin with {credential_schemas.TEMPORARY}",
+            ("storage",),
+            "needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and client_id",
         )
+    if len(given) > 1:
+        yield Problem(
+            ("storage",),
+            "has more than one way to sign in: set only one of account_key, sas_token and client_secret",
+        )
+    for name in APPLICATION_SETTINGS:
+        if application and name not in application:
+            yield Problem(("storage", name), f"is required if {application[0]} is set")
+
+
+def _has_other_credentials(config: Json) -> bool:
+    """Whether there are AWS credentials beside the property `credentials`."""
+    return _allows_machine_credentials(config) or any(at(config, name) for name in OLDER_KEYS)
 
 
 def _allows_machine_credentials(config: Json) -> bool:
     try:
-        return MACHINE_CREDENTIALS in values.feature_flags(at(config, "advanced", "feature_flags") or "")
-    except (ValueError, AttributeError):  # a problem of its own
+        return MACHINE_CREDENTIALS in parse_feature_flags(at(config, "advanced", "feature_flags") or "")
+    except (ValueError, AttributeError):  # another problem
         return False
-
-
-KEY_PAIR: Final = ("aws_access_key_id", "aws_secret_access_key")
-
-
-def chosen_catalog(config: Json) -> Json:
-    return GLUE if at(config, "catalog") is None else at(config, "catalog", "catalog_type")

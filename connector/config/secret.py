@@ -1,10 +1,17 @@
-"""Strings that must not be shown."""
+"""Strings that must not be shown, and where a config has them."""
 
-from connector.host.redaction import hide_obtained
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from connector.host.redaction import hide, hide_obtained
+from protocol.flow import Json
+
+USER_AND_PASSWORD: Final = r"//([^/@\s]*:[^/@\s]*)@"  # in an address that is not secret as a whole
 
 
 class Secret:
-    """A string that only `reveal` shows: its repr hides it, and so do logs, errors and serializers."""
+    """A string that only `reveal` shows. Its repr hides it, logs and errors redact it, and no serializer accepts it."""
 
     __slots__ = ("_value",)
 
@@ -23,3 +30,32 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._value)
+
+
+def hide_secrets(config: Json, schema: Json) -> None:
+    """Redact every value that the schema marks as secret. Call this before anything else is done with a config."""
+    for secret in secret_values(config, schema):
+        hide(secret)
+
+
+def secret_values(config: Json, schema: Json, *, is_secret: bool = False) -> Iterator[str]:
+    """Yield the secrets of a config, which may be wrong in any way."""
+    match config:
+        case dict():
+            for name, member in config.items():
+                marks = [each for form in (schema, *schema.get("oneOf", ())) for each in _schemas_of(name, form)]
+                for mark in marks or [{}]:
+                    yield from secret_values(member, mark, is_secret=is_secret or mark.get("secret", False))
+        case list():
+            for member in config:
+                yield from secret_values(member, {}, is_secret=is_secret)
+        case str() if is_secret:
+            yield config
+        case str():
+            yield from re.findall(USER_AND_PASSWORD, config)
+
+
+def _schemas_of(name: str, form: Mapping[str, Json]) -> Iterator[Json]:
+    if name in form.get("properties", {}):
+        yield form["properties"][name]
+    yield from (schema for pattern, schema in form.get("patternProperties", {}).items() if re.search(pattern, name))

@@ -1,87 +1,148 @@
-"""The stores for data files other than Amazon S3, as a config names them."""
+"""The stores for data files that a config can choose instead of Amazon S3."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
-from connector.config import storage_schemas
+import msgspec
+
+from connector.config.definition import Definition, Setting
+from connector.config.patterns import (
+    AZURE_ACCOUNT,
+    AZURE_CONTAINER,
+    HDFS_DIRECTORY,
+    HTTP_ADDRESS,
+    WITHOUT_SLASHES,
+    WITHOUT_URI_SIGNS,
+)
 from connector.config.secret import Secret
-from connector.config.values import object_prefix, secret, warehouse_directory
-from protocol.flow import Json
+from connector.config.values import (
+    drop_last_slash,
+    parse_account_key,
+    parse_directory,
+    parse_prefix,
+    parse_service_account,
+)
+
+STORAGE_TYPE: Final = "storage_type"
+GOOGLE: Final = "Google Cloud Storage"
+AZURE: Final = "Azure"
+HDFS: Final = "HDFS"
+LOCAL_FILES: Final = "Local Files"
+
+PREFIX: Final = Setting(
+    "Prefix", "A prefix for the names of all files, such as lake/flow.", pattern=WITHOUT_URI_SIGNS, parse=parse_prefix
+)
 
 
-@dataclass(frozen=True)
-class GoogleStorage:
-    """A bucket of Google Cloud Storage. Without a sign-in of its own, the catalog hands out tokens."""
+class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE):
+    """A bucket of Google Cloud Storage. Without a service account, the catalog or the machine has the credentials."""
 
-    bucket: str
-    prefix: str = ""
-    service_account: Secret | None = None
-    uses_machine_credentials: bool = False
-    endpoint: str = ""
+    title: ClassVar[str] = "Google Cloud Storage"
+
+    bucket: Annotated[str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1)]
+    prefix: Annotated[str, PREFIX] = ""
+    service_account: Annotated[
+        Secret | None,
+        Setting(
+            "Service Account JSON",
+            "The JSON key of a service account that can read, write and delete the objects of the bucket.",
+            is_multiline=True,
+            parse=parse_service_account,
+        ),
+    ] = msgspec.field(name="service_account_json", default=None)
+    endpoint: Annotated[
+        str,
+        Setting(
+            "Endpoint",
+            "The address of the storage service. The default is Google's.",
+            pattern=HTTP_ADDRESS,
+            is_advanced=True,
+            parse=drop_last_slash,
+        ),
+    ] = ""
 
     @property
     def location(self) -> str:
         return _join(f"gs://{self.bucket}", self.prefix)
 
 
-@dataclass(frozen=True)
-class AccountKey:
-    """Opens everything in a storage account."""
+class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
+    """A container of a storage account, with at most one way to sign in. Without one, the catalog vends SAS tokens."""
 
-    value: Secret
+    title: ClassVar[str] = "Azure"
+    description: ClassVar[str] = (
+        "A container of Azure Blob Storage or Azure Data Lake Storage Gen2. Choose one way to sign in."
+    )
 
-
-@dataclass(frozen=True)
-class SasToken:
-    """A shared access signature."""
-
-    value: Secret
-
-
-@dataclass(frozen=True)
-class ClientSecret:
-    """Signs in as an application."""
-
-    tenant_id: str
-    client_id: str
-    value: Secret
-
-
-AzureSignIn: TypeAlias = AccountKey | SasToken | ClientSecret
-
-
-@dataclass(frozen=True)
-class AzureStorage:
-    """A container of a storage account. Without a sign-in of its own, the catalog hands out SAS tokens."""
-
-    account: str
-    container: str
-    prefix: str = ""
-    sign_in: AzureSignIn | None = None
-    endpoint: str = ""
+    account: Annotated[str, Setting("Storage Account", "The name of the storage account.", pattern=AZURE_ACCOUNT)]
+    container: Annotated[str, Setting("Container", "The container for data files.", pattern=AZURE_CONTAINER)]
+    prefix: Annotated[str, PREFIX] = ""
+    account_key: Annotated[
+        Secret | None, Setting("Account Key", "An access key of the storage account.", parse=parse_account_key)
+    ] = None
+    sas_token: Annotated[
+        Secret | None,
+        Setting(
+            "SAS Token", "A shared access signature with permission to read, create, write, list and delete blobs."
+        ),
+    ] = None
+    tenant_id: Annotated[str, Setting("Tenant ID", "The Entra ID tenant of the application.")] = ""
+    client_id: Annotated[
+        str, Setting("Client ID", "The ID of an application with the role Storage Blob Data Contributor.")
+    ] = ""
+    client_secret: Annotated[Secret | None, Setting("Client Secret", "The secret of the application.")] = None
+    endpoint: Annotated[
+        str,
+        Setting(
+            "Endpoint",
+            "The address of the blob service. The default is Azure's.",
+            pattern=HTTP_ADDRESS,
+            is_advanced=True,
+            parse=drop_last_slash,
+        ),
+    ] = ""
 
     @property
     def location(self) -> str:
         return _join(f"abfss://{self.container}@{self.account}.dfs.core.windows.net", self.prefix)
 
 
-@dataclass(frozen=True)
-class HdfsStorage:
+class HdfsStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=HDFS):
     """A directory of Hadoop's file system."""
 
-    uri: str
+    title: ClassVar[str] = "HDFS"
+    description: ClassVar[str] = "A directory of Hadoop's file system. Its native client (libhdfs) must be installed."
+
+    uri: Annotated[
+        str,
+        Setting(
+            "URI",
+            "The directory, such as hdfs://namenode:8020/lake.",
+            pattern=HDFS_DIRECTORY,
+            parse=drop_last_slash,
+        ),
+    ]
 
     @property
     def location(self) -> str:
         return self.uri
 
 
-@dataclass(frozen=True)
-class LocalFiles:
-    """A directory of this machine, and of all others that use the tables."""
+class LocalFiles(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=LOCAL_FILES):
+    """A directory of this machine and of all others that use the tables."""
 
-    directory: Path
+    title: ClassVar[str] = "Local Files"
+    description: ClassVar[str] = "A directory with the same path on every machine that reads or writes the tables."
+
+    directory: Annotated[
+        Path,
+        Setting(
+            "Directory",
+            "The directory. It is created if it does not exist.",
+            min_length=1,
+            parse=parse_directory,
+        ),
+    ]
 
     @property
     def location(self) -> str:
@@ -89,31 +150,6 @@ class LocalFiles:
 
 
 Storage: TypeAlias = GoogleStorage | AzureStorage | HdfsStorage | LocalFiles
-
-
-def parse(storage: Json, *, allows_machine_credentials: bool) -> Storage:
-    """Where the config names no sign-in, the machine's own is used if that is allowed."""
-    prefix, endpoint = object_prefix(storage.get("prefix", "")), storage.get("endpoint", "").rstrip("/")
-    match storage["storage_type"]:
-        case storage_schemas.GOOGLE:
-            key = secret(storage, "service_account_json")
-            return GoogleStorage(storage["bucket"], prefix, key, allows_machine_credentials and not key, endpoint)
-        case storage_schemas.HDFS:
-            return HdfsStorage(storage["uri"].rstrip("/"))
-        case storage_schemas.LOCAL_FILES:
-            return LocalFiles(warehouse_directory(storage["directory"]))
-        case _:
-            return AzureStorage(storage["account"], storage["container"], prefix, _azure_sign_in(storage), endpoint)
-
-
-def _azure_sign_in(storage: Json) -> AzureSignIn | None:
-    if key := secret(storage, "account_key"):
-        return AccountKey(key)
-    if token := secret(storage, "sas_token"):
-        return SasToken(token)
-    if client_secret := secret(storage, "client_secret"):
-        return ClientSecret(storage["tenant_id"], storage["client_id"], client_secret)
-    return None
 
 
 def _join(root: str, prefix: str) -> str:

@@ -1,18 +1,14 @@
-"""What single settings mean. A ValueError says what a setting must be, never what it was."""
+"""Types and parsers of single settings. A parser raises ValueError with what a setting must be, not what it was."""
 
 import json
 import os
 import posixpath
-from base64 import b64decode
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import isodate
-
 from connector.config.secret import Secret
-from connector.model.properties import Properties
-from protocol.flow import Json
 
 MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 
@@ -23,9 +19,20 @@ SERVICE_ACCOUNT: Final = ("client_email", "private_key", "token_uri")
 FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
 
 
-def upload_interval(text: str) -> timedelta:
+class SchemaEvolution(StrEnum):
+    """How far apply may change a table that exists: docs/columns.md says what each mode allows."""
+
+    STRICT = "strict"
+    ADD_COLUMNS = "add_columns"
+    FULL = "full"
+
+
+def parse_upload_interval(text: str) -> timedelta:
+    # Imported here, because `spec` does not need it.
+    import isodate
+
     demand = "must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H"
-    # isodate reads a bare PT as zero. Days and longer are beyond the limit anyway.
+    # isodate parses a bare PT as zero. Days and longer are above the limit.
     if text == "PT" or not text.startswith("PT"):
         raise ValueError(demand)
     try:
@@ -37,30 +44,34 @@ def upload_interval(text: str) -> timedelta:
     return interval
 
 
-def feature_flags(text: str) -> frozenset[str]:
-    """The flags that are on; of a flag that is given twice, the last counts."""
+def parse_feature_flags(text: str) -> frozenset[str]:
+    """Return the flags that are on. If a flag is given twice, the last one counts."""
     flags: dict[str, bool] = {}
     for given in filter(None, map(str.strip, text.split(","))):
         flag = given.removeprefix("no_")
         if flag not in FEATURE_FLAGS:
-            raise ValueError(f"{given!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}")
+            raise ValueError(f"{given!r} is not a feature flag; the feature flags are {', '.join(FEATURE_FLAGS)}")
         flags[flag] = flag == given
     return frozenset(flag for flag, on in flags.items() if on)
 
 
-def endpoint(text: str) -> str:
-    """An address whose scheme is in lower case: PyArrow knows no other, and RFC 3986 has them mean the same."""
+def parse_address(text: str) -> str:
+    """Return the address with its scheme in lower case: PyArrow knows no other, and RFC 3986 ignores the case."""
     scheme, separator, rest = text.partition("://")
     return f"{scheme.lower()}{separator}{rest}" if separator else text
 
 
-def object_prefix(text: str) -> str:
-    """The names' part before that of a table. Stores' clients refuse empty parts, . and .. in a name."""
+def drop_last_slash(text: str) -> str:
+    return text.rstrip("/")
+
+
+def parse_prefix(text: str) -> str:
+    """Return the prefix without empty parts, . and .., which clients of stores refuse in names."""
     return posixpath.normpath(f"/{text.strip('/')}").removeprefix("/")
 
 
-def warehouse_directory(text: str) -> Path:
-    """The absolute directory that a path or a file:// URI names."""
+def parse_directory(text: str) -> Path:
+    """Return the absolute directory that a path or a file:// URI names."""
     path = text
     if text.startswith("file:"):
         path = text.removeprefix("file:").removeprefix("//localhost").removeprefix("//")
@@ -69,39 +80,40 @@ def warehouse_directory(text: str) -> Path:
     directory = os.path.abspath(path)
     # PyIceberg reads a location as a URI: it would write to the part before such a character, another directory.
     if "#" in directory or "?" in directory:
-        raise ValueError("must be a directory without # and ? in its whole path")
+        raise ValueError("must be a directory without # or ? in its absolute path")
     return Path(directory)
 
 
 def service_account(text: str) -> dict[str, str]:
-    """A service account's key, as Google's console writes it."""
-    demand = "must be the JSON key of a service account, as Google's console writes it, with {}"
+    """Return the key of a service account, in the form that Google's console writes."""
     try:
         key = json.loads(text)
     except ValueError:
         key = None
-    missing = [name for name in SERVICE_ACCOUNT if not isinstance(key, dict) or not isinstance(key.get(name), str)]
-    if missing:
-        raise ValueError(demand.format(", ".join(SERVICE_ACCOUNT)))
+    if not isinstance(key, dict) or not all(isinstance(key.get(name), str) for name in SERVICE_ACCOUNT):
+        raise ValueError(
+            "must be the JSON key of a service account, as Google's console writes it, with "
+            f"{', '.join(SERVICE_ACCOUNT)}"
+        )
     return dict(key)
 
 
-def secret(properties: Json, name: str) -> Secret | None:
-    value = properties.get(name)
-    return Secret(value) if value else None
+def parse_service_account(text: str) -> Secret:
+    service_account(text)
+    return Secret(text)
 
 
-def settings(properties: Json, name: str) -> Properties:
-    return Properties(properties.get(name))
+def parse_account_key(text: str) -> Secret:
+    from base64 import b64decode
 
-
-def azure_account_key(text: str) -> None:
     try:
         b64decode(text, validate=True)
     except ValueError:
         raise ValueError("must be an access key of the storage account, as Azure's portal shows it") from None
+    return Secret(text)
 
 
-def not_yet_available(turned_on: bool) -> None:
-    if turned_on:
+def refuse_format_version_3(is_on: bool) -> bool:
+    if is_on:
         raise ValueError("must be false: tables of format version 3 are not yet available")
+    return False

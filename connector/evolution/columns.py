@@ -11,7 +11,7 @@ from itertools import chain, count
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
 
-from connector.config.schema_evolution import SchemaEvolution
+from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
 from connector.evolution.field_config import MAX_NAME
 from connector.evolution.refusals import Limits

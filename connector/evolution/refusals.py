@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
-from connector.config.schema_evolution import SchemaEvolution
+from connector.config.values import SchemaEvolution
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.table_change import (
     AddColumn,

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
-from connector.config.schema_evolution import SchemaEvolution
+from connector.config.values import SchemaEvolution
 from connector.model.table_identifier import TableIdentifier
 
 OWNER_PROPERTY: Final = "flow.owner"

@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.encoding.data_files import FileOptions
 from connector.encoding.rewriting import UnconvertibleError
 from connector.evolution.table_change import (

@@ -1,9 +1,10 @@
 """Values that their column cannot hold: what a binding's policy says, and what was done with them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+import msgspec
 
 DEFAULT_MAX_REJECTED_RATIO: Final = 0.1
 
@@ -16,8 +17,7 @@ class OnInvalid(StrEnum):
     QUARANTINE = "quarantine"
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """How a binding treats its invalid values."""
 
     on_invalid: OnInvalid = OnInvalid.STOP
@@ -32,8 +32,7 @@ class Treatment(StrEnum):
     REJECTED = "rejected"  # its row went to the table of rejected rows
 
 
-@dataclass(frozen=True)
-class Treated:
+class Treated(msgspec.Struct, frozen=True):
     """How many values were treated in the same way, and where one of them is."""
 
     count: int
@@ -46,11 +45,10 @@ class Treated:
 _Kind: TypeAlias = tuple[str, Treatment]  # of a field
 
 
-@dataclass
-class Tally:
+class Tally(msgspec.Struct):
     """Treated values by field and treatment."""
 
-    _treated: dict[_Kind, Treated] = field(default_factory=dict)
+    _treated: dict[_Kind, Treated] = msgspec.field(default_factory=dict)
 
     def add(self, of_field: str, treatment: Treatment, treated: Treated) -> None:
         if treated.count:

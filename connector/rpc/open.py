@@ -24,7 +24,7 @@ def handle_open(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
     task = message.materialization
     config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     os.environ.update(NO_THREADS)  # Spark's workers inherit it
-    with engine.start_engine(config.spark) as started:
+    with engine.start_engine(config.advanced.spark) as started:
         # Imported here, because PyIceberg takes a second to load. The JVM starts in that second.
         with _without_garbage_collection():
             from connector.session.open_session import open_session

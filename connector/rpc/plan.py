@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from connector.config.settings import ResourceConfig
+from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
 from connector.evolution.rejected_table import name_rejected_table

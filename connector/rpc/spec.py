@@ -4,7 +4,8 @@ from typing import Final
 
 import msgspec
 
-from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.config.endpoint_config import ENDPOINT_SCHEMA
+from connector.config.resource_config import RESOURCE_SCHEMA
 from protocol import response
 
 DOCUMENTATION_URL: Final = "https://example.com/materialize-iceberg/README.md"

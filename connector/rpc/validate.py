@@ -6,7 +6,9 @@ from typing import Final
 
 from connector.checks.endpoint import survey
 from connector.config.catalog import GlueCatalog
-from connector.config.settings import EndpointConfig, ResourceConfig, parse_each, resource_path
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.resource_config import ResourceConfig
+from connector.config.settings import parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.encoding.data_files import FileOptions
 from connector.evolution import rejected_table
@@ -92,7 +94,7 @@ def _proposals(
         if isinstance(resource, ResourceConfig):
             path = resource_path(endpoint, resource)
             collection = find_collection(binding, message.linked_collections)
-            flags, is_in_glue = endpoint.feature_flags, isinstance(endpoint.catalog, GlueCatalog)
+            flags, is_in_glue = endpoint.advanced.feature_flags, isinstance(endpoint.catalog, GlueCatalog)
             yield Proposal(index, message.name, binding, collection, resource, path, last.get(path), flags, is_in_glue)
 
 

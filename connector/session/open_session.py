@@ -5,7 +5,8 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Final
 
-from connector.config.settings import EndpointConfig, ResourceConfig
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.resource_config import ResourceConfig
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
@@ -38,11 +39,11 @@ def open_session(
     policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
     with ExitStack() as resources:
         sockets = engine.directories.sockets
-        claims = resources.enter_context(closing(claim_server(config.spark, sockets / "claims")))
+        claims = resources.enter_context(closing(claim_server(config.advanced.spark, sockets / "claims")))
         catalog = open_catalog(config)
         maintenance = resources.enter_context(run_maintenance(catalog))
         new_writer = partial(SnapshotWriter, WrittenLists())
-        limit = Limit(config.max_waiting_commits, config.max_waiting_bytes)
+        limit = Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes)
         committer = Committer(partial(try_commits, catalog, new_writer=new_writer), limit, maintenance.after_commit)
         with translate_errors(config):
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))

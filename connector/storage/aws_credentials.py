@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import get_session
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKEN
 
-from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
+from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
 from connector.config.secret import Secret
 from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
@@ -29,12 +29,14 @@ MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore refreshes the machi
 
 
 def open_aws_credentials(
-    credentials: AwsCredentials | AwsRole | MachineCredentials, region: str
+    credentials: AwsCredentials | AwsIam | AwsRole | MachineCredentials, region: str
 ) -> FreshAwsCredentials:
     """Return the credentials that the config chooses. A role is assumed in this region."""
     match credentials:
         case AwsCredentials():
             return Refreshed("the AWS credentials", lambda: Lease.until(credentials, None))
+        case AwsIam():
+            return Refreshed("the AWS credentials", lambda: Lease.until(credentials.keys, None))
         case AwsRole():
             return Refreshed("the credentials of the AWS role", lambda: _assume(credentials, region))
         case MachineCredentials():

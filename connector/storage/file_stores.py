@@ -25,18 +25,8 @@ from pyiceberg.io import (
 )
 
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
-from connector.config.settings import EndpointConfig
-from connector.config.storage import (
-    AccountKey,
-    AzureSignIn,
-    AzureStorage,
-    ClientSecret,
-    GoogleStorage,
-    HdfsStorage,
-    LocalFiles,
-    SasToken,
-    Storage,
-)
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.storage import AzureStorage, GoogleStorage, HdfsStorage, LocalFiles, Storage
 from connector.storage.file_access import DEFAULT_REGION, FileCredentials, file_properties
 
 if TYPE_CHECKING:
@@ -102,9 +92,9 @@ def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | 
     # A store's client is imported only if it is needed.
     match config.storage:
         case GoogleStorage() as storage:
-            return _google_credentials(storage)
+            return _google_credentials(storage, uses_machine_credentials=config.allows_machine_credentials)
         case AzureStorage() as storage:
-            return partial(_azure_credentials, storage.sign_in)
+            return partial(_azure_credentials, storage)
     if aws is None:
         return dict
     from connector.storage.aws_credentials import read_file_credentials
@@ -112,20 +102,19 @@ def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | 
     return partial(read_file_credentials, aws)
 
 
-def _azure_credentials(sign_in: AzureSignIn | None) -> dict[str, str]:
-    match sign_in:
-        case AccountKey(key):
-            return {ADLS_ACCOUNT_KEY: key.reveal()}
-        case SasToken(token):
-            return {ADLS_SAS_TOKEN: token.reveal()}
-        case ClientSecret(tenant_id, client_id, secret):
-            return {ADLS_TENANT_ID: tenant_id, ADLS_CLIENT_ID: client_id, ADLS_CLIENT_SECRET: secret.reveal()}
-        case None:
-            return {}
+def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
+    if key := storage.account_key:
+        return {ADLS_ACCOUNT_KEY: key.reveal()}
+    if token := storage.sas_token:
+        return {ADLS_SAS_TOKEN: token.reveal()}
+    if secret := storage.client_secret:
+        application = {ADLS_TENANT_ID: storage.tenant_id, ADLS_CLIENT_ID: storage.client_id}
+        return {**application, ADLS_CLIENT_SECRET: secret.reveal()}
+    return {}
 
 
-def _google_credentials(storage: GoogleStorage) -> FileCredentials:
-    if not storage.service_account and not storage.uses_machine_credentials:
+def _google_credentials(storage: GoogleStorage, *, uses_machine_credentials: bool) -> FileCredentials:
+    if not storage.service_account and not uses_machine_credentials:
         return dict
     from connector.storage.google_credentials import open_google_tokens, read_file_credentials
 

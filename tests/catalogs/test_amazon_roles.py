@@ -192,5 +192,5 @@ def test_who_has_nothing_to_sign_with_hears_so() -> None:
         parse(config, [])
     assert str(raised.value).splitlines() == [
         "/credentials: is required by rest.sigv4-enabled",
-        "/catalog/properties/rest.signing-region: is required by rest.sigv4-enabled without a /region",
+        "/catalog/properties/rest.signing-region: is required by rest.sigv4-enabled unless /region is set",
     ]

@@ -19,7 +19,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import DecimalType, LongType, StringType
 
-from connector.config.settings import EndpointConfig, parse
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.settings import parse
 from connector.evolution.changes import MAX_DOC, plan_changes
 from connector.evolution.table_change import (
     AddColumn,

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType
 
-from connector.config.settings import EndpointConfig, parse
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.settings import parse
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
 from connector.host.errors import UserError

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import psycopg
 import pytest
 from pyiceberg.catalog import Catalog
@@ -17,7 +18,8 @@ from pyiceberg.types import LongType, StringType
 
 from connector.cli.check_command import check
 from connector.config.catalog import SqlCatalog
-from connector.config.settings import EndpointConfig, parse
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.settings import parse
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.host.errors import FencedError, RetryableError, UserError
@@ -97,7 +99,9 @@ def test_a_new_catalog_may_be_opened_by_many_at_once(endpoint: EndpointConfig, p
     barrier = threading.Barrier(openers)
     opened: list[bool] = []
     assert isinstance(endpoint.catalog, SqlCatalog)
-    new = replace(endpoint, catalog=replace(endpoint.catalog, uri=postgres.new_database()))
+    new = msgspec.structs.replace(
+        endpoint, catalog=msgspec.structs.replace(endpoint.catalog, uri=postgres.new_database())
+    )
 
     def open_with_the_others() -> None:
         barrier.wait()

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.config.settings import EndpointConfig, parse
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed

@@ -1,25 +1,26 @@
 """Before anything is written, a probe says whether the place for data files can be used, and if not, why and what to
 do."""
 
+import dataclasses
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 from pyiceberg.io import load_file_io
 
 from connector.checks import s3_probe, storage_probe
 from connector.checks.steps import Skipped
 from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig
 from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_access import file_properties
@@ -42,9 +43,8 @@ def bucket(s3_server: S3Server) -> str:
 def right(s3_server: S3Server, bucket: str) -> EndpointConfig:
     """A config that works."""
     return EndpointConfig(
-        "ns",
-        GlueCatalog(),
-        timedelta(),
+        namespace="ns",
+        catalog=GlueCatalog(),
         credentials=credentials(s3_server.root),
         bucket=bucket,
         prefix="lake/flow",
@@ -120,7 +120,7 @@ def test_what_killed_probes_have_left_behind_is_deleted_and_nothing_else(
 REFUSALS: Final[Mapping[str, tuple[Change, type[Exception]]]] = {
     "unknown key": (lambda *_: {"credentials": credentials(Keys("nobody", "planted"))}, UserError),
     "wrong secret": (
-        lambda server, _: {"credentials": credentials(replace(server.root, secret_access_key="planted"))},
+        lambda server, _: {"credentials": credentials(dataclasses.replace(server.root, secret_access_key="planted"))},
         UserError,
     ),
     "wrong token": (lambda server, _: {"credentials": credentials(server.root, "planted")}, UserError),
@@ -242,7 +242,7 @@ def test_data_files_are_addressed_alike(settings: Mapping[str, str], host: str) 
 
 
 def elsewhere(place: Storage) -> EndpointConfig:
-    return EndpointConfig("ns", SqlCatalog("postgresql://host/lake"), timedelta(), storage=place)
+    return EndpointConfig(namespace="ns", catalog=SqlCatalog("postgresql://host/lake"), storage=place)
 
 
 def test_hdfs_without_its_native_client_is_no_place_for_files() -> None:
@@ -271,7 +271,7 @@ def test_a_place_that_keeps_nothing_is_no_place_for_files(tmp_path: Path, monkey
 
 
 def local(directory: Path) -> EndpointConfig:
-    return EndpointConfig("ns", LocalCatalog(directory), timedelta())
+    return EndpointConfig(namespace="ns", catalog=LocalCatalog(directory))
 
 
 def test_a_directory_that_can_be_used_is_left_as_it_was(tmp_path: Path) -> None:
@@ -292,12 +292,11 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 LOCAL_PROBE: Final = """
 import sys
-from datetime import timedelta
 from pathlib import Path
 from connector.config.catalog import LocalCatalog
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.checks.storage_probe import probe
-probe(EndpointConfig("ns", LocalCatalog(Path(sys.argv[1])), timedelta()), {})
+probe(EndpointConfig(namespace="ns", catalog=LocalCatalog(Path(sys.argv[1]))), {})
 print([name for name in sys.modules if name.startswith("boto")])
 """
 

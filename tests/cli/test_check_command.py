@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from connector.cli.check_command import check
-from connector.config.catalog_schemas import LOCAL
+from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy

@@ -9,9 +9,7 @@ from pyiceberg.exceptions import RESTError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.config.catalog import RestCatalog
-from connector.config.catalog_names import check_name
-from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL, RestCatalog, check_name
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError
 from connector.iceberg.catalogs.rest import open_rest
@@ -50,9 +48,9 @@ def test_names_that_every_catalog_takes_are_legal(catalog_type: str, name: str) 
         (REST, "a/b", "must not contain /, "),
         (REST, "a\\b", "must not contain /, "),
         (REST, "100%", "must not contain /, "),
-        (HIVE, "with-hyphen", "must consist of at most 128 letters"),
-        (HIVE, "größe", "must consist of at most 128 letters"),
-        (HIVE, "a" * 129, "must consist of at most 128 letters"),
+        (HIVE, "with-hyphen", "must have at most 128 characters"),
+        (HIVE, "größe", "must have at most 128 characters"),
+        (HIVE, "a" * 129, "must have at most 128 characters"),
         (S3_TABLES, "with-hyphen", "must consist of letters, digits"),
         (S3_TABLES, "_hidden", "must consist of letters, digits"),
     ],
@@ -74,7 +72,7 @@ def test_an_illegal_name_is_said_by_its_path_once() -> None:
     with pytest.raises(InvalidConfigError) as raised:
         parse(endpoint, resources)
     assert str(raised.value).splitlines() == [
-        "/namespace: must not contain line breaks, tabs and other control characters",
+        "/namespace: must not contain line breaks, tabs or other control characters",
         "bindings[0] /table: must not be longer than 255 characters",
         "bindings[1] /table: must not contain a dot",
         "bindings[2] /namespace: must not be blank",

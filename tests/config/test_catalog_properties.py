@@ -49,8 +49,8 @@ def test_a_property_that_the_config_has_a_setting_for_is_told_which() -> None:
         value for module in (catalog, glue, io, rest) for value in vars(module).values() if isinstance(value, str)
     }
     assert SETTINGS.keys() <= pyiceberg_s
-    assert complaint("s3.endpoint") == "is not set here, but by /s3_endpoint"
-    assert complaint("credential") == "is not set here, but by /catalog/credential"
+    assert complaint("s3.endpoint") == "cannot be set here: use /s3_endpoint"
+    assert complaint("credential") == "cannot be set here: use /catalog/credential"
 
 
 @pytest.mark.parametrize("name", ["s3.signer", "zzzzzz"])

@@ -10,17 +10,15 @@ import msgspec
 import orjson
 import pytest
 
-from connector.config import settings
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
-from connector.config.catalog_schemas import CATALOG
-from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
+from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
+from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions, EndpointConfig
 from connector.config.keywords import KEYWORDS
+from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import chosen_catalog
-from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
-from connector.config.schema_evolution import SchemaEvolution
 from connector.config.secret import Secret
 from connector.config.settings import parse, resource_path
-from connector.config.values import FEATURE_FLAGS
+from connector.config.values import FEATURE_FLAGS, SchemaEvolution
 from connector.host.errors import InvalidConfigError
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
@@ -115,13 +113,15 @@ def test_every_documented_example_is_a_config(example: Json) -> None:
 
 
 def test_every_kind_of_catalog_has_a_documented_example() -> None:
-    kinds = {choice["properties"]["catalog_type"]["const"] for choice in CATALOG["oneOf"]}
+    kinds = {
+        choice["properties"]["catalog_type"]["const"] for choice in ENDPOINT_SCHEMA["properties"]["catalog"]["oneOf"]
+    }
     assert {chosen_catalog(example) for example in EXAMPLES} == kinds
 
 
 def test_everything_that_can_be_set_arrives() -> None:
     endpoint, _ = parse(EVERYTHING, [])
-    assert endpoint == settings.EndpointConfig(
+    assert endpoint == EndpointConfig(
         namespace="ns",
         catalog=RestCatalog(
             "https://host/catalog",
@@ -138,8 +138,10 @@ def test_everything_that_can_be_set_arrives() -> None:
         prefix="lake/flow",
         region="us-east-1",
         s3_endpoint="http://store:9000",
-        feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
-        spark=Properties({"spark.master": "local[2]"}),
+        advanced=AdvancedOptions(
+            feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
+            spark=Properties({"spark.master": "local[2]"}),
+        ),
     )
 
 
@@ -175,7 +177,7 @@ def test_a_resource_arrives_with_its_table_properties() -> None:
     }
     _, resources = parse(LOCAL, [resource])
     assert resources == [
-        settings.ResourceConfig("T", "N", False, Properties({"write.metadata.compression-codec": "gzip"})),
+        ResourceConfig("T", "N", False, Properties({"write.metadata.compression-codec": "gzip"})),
     ]
 
 
@@ -202,8 +204,8 @@ def test_a_resource_arrives_with_its_policy_for_invalid_values() -> None:
 
 def test_what_is_left_out_has_the_defaults_that_the_schemas_print() -> None:
     endpoint, resources = parse(LOCAL, [{"table": "t"}])
-    assert endpoint == settings.EndpointConfig("ns", LocalCatalog(), timedelta(minutes=5))
-    assert resources == [settings.ResourceConfig("t", namespace=None, delta_updates=True)]
+    assert endpoint == EndpointConfig(namespace="ns", catalog=LocalCatalog(), upload_interval=timedelta(minutes=5))
+    assert resources == [ResourceConfig("t", namespace=None, delta_updates=True)]
     assert ENDPOINT_SCHEMA["properties"]["upload_interval"]["default"] == "PT5M"
     assert RESOURCE_SCHEMA["properties"]["delta_updates"]["default"] is True
 
@@ -223,12 +225,16 @@ def test_the_older_keys_are_used_where_credentials_are_absent() -> None:
 
 
 def test_the_keys_of_an_assumed_role_are_used() -> None:
-    assert parse(IAM, [])[0].credentials == AwsCredentials("id", Secret("secret"), Secret("token"))
+    credentials = parse(IAM, [])[0].credentials
+    assert isinstance(credentials, AwsIam)
+    assert credentials.keys == AwsCredentials("id", Secret("secret"), Secret("token"))
 
 
 def test_a_role_is_assumed_with_keys_of_its_own_config() -> None:
-    role = AwsRole("arn:aws:iam::1:role/flow", AwsCredentials("id", Secret("secret")), "ours", "materialize-iceberg")
-    assert parse(ROLE, [])[0].credentials == role
+    role = parse(ROLE, [])[0].credentials
+    assert role == AwsRole("arn:aws:iam::1:role/flow", "ours", "materialize-iceberg", "id", Secret("secret"))
+    assert isinstance(role, AwsRole)
+    assert role.own == AwsCredentials("id", Secret("secret"))
 
 
 def test_temporary_keys_have_a_session_token() -> None:
@@ -242,10 +248,12 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
     assert parse({**without_keys, **MACHINE_CREDENTIALS}, [])[0].credentials == MachineCredentials()
     assert parse({**GLUE, **MACHINE_CREDENTIALS}, [])[0].credentials == AwsCredentials("id", Secret("secret"))
     role = {"auth_type": "AWSRole", "aws_role_arn": "arn:aws:iam::1:role/flow", "role_session_name": "lake"}
-    expected = AwsRole(role["aws_role_arn"], MachineCredentials(), session_name="lake")
-    assert parse({**without_keys, "credentials": role, **MACHINE_CREDENTIALS}, [])[0].credentials == expected
+    parsed = parse({**without_keys, "credentials": role, **MACHINE_CREDENTIALS}, [])[0].credentials
+    assert parsed == AwsRole(role["aws_role_arn"], session_name="lake")
+    assert isinstance(parsed, AwsRole)
+    assert parsed.own == MachineCredentials()
     assert complaints({**without_keys, "credentials": role}) == [
-        f"/credentials/{name}: is required without the feature flag use_machine_credentials"
+        f"/credentials/{name}: is required unless the feature flag use_machine_credentials is on"
         for name in ("awsAccessKeyId", "awsSecretAccessKey")
     ]
 
@@ -301,7 +309,7 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
     }
     resources = [{"table": "t"}, {"table": "a.b", "namespace": "n.m"}, {"delta_updates": "yes"}, "t"]
     assert sorted(complaints(endpoint, *resources)) == [
-        "/advanced/feature_flags: 'fast' is not a feature flag; the known ones are "
+        "/advanced/feature_flags: 'fast' is not a feature flag; the feature flags are "
         "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials",
         "/advanced/spark/master: must be a setting whose name begins with spark.",
         "/advanced/spark/spark.a: must be a string",
@@ -340,8 +348,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         (None, "/: the config is missing"),
         ([], "/: must be an object"),
         ({**LOCAL, "namespace": ""}, "/namespace: must not be empty"),
-        ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required beside aws_access_key_id"),
-        ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required beside aws_secret_access_key"),
+        ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required if aws_access_key_id is set"),
+        ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required if aws_secret_access_key is set"),
         (without(GLUE, "bucket"), "/bucket: is required by AWS Glue"),
         (without(S3_TABLES, "credentials"), "/credentials: is required by Amazon S3 Tables"),
         (
@@ -352,8 +360,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         *(
             (
                 {**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}},
-                "/catalog/uri: must be postgresql://user@host/database, without the password: that is a property of "
-                "its own",
+                "/catalog/uri: must be postgresql://user@host/database. Put the password into /catalog/password",
             )
             for uri in (
                 "mysql://host/lake",
@@ -368,7 +375,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
         (
             {**IAM, "credentials": without(IAM["credentials"], "aws_secret_access_key")},
-            "/credentials: lacks the keys that the runtime adds when it has assumed the role",
+            "/credentials: has no keys: the runtime adds them when it assumes the role",
         ),
         (
             {**GLUE, "catalog": {"catalog_type": "AWS Glue", "properties": {"glue.skip-archiv": "false"}}},
@@ -384,7 +391,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ({**LOCAL, "NAMESPACES": "n"}, "/NAMESPACES: is not a known property; did you mean namespace?"),
         (
             with_advanced(xyz=1),
-            "/advanced/xyz: is not a known property; the known ones are feature_flags, "
+            "/advanced/xyz: is not a known property; the known properties are feature_flags, "
             "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution",
         ),
     ],
@@ -403,7 +410,7 @@ def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> Non
 
 def test_only_the_chosen_catalog_says_what_it_misses() -> None:
     assert complaints(with_catalog(glue_id="1")) == [
-        "/catalog/glue_id: is not a known property; the known ones are catalog_type, warehouse"
+        "/catalog/glue_id: is not a known property; the known properties are catalog_type, warehouse"
     ]
 
 
@@ -421,7 +428,7 @@ def test_a_secret_in_any_place_is_never_repeated() -> None:
     errors = [error for base in (EVERYTHING, IAM) for endpoint in planted(base, secret) if (error := refusal(endpoint))]
     # A feature flag is no secret: the error names the one that it does not know.
     assert [error for error in errors if secret in error] == [
-        f"/advanced/feature_flags: {secret!r} is not a feature flag; the known ones are {', '.join(FEATURE_FLAGS)}"
+        f"/advanced/feature_flags: {secret!r} is not a feature flag; the feature flags are {', '.join(FEATURE_FLAGS)}"
     ]
     assert len(errors) > 100
 
@@ -490,7 +497,7 @@ def test_another_upload_interval_is_refused(text: str) -> None:
     ],
 )
 def test_a_feature_flag_is_on_unless_no_stands_before_it(text: str, on: set[str]) -> None:
-    assert parse(with_advanced(feature_flags=text), [])[0].feature_flags == on
+    assert parse(with_advanced(feature_flags=text), [])[0].advanced.feature_flags == on
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
-from connector.config.schema import ENDPOINT_SCHEMA
+from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.endpoint_config import ENDPOINT_SCHEMA
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError
 from support.snapshots import check_text

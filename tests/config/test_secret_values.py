@@ -6,7 +6,8 @@ from typing import Final
 
 import pytest
 
-from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.config.endpoint_config import ENDPOINT_SCHEMA
+from connector.config.resource_config import RESOURCE_SCHEMA
 from connector.config.settings import parse_each
 from connector.host.errors import InvalidConfigError
 from connector.host.redaction import HIDDEN, redact

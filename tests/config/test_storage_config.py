@@ -8,13 +8,10 @@ import pytest
 from connector.config.secret import Secret
 from connector.config.settings import parse
 from connector.config.storage import (
-    AccountKey,
     AzureStorage,
-    ClientSecret,
     GoogleStorage,
     HdfsStorage,
     LocalFiles,
-    SasToken,
     Storage,
 )
 from connector.host.errors import InvalidConfigError
@@ -42,19 +39,19 @@ def storage(given: Json, **config: Json) -> Storage | None:
             {},
             GoogleStorage("b", "lake", Secret(KEY), endpoint="http://host"),
         ),
-        (GOOGLE, MACHINE_CREDENTIALS, GoogleStorage("b", uses_machine_credentials=True)),
+        (GOOGLE, MACHINE_CREDENTIALS, GoogleStorage("b")),
         ({**GOOGLE, "service_account_json": KEY}, MACHINE_CREDENTIALS, GoogleStorage("b", service_account=Secret(KEY))),
         (GOOGLE, {"catalog": REST}, GoogleStorage("b")),
         (
             {**AZURE, "account_key": "cGxhbnRlZA==", "prefix": "lake/", "endpoint": "http://host/"},
             {},
-            AzureStorage("lake", "c-1", "lake", AccountKey(Secret("cGxhbnRlZA==")), "http://host"),
+            AzureStorage("lake", "c-1", "lake", Secret("cGxhbnRlZA=="), endpoint="http://host"),
         ),
-        ({**AZURE, "sas_token": "planted"}, {}, AzureStorage("lake", "c-1", sign_in=SasToken(Secret("planted")))),
+        ({**AZURE, "sas_token": "planted"}, {}, AzureStorage("lake", "c-1", sas_token=Secret("planted"))),
         (
             {**AZURE, **APPLICATION},
             {},
-            AzureStorage("lake", "c-1", sign_in=ClientSecret("t", "c", Secret("planted"))),
+            AzureStorage("lake", "c-1", tenant_id="t", client_id="c", client_secret=Secret("planted")),
         ),
         (AZURE, {"catalog": REST}, AzureStorage("lake", "c-1")),
         ({"storage_type": "HDFS", "uri": "hdfs://node:8020/lake/"}, {}, HdfsStorage("hdfs://node:8020/lake")),
@@ -66,7 +63,7 @@ def test_a_storage_is_read_into_a_value(given: Json, config: Json, parsed: Stora
     assert not [secret for secret in ("planted", "cGxhbnRlZA==") if secret in repr(parsed)]
 
 
-OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or leave that out"
+OF_S3: Final = "is for data files in Amazon S3: remove it, or remove /storage"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +72,7 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             {**GOOGLE, "service_account_json": KEY},
             {"catalog": {"catalog_type": "Local"}},
-            ["/storage: must be left out: Local keeps its tables in its warehouse directory"],
+            ["/storage: must be removed: Local keeps its tables in its warehouse directory"],
         ),
         (
             {**GOOGLE, "service_account_json": KEY},
@@ -100,12 +97,15 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             AZURE,
             {},
-            ["/storage: lacks a way to sign in: account_key, sas_token, or client_secret and what it needs"],
+            [
+                "/storage: needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and "
+                "client_id"
+            ],
         ),
         (
             {**AZURE, "account_key": "cGxhbnRlZA==", **APPLICATION},
             {},
-            ["/storage: has more than one way to sign in: account_key, sas_token and client_secret exclude each other"],
+            ["/storage: has more than one way to sign in: set only one of account_key, sas_token and client_secret"],
         ),
         (
             {**AZURE, "account_key": "planted!"},
@@ -116,8 +116,8 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
             {**AZURE, "client_secret": "planted"},
             {},
             [
-                "/storage/client_id: is required beside client_secret",
-                "/storage/tenant_id: is required beside client_secret",
+                "/storage/client_id: is required if client_secret is set",
+                "/storage/tenant_id: is required if client_secret is set",
             ],
         ),
         (
@@ -132,7 +132,7 @@ OF_S3: Final = "is for data files in Amazon S3: leave it out beside /storage, or
         (
             GOOGLE,
             {},
-            ["/storage/service_account_json: is required without the feature flag use_machine_credentials"],
+            ["/storage/service_account_json: is required unless the feature flag use_machine_credentials is on"],
         ),
         (
             {**GOOGLE, "service_account_json": '{"private_key": "planted"}'},

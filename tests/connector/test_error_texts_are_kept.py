@@ -72,8 +72,8 @@ class Texts(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         match node.func:
-            case ast.Name(name) | ast.Attribute(attr=name) if name in LOGGING | UNREAD.keys():
-                pass
+            case ast.Name(name) | ast.Attribute(attr=name) if name in LOGGING | UNREAD.keys() | {"Setting"}:
+                pass  # a setting's texts are in the config's schema
             case ast.Name(name) if name.endswith("Error") or name == "Problem":
                 for argument in node.args:
                     if is_text(argument):
@@ -83,10 +83,12 @@ class Texts(ast.NodeVisitor):
             case _:
                 self.generic_visit(node)
 
-    def visit_Dict(self, node: ast.Dict) -> None:
-        for key, value in zip(node.keys, node.values, strict=True):
-            if not (isinstance(key, ast.Constant) and key.value in ("title", "description")):  # in the config's schema
-                self.visit(value)
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        match node.target:
+            case ast.Name("title" | "description"):  # in the config's schema
+                pass
+            case _:
+                self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if is_text(node) and self._is_one(pattern(node)):

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from connector.config.catalog_schemas import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
-from connector.config.schema import ENDPOINT_SCHEMA
+from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
+from connector.config.endpoint_config import ENDPOINT_SCHEMA
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots"
 NONE: Final = ""  # there is no such thing

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import Tenure

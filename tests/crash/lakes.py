@@ -13,9 +13,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.rest import RestCatalog
 
-from connector.config.catalog import HiveCatalog
-from connector.config.catalog_schemas import HIVE
-from connector.config.storage_schemas import LOCAL_FILES
+from connector.config.catalog import HIVE, HiveCatalog
+from connector.config.storage import LOCAL_FILES
 from connector.iceberg.catalogs.hive import open_hive
 from crash import foreign
 from crash.faults import Faults

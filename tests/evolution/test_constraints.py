@@ -19,7 +19,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from connector.config.schema_evolution import SchemaEvolution
+from connector.config.values import SchemaEvolution
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe

@@ -22,7 +22,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.config.schema_evolution import SchemaEvolution
+from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema, find_converted_columns
 from connector.evolution.changes import plan_changes
 from connector.evolution.field_config import MAX_NAME

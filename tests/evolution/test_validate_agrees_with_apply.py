@@ -13,7 +13,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.config.schema_evolution import SchemaEvolution
+from connector.config.values import SchemaEvolution
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import name_former_columns, plan_changes, plan_columns
 from connector.evolution.columns import Evolution

@@ -5,8 +5,6 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.errorfactory import ClientExceptionsFactory
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+from msgspec.structs import replace
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
@@ -22,8 +21,8 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog
 from connector.config.credentials import AwsCredentials, MachineCredentials
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
@@ -48,11 +47,11 @@ IMPATIENT = TimeLimits(connect=0.2, read=0.2)
 
 
 def local(warehouse: Path | None, **settings: Any) -> EndpointConfig:
-    return EndpointConfig("ns", LocalCatalog(warehouse), timedelta(), **settings)
+    return EndpointConfig(namespace="ns", catalog=LocalCatalog(warehouse), **settings)
 
 
 def on_s3(catalog: RestCatalog | GlueCatalog, **settings: Any) -> EndpointConfig:
-    return EndpointConfig("ns", catalog, timedelta(), credentials=KEYS, bucket="b", region="us-east-1", **settings)
+    return EndpointConfig(namespace="ns", catalog=catalog, credentials=KEYS, bucket="b", region="us-east-1", **settings)
 
 
 def rest(uri: str, **settings: Any) -> RestCatalog:
@@ -300,7 +299,7 @@ def test_what_only_the_caller_can_judge_passes_unchanged(error: Exception) -> No
 
 @pytest.mark.catalog
 def test_a_real_rest_catalog_places_tables_where_no_bucket_is_given(rest_catalog: RestCatalogServer) -> None:
-    endpoint = EndpointConfig("ns", rest(rest_catalog.uri), timedelta())
+    endpoint = EndpointConfig(namespace="ns", catalog=rest(rest_catalog.uri))
     path = TableIdentifier("catalogs", "t")
     assert table_location(endpoint, path) is None
     with open_catalog(endpoint) as catalog:

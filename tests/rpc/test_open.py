@@ -6,7 +6,7 @@ import sys
 
 
 def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
-    modules = imported("connector.rpc.open", "connector.config.rules")
+    modules = imported("connector.rpc.open", "connector.config.config_problems")
     assert "connector.spark.spark_session" in modules
     assert not {"pyiceberg", "pyarrow", "pyspark", "sqlalchemy"}.intersection(modules)
 

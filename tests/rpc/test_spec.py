@@ -1,16 +1,21 @@
 """Spec prints schemas that Flow's UI can show, and loads nothing to do it."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
 
-from connector.config.schema import ENDPOINT_SCHEMA, RESOURCE_SCHEMA
+from connector.config.endpoint_config import ENDPOINT_SCHEMA
+from connector.config.resource_config import RESOURCE_SCHEMA
 from connector.rpc.spec import describe, spec
 from protocol.flow import Json
 
+REVIEWED: Final = Path(__file__).with_name("spec.json")
 EXPENSIVE = {"pyiceberg", "pyspark", "pyarrow", "jsonschema", "boto3", "sqlalchemy", "requests", "pydantic"}
 
 
@@ -18,7 +23,7 @@ def test_spec_loads_nothing_that_takes_time() -> None:
     program = "import sys; import connector.rpc.spec; connector.rpc.spec.spec(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert EXPENSIVE.isdisjoint(loaded.split())
-    assert "connector.config.schema" in loaded.split()
+    assert "connector.config.endpoint_config" in loaded.split()
 
 
 def test_spec_answers_with_the_schemas_that_configs_are_checked_against() -> None:
@@ -31,6 +36,12 @@ def test_spec_answers_with_the_schemas_that_configs_are_checked_against() -> Non
 def test_the_description_for_a_person_is_the_spec_response_indented() -> None:
     assert msgspec.json.decode(describe()) == msgspec.to_builtins(spec())
     assert '\n  "configSchema": {\n' in describe()
+
+
+def test_the_schemas_and_all_texts_that_flow_shows_are_the_reviewed_ones() -> None:
+    if "UPDATE_SNAPSHOTS" in os.environ:
+        REVIEWED.write_text(describe() + "\n")
+    assert describe() + "\n" == REVIEWED.read_text()
 
 
 def properties(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:

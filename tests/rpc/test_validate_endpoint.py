@@ -11,7 +11,7 @@ from botocore.config import Config
 from hive_metastore.ttypes import MetaException
 
 import connector.iceberg.catalogs.glue
-from connector.config.catalog_schemas import HIVE, LOCAL, REST, S3_TABLES
+from connector.config.catalog import HIVE, LOCAL, REST, S3_TABLES
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog

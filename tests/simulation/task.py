@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import structs
 
-from connector.config.catalog_schemas import REST
+from connector.config.catalog import REST
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.rejected_table import SUFFIX
 from connector.model.invalid_values import OnInvalid

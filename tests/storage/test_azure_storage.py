@@ -3,19 +3,19 @@ why."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 
 from connector.checks import storage_probe
 from connector.checks.steps import Skipped
 from connector.config.catalog import RestCatalog, SqlCatalog
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig
-from connector.config.storage import AccountKey, AzureStorage, ClientSecret, SasToken
+from connector.config.storage import AzureStorage
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_io import StoreFileIO
 from connector.storage.file_stores import data_file_properties
@@ -36,12 +36,25 @@ def container(azure: AzureStore) -> str:
 @pytest.fixture
 def right(azure: AzureStore, container: str) -> AzureStorage:
     """What works."""
-    return AzureStorage(ACCOUNT, container, "lake/flow", AccountKey(Secret(azure.key)), azure.uri)
+    return AzureStorage(ACCOUNT, container, "lake/flow", account_key=Secret(azure.key), endpoint=azure.uri)
 
 
 def probe(place: AzureStorage, catalog: SqlCatalog | RestCatalog = SQL) -> str | Skipped:
-    config = EndpointConfig("ns", catalog, timedelta(), storage=place)
+    config = EndpointConfig(namespace="ns", catalog=catalog, storage=place)
     return storage_probe.probe(config, data_file_properties(config))
+
+
+def of_application(secret: str) -> Mapping[str, Any]:
+    return {
+        "account_key": None,
+        "tenant_id": "tenant",
+        "client_id": "client",
+        "client_secret": Secret(secret),
+    }
+
+
+def of_sas_token(token: str) -> Mapping[str, Any]:
+    return {"account_key": None, "sas_token": Secret(token)}
 
 
 def test_a_location_names_container_and_account_as_other_engines_have_it() -> None:
@@ -64,7 +77,7 @@ def test_a_container_that_can_be_used_is_left_as_it_was(
 def test_a_sas_token_signs_in_with_its_question_mark_and_without(
     azure: AzureStore, right: AzureStorage, mark: str
 ) -> None:
-    assert probe(replace(right, sign_in=SasToken(Secret(f"{mark}{azure.sas_token()}")))) == right.location
+    assert probe(replace(right, account_key=None, sas_token=Secret(f"{mark}{azure.sas_token()}"))) == right.location
 
 
 def test_what_killed_probes_have_left_behind_is_deleted(
@@ -82,12 +95,12 @@ def test_what_killed_probes_have_left_behind_is_deleted(
 
 
 def test_where_a_rest_catalog_hands_out_tokens_nothing_is_tried(right: AzureStorage) -> None:
-    assert isinstance(probe(replace(right, sign_in=None), RestCatalog("http://catalog", "lake")), Skipped)
+    assert isinstance(probe(replace(right, account_key=None), RestCatalog("http://catalog", "lake")), Skipped)
 
 
 def test_an_application_s_secret_gets_to_the_client(right: AzureStorage) -> None:
-    signed = replace(right, sign_in=ClientSecret("tenant", "client", Secret("secret")))
-    properties = data_file_properties(EndpointConfig("ns", SQL, timedelta(), storage=signed))
+    signed = replace(right, **of_application("secret"))
+    properties = data_file_properties(EndpointConfig(namespace="ns", catalog=SQL, storage=signed))
     application = {"adls.tenant-id": "tenant", "adls.client-id": "client", "adls.client-secret": "secret"}
     assert application.items() <= properties.items()
     StoreFileIO(properties).new_input(f"{right.location}/file")  # PyArrow takes them
@@ -100,7 +113,7 @@ def test_a_token_server_that_cannot_be_reached_may_be_tried_again(
     monkeypatch.setenv("AZURE_AUTHORITY_HOST", nobody)
     endpoint = right.endpoint.replace("http:", "https:")  # its client sends no token without TLS
     with pytest.raises(RetryableError) as raised:
-        probe(replace(right, sign_in=ClientSecret("tenant", "client", Secret("planted")), endpoint=endpoint))
+        probe(replace(right, **of_application("planted"), endpoint=endpoint))
     check_text(SNAPSHOTS, "no token server", str(raised.value), {right.container: "CONTAINER", nobody: "ENDPOINT"})
 
 
@@ -108,12 +121,12 @@ Change: TypeAlias = Callable[[AzureStore], Mapping[str, Any]]
 
 
 def with_sas(permissions: str = "racwdl", lasts: timedelta = timedelta(hours=1)) -> Change:
-    return lambda azure: {"sign_in": SasToken(Secret(azure.sas_token(permissions, lasts)))}
+    return lambda azure: of_sas_token(azure.sas_token(permissions, lasts))
 
 
 REFUSALS: Final[Mapping[str, tuple[Change, type[Exception]]]] = {
-    "another's key": (lambda _: {"sign_in": AccountKey(Secret(b64encode(b"planted").decode()))}, UserError),
-    "no SAS token": (lambda _: {"sign_in": SasToken(Secret("planted"))}, UserError),
+    "another's key": (lambda _: {"account_key": Secret(b64encode(b"planted").decode())}, UserError),
+    "no SAS token": (lambda _: of_sas_token("planted"), UserError),
     "late SAS token": (with_sas(lasts=timedelta(hours=-1)), UserError),
     "may only read": (with_sas("rl"), UserError),
     "may not read": (with_sas("acwdl"), UserError),

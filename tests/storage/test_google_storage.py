@@ -2,20 +2,21 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, PY_IO_IMPL
 
 from connector.checks import storage_probe
 from connector.checks.steps import Skipped
 from connector.config.catalog import RestCatalog, SqlCatalog
+from connector.config.endpoint_config import AdvancedOptions, EndpointConfig
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig
 from connector.config.storage import GoogleStorage
+from connector.config.values import MACHINE_CREDENTIALS
 from connector.host.errors import RetryableError, UserError
 from connector.storage import file_io
 from connector.storage.file_stores import data_file_properties
@@ -44,8 +45,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_io, "RETRY_SECONDS", 1)
 
 
-def probe(place: GoogleStorage, catalog: SqlCatalog | RestCatalog = SQL) -> str | Skipped:
-    config = EndpointConfig("ns", catalog, timedelta(), storage=place)
+def probe(
+    place: GoogleStorage, catalog: SqlCatalog | RestCatalog = SQL, *, flags: frozenset[str] = frozenset()
+) -> str | Skipped:
+    config = EndpointConfig(namespace="ns", catalog=catalog, storage=place, advanced=AdvancedOptions(flags))
     return storage_probe.probe(config, data_file_properties(config))
 
 
@@ -76,16 +79,16 @@ def test_this_machine_s_credentials_are_used_where_that_is_allowed(
     key = tmp_path / "key.json"
     key.write_text(google.service_account())
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
-    without_key = replace(right, service_account=None, uses_machine_credentials=True)
-    assert probe(without_key) == right.location
+    without_key = replace(right, service_account=None)
+    assert probe(without_key, flags=frozenset({MACHINE_CREDENTIALS})) == right.location
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing"))
     with pytest.raises(UserError) as error:
-        probe(without_key)
+        probe(without_key, flags=frozenset({MACHINE_CREDENTIALS}))
     check_text(SNAPSHOTS, "a machine without credentials", str(error.value), {})
 
 
 def test_who_writes_files_gets_a_token_and_never_the_service_account_s_key(right: GoogleStorage) -> None:
-    properties = data_file_properties(EndpointConfig("ns", SQL, timedelta(), storage=right))
+    properties = data_file_properties(EndpointConfig(namespace="ns", catalog=SQL, storage=right))
     assert properties.keys() == {GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, GCS_SERVICE_HOST, PY_IO_IMPL}
     assert properties[GCS_TOKEN].startswith("planted-token-")
 

@@ -1,20 +1,21 @@
 """Whatever an object store refuses, its user hears where, why and what to do."""
 
+import dataclasses
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyiceberg.io import load_file_io
 
 from connector.config.catalog import GlueCatalog
 from connector.config.credentials import AwsCredentials
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.config.settings import EndpointConfig
 from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
@@ -46,9 +47,8 @@ def bucket(s3_server: S3Server) -> Bucket:
 def right(bucket: Bucket) -> EndpointConfig:
     """A config that works."""
     return EndpointConfig(
-        "ns",
-        GlueCatalog(),
-        timedelta(),
+        namespace="ns",
+        catalog=GlueCatalog(),
         credentials=credentials(bucket.server.root),
         bucket=bucket.name,
         region=bucket.server.region,
@@ -97,7 +97,9 @@ Change: TypeAlias = Callable[[Bucket], dict[str, Any]]
     ("wrong", "kind", "what", "remedy"),
     [
         (
-            lambda bucket: {"credentials": credentials(replace(bucket.server.root, secret_access_key="planted"))},
+            lambda bucket: {
+                "credentials": credentials(dataclasses.replace(bucket.server.root, secret_access_key="planted"))
+            },
             UserError,
             "does not accept the credentials (SIGNATURE_DOES_NOT_MATCH",
             "Check /credentials.",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from connector.config.catalog_schemas import LOCAL
+from connector.config.catalog import LOCAL
 from protocol.flow import (
     Collection,
     Exists,

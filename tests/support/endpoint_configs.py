@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from connector.config.catalog_schemas import GLUE, REST
+from connector.config.catalog import GLUE, REST
 from support.s3_server import S3Server
 
 Json: TypeAlias = Any

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_properties import is_signed
-from connector.config.settings import EndpointConfig
+from connector.config.endpoint_config import EndpointConfig
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.model.properties import Properties

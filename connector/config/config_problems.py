@@ -1,0 +1,61 @@
+"""All problems of a config at once, with their paths. No text repeats a value that may be secret."""
+
+from collections.abc import Iterable, Iterator
+
+from connector.config.catalog import check_name
+from connector.config.definition import each_value
+from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
+from connector.config.keywords import ConfigValidator
+from connector.config.resource_config import RESOURCE_SCHEMA
+from connector.config.rules import Problem, at, broken_rules, chosen_catalog
+from protocol.flow import Json
+
+
+def endpoint_problems(config: Json) -> list[Problem]:
+    """Return the problems of an endpoint config."""
+    found = _schema_problems(config, ENDPOINT_SCHEMA)
+    further = [
+        *_value_problems(config, found),
+        *broken_rules(config),
+        *_name_problems(config, ("namespace",), chosen_catalog(config)),
+    ]
+    return _add_untouched(found, further)
+
+
+def resource_problems(config: Json, catalog_type: Json) -> list[Problem]:
+    """Return the problems of a resource config. Its table will be in a catalog of this type."""
+    found = _schema_problems(config, RESOURCE_SCHEMA)
+    return _add_untouched(found, _name_problems(config, ("table", "namespace"), catalog_type))
+
+
+def _add_untouched(found: list[Problem], further: Iterable[Problem]) -> list[Problem]:
+    """Add the further problems, but for those of properties that have a problem already."""
+    return found + [problem for problem in further if not any(first.touches(problem.path) for first in found)]
+
+
+def _schema_problems(config: Json, schema: Json) -> list[Problem]:
+    if config is None:
+        return [Problem((), "the config is missing")]
+    return [Problem(tuple(error.absolute_path), error.message) for error in ConfigValidator(schema).iter_errors(config)]
+
+
+def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
+    """Yield the problems that parsers of settings find. A value that has a problem already can be of any type."""
+    for path, property, value in each_value(EndpointConfig, config) if isinstance(config, dict) else ():
+        if any(problem.touches(path) for problem in found):
+            continue
+        try:
+            property.parse(value)
+        except ValueError as error:
+            yield Problem(path, str(error))
+
+
+def _name_problems(config: Json, properties: Iterable[str], catalog_type: Json) -> Iterator[Problem]:
+    for name in properties:
+        value = at(config, name)
+        if not value or not isinstance(value, str):
+            continue
+        try:
+            check_name(catalog_type, value)
+        except ValueError as error:
+            yield Problem((name,), str(error))

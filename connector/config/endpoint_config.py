@@ -1,0 +1,155 @@
+"""The endpoint config: which catalog, storage and credentials a task uses."""
+
+from datetime import timedelta
+from typing import Annotated, ClassVar, Final
+
+from connector.config.catalog import Catalog, GlueCatalog
+from connector.config.credentials import Credentials, OlderKeys
+from connector.config.definition import Definition, Setting, schema_of
+from connector.config.patterns import SECRET_SETTING, SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES
+from connector.config.storage import PREFIX, Storage
+from connector.config.values import (
+    MACHINE_CREDENTIALS,
+    SchemaEvolution,
+    parse_address,
+    parse_feature_flags,
+    parse_upload_interval,
+    refuse_format_version_3,
+)
+from connector.model.properties import Properties
+from protocol.flow import Json
+
+SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class AdvancedOptions(Definition, frozen=True):
+    """Options that most tasks do not need."""
+
+    feature_flags: Annotated[
+        frozenset[str],
+        Setting(
+            "Feature Flags",
+            "Feature flags to turn on, separated by commas. A flag that begins with no_ is turned off.",
+            parse=parse_feature_flags,
+        ),
+    ] = frozenset()
+    nanosecond_timestamps: Annotated[
+        bool,
+        Setting(
+            "Nanosecond Timestamps",
+            "Keep nanoseconds, in tables of format version 3. Not yet available.",
+            parse=refuse_format_version_3,
+        ),
+    ] = False
+    variant_columns: Annotated[
+        bool,
+        Setting(
+            "Variant Columns",
+            "Keep objects and arrays as variants, in tables of format version 3. Not yet available.",
+            parse=refuse_format_version_3,
+        ),
+    ] = False
+    spark: Annotated[
+        Properties,
+        Setting(
+            "Spark Settings",
+            "Settings of the Spark session, such as spark.master or spark.driver.memory.",
+            keywords={
+                "propertyNames": {"pattern": SPARK_SETTING},
+                "patternProperties": {SECRET_SETTING: {"type": "string", "secret": True}},
+            },
+        ),
+    ] = Properties()
+    max_waiting_commits: Annotated[
+        int,
+        Setting(
+            "Waiting Transactions",
+            "How many transactions may wait for a table that refuses commits before the task fails.",
+            minimum=1,
+        ),
+    ] = 100
+    max_waiting_bytes: Annotated[
+        int,
+        Setting(
+            "Waiting Bytes",
+            "How many bytes of data files may wait for a table that refuses commits before the task fails.",
+            minimum=1,
+        ),
+    ] = 10 << 30
+    schema_evolution: Annotated[
+        SchemaEvolution,
+        Setting(
+            "Schema Evolution",
+            "Which changes of existing tables are allowed: none (strict), new columns only (add_columns), or every "
+            "change that their fields need (full). A binding can override this.",
+        ),
+    ] = SchemaEvolution.FULL
+
+
+class EndpointConfig(Definition, frozen=True, kw_only=True):
+    """Where the tables are, and how to get there."""
+
+    title: ClassVar[str] = "Iceberg Endpoint"
+
+    credentials: Annotated[
+        Credentials | None,
+        Setting(
+            "Authentication",
+            "How to sign in to AWS. Not needed for the Local catalog, or for REST catalogs that vend credentials.",
+            keywords={"x-iam-auth": True},
+        ),
+    ] = None
+    bucket: Annotated[
+        str,
+        Setting(
+            "Bucket",
+            "The S3 bucket for data files. AWS Glue requires it. A REST catalog may choose the location itself.",
+            pattern=WITHOUT_SLASHES,
+        ),
+    ] = ""
+    prefix: Annotated[str, PREFIX] = ""
+    region: Annotated[str, Setting("Region", "The AWS region of the bucket and of AWS Glue. AWS Glue requires it.")] = (
+        ""
+    )
+    namespace: Annotated[
+        str,
+        Setting(
+            "Namespace",
+            "The namespace of all tables whose binding does not name another.",
+            pattern=WITHOUT_DOTS,
+            min_length=1,
+        ),
+    ]
+    upload_interval: Annotated[
+        timedelta,
+        Setting(
+            "Upload Interval",
+            "How often small transactions are committed: an ISO 8601 duration of at most PT4H.",
+            parse=parse_upload_interval,
+        ),
+    ] = timedelta(minutes=5)
+    s3_endpoint: Annotated[
+        str,
+        Setting("S3 Endpoint", "The address of an S3-compatible store. The default is Amazon S3.", parse=parse_address),
+    ] = ""
+    catalog: Annotated[
+        Catalog, Setting("Catalog", "The Iceberg catalog that keeps the tables. The default is AWS Glue.")
+    ] = GlueCatalog()
+    storage: Annotated[
+        Storage | None,
+        Setting(
+            "Storage",
+            "The store for data files, if it is not the S3 bucket above. For REST, SQL and Hive catalogs.",
+        ),
+    ] = None
+    advanced: Annotated[
+        AdvancedOptions,
+        Setting("Advanced Options", "Options that most materializations do not need.", is_advanced=True),
+    ] = AdvancedOptions()
+
+    @property
+    def allows_machine_credentials(self) -> bool:
+        return MACHINE_CREDENTIALS in self.advanced.feature_flags
+
+
+ENDPOINT_SCHEMA: Final[Json] = {"$schema": SCHEMA_DIALECT, **schema_of(EndpointConfig, OlderKeys)}

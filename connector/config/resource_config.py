@@ -1,0 +1,86 @@
+"""The resource config: which table a binding writes to, and how."""
+
+from typing import Annotated, ClassVar, Final
+
+import msgspec
+
+from connector.config.definition import Definition, Setting, schema_of
+from connector.config.endpoint_config import SCHEMA_DIALECT
+from connector.config.patterns import WITHOUT_DOTS
+from connector.config.values import SchemaEvolution
+from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
+from connector.model.properties import Properties
+from protocol.flow import Json
+
+
+class ResourceConfig(Definition, frozen=True):
+    """A binding's table, and how rows are written to it."""
+
+    title: ClassVar[str] = "Iceberg Table"
+
+    table: Annotated[
+        str,
+        Setting(
+            "Table",
+            "The name of the table. It is converted to lower case.",
+            pattern=WITHOUT_DOTS,
+            min_length=1,
+            keywords={"x-collection-name": True},
+        ),
+    ]
+    namespace: Annotated[
+        str | None,
+        Setting(
+            "Alternative Namespace",
+            "The namespace of the table, if it is not the endpoint's. It is converted to lower case.",
+            pattern=WITHOUT_DOTS,
+            keywords={"x-schema-name": True},
+        ),
+    ] = None
+    delta_updates: Annotated[
+        bool,
+        Setting(
+            "Delta Updates",
+            "Append every update as a row. Updates in place (false) are not yet available.",
+            keywords={"x-delta-updates": True},
+        ),
+    ] = True
+    additional_table_properties: Annotated[
+        Properties,
+        Setting(
+            "Additional Table Properties",
+            "Iceberg table properties that are set when the table is created.",
+            is_advanced=True,
+        ),
+    ] = Properties()
+    on_invalid: Annotated[
+        OnInvalid,
+        Setting(
+            "Invalid Values",
+            "What to do with a value that its column cannot hold: stop the task (stop), write null (null), or write "
+            "its row to a table of rejected rows (quarantine).",
+            is_advanced=True,
+        ),
+    ] = OnInvalid.STOP
+    # A default by a factory is not in the schema: a binding without the setting has the endpoint's.
+    schema_evolution: Annotated[
+        SchemaEvolution,
+        Setting(
+            "Schema Evolution",
+            "Which changes of this table are allowed. The default is the setting in the endpoint's advanced options.",
+            is_advanced=True,
+        ),
+    ] = msgspec.field(default_factory=lambda: SchemaEvolution.FULL)
+    max_rejected_ratio: Annotated[
+        float,
+        Setting(
+            "Rejected Rows",
+            "The share of rows that may be rejected before the task fails, from 0 to 1.",
+            minimum=0,
+            maximum=1,
+            is_advanced=True,
+        ),
+    ] = DEFAULT_MAX_REJECTED_RATIO
+
+
+RESOURCE_SCHEMA: Final[Json] = {"$schema": SCHEMA_DIALECT, **schema_of(ResourceConfig)}
