@@ -21,7 +21,8 @@ from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
 from connector.session.transactions import Session
 from connector.session.write_jobs import WriteJobs
-from connector.spark.engine import Engine, claim_server
+from connector.spark.engine import Engine
+from connector.spark.write_job import open_claim_server
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
 
@@ -39,7 +40,7 @@ def open_session(
     policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
     with ExitStack() as resources:
         sockets = engine.directories.sockets
-        claims = resources.enter_context(closing(claim_server(config.advanced.spark, sockets / "claims")))
+        claims = resources.enter_context(closing(open_claim_server(config.advanced.spark, sockets / "claims")))
         catalog = open_catalog(config)
         maintenance = resources.enter_context(run_maintenance(catalog))
         new_writer = partial(SnapshotWriter, WrittenLists())

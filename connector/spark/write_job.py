@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
-from connector.host.errors import ConnectorError
+from connector.host.errors import ConnectorError, UserError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
 from connector.spark.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.claims import ClaimServer
+from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
 from connector.spark.ledger import Counted, Ledger
 from connector.spark.spark_session import Spark
 from connector.spark.spool import Spool
@@ -103,3 +105,21 @@ class WriteJob:
 def choose_transfer(spark: Spark, layouts: Sequence[Layout]) -> BlockTransfer:
     """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
     return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)
+
+
+def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
+    """Return a server that Spark's tasks can reach: at the socket, or on the network if they run on a cluster.
+
+    Raises UserError if this process cannot listen there.
+    """
+    if is_local(settings):
+        return ClaimServer(str(socket))
+    address = claims_address(settings)
+    try:
+        return ClaimServer(address, driver_host(settings))
+    except OSError as error:
+        raise UserError(
+            f"Spark's tasks cannot be listened for at {address[0]}:{address[1]} ({error}). Set {DRIVER_HOST} in "
+            f"/advanced/spark to an address of this machine that the cluster reaches, or {BIND_ADDRESS} where it has "
+            "another name here."
+        ) from error

@@ -16,9 +16,9 @@ from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
 from connector.spark.cluster import claims_address, where_tasks_run
-from connector.spark.engine import claim_server
 from connector.spark.java import java
 from connector.spark.limits import Limits
+from connector.spark.write_job import open_claim_server
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
@@ -70,7 +70,7 @@ CASES: Final[Mapping[str, Case]] = {
     "a master that is none": lambda _: where_tasks_run({"spark.master": "spark://host"}),
     "a master that does not answer": lambda _: where_tasks_run(MASTER),
     "a port that is none": lambda _: claims_address({**MASTER, "spark.materialize.claims.port": "70000"}),
-    "an address of another machine": lambda directory: claim_server(
+    "an address of another machine": lambda directory: open_claim_server(
         {**MASTER, "spark.driver.bindAddress": "192.0.2.1", "spark.driver.host": "driver"}, directory
     ),
 }

@@ -8,7 +8,7 @@ import pytest
 
 from connector.host.errors import RetryableError, UserError
 from connector.spark.cluster import cluster_settings, driver_host, where_tasks_run
-from connector.spark.engine import claim_server
+from connector.spark.write_job import open_claim_server
 from support.server_process import free_address
 
 MASTER = {"spark.master": "spark://127.0.0.1:7077"}
@@ -25,7 +25,7 @@ def test_the_cluster_finds_us_where_the_config_says() -> None:
 
 def test_tasks_are_sent_to_our_address_however_we_are_bound(tmp_path: Path) -> None:
     settings = {**MASTER, "spark.driver.host": "203.0.113.1", "spark.driver.bindAddress": "127.0.0.1"}
-    with closing(claim_server(settings, tmp_path / "claims")) as claims:
+    with closing(open_claim_server(settings, tmp_path / "claims")) as claims:
         assert isinstance(claims.address.place, tuple)
         host, port = claims.address.place
         assert host == "203.0.113.1"
@@ -33,7 +33,7 @@ def test_tasks_are_sent_to_our_address_however_we_are_bound(tmp_path: Path) -> N
 
 
 def test_tasks_on_this_machine_come_to_a_socket_that_no_other_machine_sees(tmp_path: Path) -> None:
-    with closing(claim_server({"spark.master": "local[2]"}, tmp_path / "claims")) as claims:
+    with closing(open_claim_server({"spark.master": "local[2]"}, tmp_path / "claims")) as claims:
         assert claims.address.place == str(tmp_path / "claims")
 
 
@@ -48,7 +48,7 @@ def test_tasks_on_this_machine_come_to_a_socket_that_no_other_machine_sees(tmp_p
 )
 def test_an_address_that_cannot_be_used_is_one_clear_error(setting: str, value: str, what: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=what):
-        claim_server({**MASTER, setting: value}, tmp_path / "claims")
+        open_claim_server({**MASTER, setting: value}, tmp_path / "claims")
 
 
 def test_of_several_masters_one_has_to_answer() -> None:
