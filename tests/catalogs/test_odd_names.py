@@ -133,7 +133,7 @@ def test_a_column_s_name_that_glue_refuses_is_refused_by_validate_with_what_to_d
         assert task.validated(named).constraints["two\nlines"].type is ConstraintType.LOCATION_RECOMMENDED
         of_two_lines = Collection("acmeCo/odd", "odd", (replace(key, name="i\nd"),), {}).validate_binding()
         with pytest.raises(
-            UserError, match=r"location /id must be materialized, and none .* no line breaks .* AWS Glue"
+            UserError, match=r"location /id must be materialized, but none .* no line breaks .* AWS Glue"
         ):
             task.validated(of_two_lines)
 
