@@ -70,7 +70,7 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
 
 
 def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Committer, "waiting", lambda *_: [])
+    patch.setattr(Committer, "find_pending", lambda *_: [])
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
