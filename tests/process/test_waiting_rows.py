@@ -98,3 +98,14 @@ def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(se
         outcome = session.connector.wait()
     assert outcome.status == 143
     assert "table shop.ledger: 1 transaction(s), 1 rows" in outcome.last_log_line
+
+
+def test_an_error_that_no_retry_can_mend_ends_a_session_whose_source_is_quiet(session: Session, tmp_path: Path) -> None:
+    with refusing(tmp_path):
+        session.transaction({"id": 2})
+        with local_catalog(tmp_path / "warehouse").load_table("shop.ledger").update_schema() as others:
+            others.delete_column("note")
+    outcome = session.connector.wait()  # its input is still open
+    assert outcome.status == 1
+    assert "shop.ledger" in outcome.last_log_line
+    assert "'note'" in outcome.last_log_line

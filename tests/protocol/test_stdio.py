@@ -233,6 +233,24 @@ def test_a_signal_interrupts_waiting_for_a_kind_of_request(pipe: Pipe) -> None:
         reader.wait_for((request.Flush,), LONG_ENOUGH)
 
 
+def test_an_error_of_another_thread_is_raised_instead_of_what_is_queued(pipe: Pipe) -> None:
+    reader = pipe.reader()
+    pipe.write_all_and_close(LOAD)
+    assert reader.wait_for((request.Load,), LONG_ENOUGH)
+    reader.interrupt(ProtocolError("another thread has failed"))
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="another thread has failed"):
+            next(reader)
+
+
+def test_an_error_of_another_thread_ends_the_waiting(pipe: Pipe) -> None:
+    reader = pipe.reader()
+    threading.Timer(0.05, reader.interrupt, [ProtocolError("another thread has failed")]).start()
+    assert reader.wait_for((request.Flush,), LONG_ENOUGH)
+    with pytest.raises(ProtocolError, match="another thread has failed"):
+        next(reader)
+
+
 def test_a_response_is_written_whole_even_if_a_pipe_holds_less(pipe: Pipe) -> None:
     answer = response.Loaded(1, "x" * (4 << 20))
     expected = b'{"loaded":{"binding":1,"doc":"' + b"x" * (4 << 20) + b'"}}\n'

@@ -126,9 +126,8 @@ def _try_pending(
         return _commit_pending(catalog, pending, has_failed, snapshots)
     except ConnectorError as error:
         return Failed(tuple(pending), error)
-    except (
-        BROKEN_METADATA
-    ) as error:  # one table's broken metadata must not end the session, nor keep others from opening
+    except BROKEN_METADATA as error:
+        # One table's broken metadata must not end the session, nor keep other tables from opening.
         return Failed(tuple(pending), commit_errors.explain_broken_metadata(str(pending[0].path), error))
 
 
