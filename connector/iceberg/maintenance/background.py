@@ -4,11 +4,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
+from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 
@@ -39,35 +40,60 @@ class _Task:
     perform: Callable[[IsInterrupted], object]
 
 
+@dataclass(frozen=True)
+class _Recent:
+    """The commits of one table since its maintenance was last looked at."""
+
+    newest: Committed
+    named_before: frozenset[str]  # metadata files that the table's log named before one of these commits
+
+
 class Maintenance:
     """Runs one task after another, so that two tasks never work on the same files."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._recent: dict[UUID, _Recent] = {}  # by table; a table with an entry has a task in the queue
+        self._noting = threading.Lock()
         self._ended = threading.Event()
 
     def after_commit(self, commit: Committed) -> None:
-        """Queue the tasks after a commit: delete old metadata files, and expire snapshots.
+        """Queue what is due after a commit: to delete old metadata files, and to expire snapshots.
 
-        An error is only logged as a warning, because the commit itself has succeeded.
+        An error is only logged as a warning, because the commit itself has succeeded. The maintenance thread finds out
+        what is due, so no commit waits for that.
         """
-        table, after = commit.table, commit.metadata
+        uuid = commit.metadata.table_uuid
+        named = frozenset(entry.metadata_file for entry in commit.table.metadata.metadata_log)
+        with self._noting:
+            earlier = self._recent.get(uuid)
+            self._recent[uuid] = _Recent(commit, named | earlier.named_before if earlier else named)
+        if earlier is None:
+            self._tasks.put(
+                _Task(
+                    TableIdentifier(*commit.table.name()),
+                    "old metadata files and snapshots were not removed",
+                    partial(self._maintain, uuid),
+                )
+            )
+
+    def _maintain(self, uuid: UUID, is_interrupted: IsInterrupted) -> None:
+        """Perform what is due after the recent commits of a table."""
+        with self._noting:
+            recent = self._recent.pop(uuid)
+        table, after = recent.newest.table, recent.newest.metadata
         if is_in_table_bucket(table.location()):
             return
         path = TableIdentifier(*table.name())
-        try:
-            dropped = find_dropped_metadata(table.metadata, after) if must_delete_old_metadata(table) else ()
-            is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
-        except Exception as error:  # noqa: BLE001 - the commit is done: nothing that follows may fail it
-            _warn(path, "old metadata files and snapshots were not removed", error)
-            return
+        dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
+        is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
         if dropped:
-            self._tasks.put(
+            self._perform(
                 _Task(path, "old metadata files were not deleted", partial(delete_all, table.io, frozenset(dropped)))
             )
-        if is_expiry_due:
-            self._queue_expiry(path)
+        if is_expiry_due and not is_interrupted():
+            self._perform(self._expiry(path))
 
     def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
         """Queue the tasks that earlier sessions did not finish. `staged` has all commits of the connector state."""
@@ -82,21 +108,25 @@ class Maintenance:
                     partial(remove_orphan_files, self._catalog, path, table.writer, staged),
                 )
             )
-            self._queue_expiry(path)
+            self._tasks.put(self._expiry(path))
 
-    def _queue_expiry(self, path: TableIdentifier) -> None:
-        self._tasks.put(_Task(path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path)))
+    def _expiry(self, path: TableIdentifier) -> _Task:
+        return _Task(path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path))
 
     def run(self) -> None:
         """Perform the tasks until `finish` or `end` was called."""
-        while (task := self._tasks.get()) and not self._ended.is_set():
-            try:
-                task.perform(self._ended.is_set)
-            except SessionEndedError:
-                return
-            except Exception as error:  # noqa: BLE001 - maintenance must not end the session
-                if not self._ended.is_set():
-                    _warn(task.path, task.consequence, error)
+        with suppress(SessionEndedError):
+            while (task := self._tasks.get()) and not self._ended.is_set():
+                self._perform(task)
+
+    def _perform(self, task: _Task) -> None:
+        try:
+            task.perform(self._ended.is_set)
+        except SessionEndedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - maintenance must not end the session
+            if not self._ended.is_set():
+                log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
 
     def finish(self) -> None:
         """Let `run` return after the queued tasks."""
@@ -106,10 +136,6 @@ class Maintenance:
         """Let `run` return as soon as its current task checks for an interruption."""
         self._ended.set()
         self.finish()
-
-
-def _warn(path: TableIdentifier, consequence: str, error: Exception) -> None:
-    log.warning("table %s: %s: %s: %s", path, consequence, type(error).__name__, error)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ In catalogs that only keep the address of the newest metadata file, clients dele
 of their own do so themselves. PyIceberg deletes them only after its own commits.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Final
@@ -60,11 +60,9 @@ def must_delete_old_metadata(table: Table) -> bool:
     return is_left_to_clients and property_as_bool(table.properties, DELETE_OLD_METADATA, False)
 
 
-def find_dropped_metadata(before: TableMetadata, after: TableMetadata) -> set[str]:
-    """Return the metadata files that a commit has dropped from the table's log."""
-    return {entry.metadata_file for entry in before.metadata_log} - {
-        entry.metadata_file for entry in after.metadata_log
-    }
+def find_dropped_metadata(named_before: Set[str], after: TableMetadata) -> Set[str]:
+    """Return the metadata files that a table's log named before a commit, and no longer names after it."""
+    return named_before - {entry.metadata_file for entry in after.metadata_log}
 
 
 def find_stale_metadata(table: Table) -> Iterator[str]:
