@@ -53,7 +53,7 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An object that lists data files, if they are too many for the state. See `storage/file_lists`."""
+    """An object that lists data files, if they are too many for the state. See `storage/file_io`."""
 
     location: _Name
     files: _Long

@@ -15,7 +15,7 @@ from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.spark_session import Spark
-from connector.storage.file_access import open_file_io
+from connector.storage.file_io import open_file_io
 
 # Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
 JOB_SIZE: Final = 4 << 30  # bytes of data files

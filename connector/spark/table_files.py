@@ -18,8 +18,7 @@ from connector.host.refresh import Lease
 from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
-from connector.storage import file_lists
-from connector.storage.file_access import open_file_io
+from connector.storage.file_io import LIST_SUFFIX, is_list_too_long, open_file_io, write_list
 
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
@@ -66,10 +65,10 @@ class TableLayout:
     def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
         """Return the files as the connector state names them: one by one, or by an object that lists them if they are
         many."""
-        if not file_lists.is_too_long(files):
+        if not is_list_too_long(files):
             return files
-        name = f"{self.file_prefix}-{uuid.uuid4()}{file_lists.SUFFIX}"
-        return file_lists.write(self.io, self._locations.new_metadata_location(name), files)
+        name = f"{self.file_prefix}-{uuid.uuid4()}{LIST_SUFFIX}"
+        return write_list(self.io, self._locations.new_metadata_location(name), files)
 
     @property
     def _locations(self) -> LocationProvider:

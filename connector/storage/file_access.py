@@ -1,4 +1,4 @@
-"""The properties that open a table's files, and the FileIOs that are opened with them.
+"""The properties with which a table's files are opened.
 
 The properties are the address of the store and the credentials. They come from the config, from the catalog's server,
 and from what the server says about this table.
@@ -6,7 +6,6 @@ and from what the server says about this table.
 
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -39,13 +38,10 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
     S3_SECRET_ACCESS_KEY,
     S3_SESSION_TOKEN,
-    FileIO,
-    load_file_io,
 )
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
-from connector.host.redaction import hide_obtained
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
 
@@ -126,9 +122,6 @@ DISPLACED_BY: Final = {
 # How long a token without an expiry is assumed to be valid: AWS issues none for less than 15 minutes.
 SHORTEST_LIFE: Final = 900  # seconds
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
-# PyIceberg opens a FileIO whenever it loads a table or writes its files. To connect to a store again takes longer than
-# to write a small file. There are several FileIOs if the catalog vends credentials for each table.
-OPEN_FILE_IOS: Final = 32
 
 FileAccess: TypeAlias = Lease[Properties]
 FileCredentials: TypeAlias = Callable[[], Mapping[str, str]]  # the config's, valid now, as FileIO properties
@@ -191,20 +184,3 @@ def access_to(table: Table) -> FileAccess:
         )
     ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]
     return Lease.until(Properties(properties), min(ends, default=None))
-
-
-def open_file_io(properties: Mapping[str, str]) -> FileIO:
-    """Return a FileIO, the same one for the same properties, so that its connections stay open."""
-    return _open(Properties(properties))
-
-
-@lru_cache(OPEN_FILE_IOS)
-def _open(properties: Properties) -> FileIO:
-    hide_credentials(properties)  # also in Spark's workers, which learn of secrets in no other way
-    return load_file_io(dict(properties))
-
-
-def hide_credentials(properties: Mapping[str, str]) -> None:
-    """Hide the credentials among a store's properties in everything that is logged."""
-    for name in SECRET_PROPERTIES & properties.keys():
-        hide_obtained(properties[name])

@@ -1,17 +1,35 @@
-"""Reads and writes files in any store: PyIceberg's FileIO, which uses PyArrow, with changes for three stores."""
+"""Opens, reads and writes files in any store: PyIceberg's FileIO, which uses PyArrow, with changes for three stores.
 
+A list of data files that is too long for the connector state is a file beside the data files. The state names it.
+"""
+
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
+from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.typedef import EMPTY_DICT, Properties
+from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.typedef import Properties as PlainProperties
 
-from connector.storage.file_access import AZURE_SCHEMES
+from connector.host.errors import UserError
+from connector.host.redaction import hide_obtained
+from connector.model.properties import Properties
+from connector.model.state import DataFile, FileList
+from connector.storage.file_access import AZURE_SCHEMES, SECRET_PROPERTIES
+from connector.storage.storage_errors import translate_errors
 
 RETRY_SECONDS: Final = 30
+# PyIceberg opens a FileIO whenever it loads a table or writes its files. To connect to a store again takes longer than
+# to write a small file. There are several FileIOs if the catalog vends credentials for each table.
+OPEN_FILE_IOS: Final = 32
+# The pending commits of all tables and shards must fit into one message of 64 MiB.
+LONGEST_IN_STATE: Final = 64 << 10  # bytes
+LIST_SUFFIX: Final = "-files.json"
 
 
 class StoreFileIO(PyArrowFileIO):
@@ -23,7 +41,7 @@ class StoreFileIO(PyArrowFileIO):
     """
 
     @staticmethod
-    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+    def parse_location(location: str, properties: PlainProperties = EMPTY_DICT) -> tuple[str, str, str]:
         scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
         if scheme not in AZURE_SCHEMES:
             return scheme, netloc, path
@@ -52,3 +70,48 @@ class StoreFileIO(PyArrowFileIO):
             address = urlsplit(endpoint)
             options |= {"scheme": address.scheme, "endpoint_override": address.netloc}
         return GcsFileSystem(**options)
+
+
+def open_file_io(properties: Mapping[str, str]) -> FileIO:
+    """Return a FileIO, the same one for the same properties, so that its connections stay open."""
+    return _open(Properties(properties))
+
+
+@lru_cache(OPEN_FILE_IOS)
+def _open(properties: Properties) -> FileIO:
+    hide_credentials(properties)  # also in Spark's workers, which learn of secrets in no other way
+    return load_file_io(dict(properties))
+
+
+def hide_credentials(properties: Mapping[str, str]) -> None:
+    """Hide the credentials among a store's properties in everything that is logged."""
+    for name in SECRET_PROPERTIES & properties.keys():
+        hide_obtained(properties[name])
+
+
+def is_list_too_long(files: tuple[DataFile, ...]) -> bool:
+    """Whether the list of these files must be kept outside the state."""
+    return len(msgspec.json.encode(files)) > LONGEST_IN_STATE
+
+
+def write_list(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:
+    """Write a list of files. It is durable when this returns."""
+    with translate_errors(location), io.new_output(location).create() as stream:
+        stream.write(msgspec.json.encode(files))
+    return FileList(location, len(files), sum(file.rows for file in files), sum(file.size for file in files))
+
+
+def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFile, ...]:
+    """Return the files, read from their list if there is one. Raises UserError if the list was changed."""
+    if not isinstance(files, FileList):
+        return files
+    with translate_errors(files.location), io.new_input(files.location).open() as stream:
+        content = stream.read()
+    try:
+        return msgspec.json.decode(content, type=tuple[DataFile, ...])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{files.location}: this list of staged files was changed or is damaged ({error}). The {files.rows} rows "
+            "in these files stay staged in the task's state: restore the list, or backfill the binding, which starts "
+            "with a new table."
+        ) from error

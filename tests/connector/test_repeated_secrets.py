@@ -21,7 +21,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
-from connector.storage.file_access import open_file_io
+from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
 from protocol import request
 from protocol.flow import WHOLE_RANGE, ValidateBinding

@@ -20,7 +20,7 @@ from connector.model.state import DataFile, StagedCommit, StagedTransaction, Wri
 from connector.session import open_session, recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
-from connector.storage.file_lists import files_of
+from connector.storage.file_io import files_of
 from crash import task_defects, writing_defects
 from crash.faults import DEFECT, swap
 

@@ -23,7 +23,7 @@ from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_file
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_lists import files_of
+from connector.storage.file_io import files_of
 from support.s3_server import S3Server
 from support.staged_files import leave_behind, stage, write_file
 from support.tables import ID_ONLY, foreign_table, ids_of

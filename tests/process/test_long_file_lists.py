@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from connector.storage.file_lists import LONGEST_IN_STATE
+from connector.storage.file_io import LONGEST_IN_STATE
 from fixtures.collection import Collection, Field
 from support.processes import wait_until
 from support.readers import local_catalog

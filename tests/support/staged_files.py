@@ -16,7 +16,7 @@ from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.file_names import file_prefix
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
-from connector.storage import file_lists
+from connector.storage.file_io import LIST_SUFFIX, write_list
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
 
@@ -65,7 +65,7 @@ def listed(table: Table, staged: StagedCommit) -> StagedCommit:
     """The same with its one file in a list beside it, as if there were too many for the state."""
     assert not isinstance(staged.files, FileList)
     [location] = staged.locations
-    return replace(staged, files=file_lists.write(table.io, f"{location}{file_lists.SUFFIX}", staged.files))
+    return replace(staged, files=write_list(table.io, f"{location}{LIST_SUFFIX}", staged.files))
 
 
 @contextmanager

@@ -28,7 +28,8 @@ from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials
 from connector.storage.aws_errors import has_code, is_transient, read_answer
-from connector.storage.file_access import file_properties, open_file_io
+from connector.storage.file_access import file_properties
+from connector.storage.file_io import open_file_io
 
 
 class _GlueCatalog(GlueCatalog):

@@ -37,7 +37,8 @@ from connector.iceberg.catalogs.metastore import (
 )
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties, open_file_io
+from connector.storage.file_access import FileCredentials, file_properties
+from connector.storage.file_io import open_file_io
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
 NOWHERE: Final = "the address of no metadata"

@@ -14,7 +14,8 @@ from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
-from connector.storage.file_access import FileCredentials, add_expiry, file_properties, hide_credentials, open_file_io
+from connector.storage.file_access import FileCredentials, add_expiry, file_properties
+from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
 

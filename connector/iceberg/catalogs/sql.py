@@ -23,7 +23,8 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties, open_file_io
+from connector.storage.file_access import FileCredentials, file_properties
+from connector.storage.file_io import open_file_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 DRIVER: Final = "postgresql+psycopg"

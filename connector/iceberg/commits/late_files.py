@@ -22,7 +22,7 @@ from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.state import DataFile, StagedCommit
-from connector.storage.file_lists import files_of
+from connector.storage.file_io import files_of
 
 PREFIX: Final = "flow.converted."
 _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")

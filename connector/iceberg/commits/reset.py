@@ -23,7 +23,7 @@ from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
-from connector.storage.file_lists import files_of
+from connector.storage.file_io import files_of
 
 
 class Verdict(StrEnum):

@@ -17,7 +17,7 @@ from connector.iceberg.commits.merge_manifests import ManifestMerger
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, check_version
 from connector.iceberg.metadata.manifests import ManifestFactory, WrittenLists, manifests_of, metadata_location
 from connector.model.state import StagedCommit, WriterId
-from connector.storage.file_lists import files_of
+from connector.storage.file_io import files_of
 from connector.storage.written_file import WrittenFile
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"

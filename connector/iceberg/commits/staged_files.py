@@ -14,7 +14,7 @@ from connector.host.errors import UserError
 from connector.host.threads import map_in_threads
 from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
-from connector.storage.file_lists import files_of
+from connector.storage.file_io import files_of
 
 CHECKS_AT_ONCE: Final = 16  # of each table; each waits for its store most of the time
 NAMED: Final = 3  # files in an error

@@ -12,7 +12,7 @@ from connector.iceberg.metadata.stored_files import delete_all, is_in_table_buck
 from connector.iceberg.tables import load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_lists import files_of
+from connector.storage.file_io import files_of
 
 log = logging.getLogger(__name__)
 
