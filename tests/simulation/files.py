@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionF
 from pyiceberg.typedef import Record
 
 from connector.iceberg.metadata import avro_files
-from connector.storage.written_file import RememberedFile
+from connector.iceberg.metadata.avro_files import RememberedFile
 from simulation.store import Download
 
 

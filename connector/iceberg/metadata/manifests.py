@@ -19,9 +19,15 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestWriter, check_version, read_manifest_list
+from connector.iceberg.metadata.avro_files import (
+    AVRO_COMPRESSION,
+    ManifestWriter,
+    RememberedFile,
+    WrittenFile,
+    check_version,
+    read_manifest_list,
+)
 from connector.model.state import ColumnStatistics, DataFile
-from connector.storage.written_file import RememberedFile, WrittenFile
 
 KEPT_BYTES: Final = 64 << 10  # for each table: several hundred manifests
 
