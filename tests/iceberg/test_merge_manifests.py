@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.merge_manifests import Thresholds, find_mergeable
+from connector.iceberg.metadata.manifests import Thresholds, find_mergeable
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

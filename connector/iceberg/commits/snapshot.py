@@ -13,9 +13,14 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snaps
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import file_prefix
-from connector.iceberg.commits.merge_manifests import ManifestMerger
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, WrittenFile, check_version
-from connector.iceberg.metadata.manifests import ManifestFactory, WrittenLists, manifests_of, metadata_location
+from connector.iceberg.metadata.manifests import (
+    ManifestFactory,
+    ManifestMerger,
+    WrittenLists,
+    manifests_of,
+    metadata_location,
+)
 from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
