@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from connector.iceberg.catalogs.commit_base import CommitBase
+from connector.iceberg.metadata.table_updates import CommitBase
 from connector.model.table_identifier import TableIdentifier
 from support.tables import ID_ONLY, foreign_table, local_catalog
 

@@ -24,7 +24,7 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.catalogs.commit_base import CommitBase
+from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials
 from connector.storage.aws_errors import has_code, is_transient, read_answer

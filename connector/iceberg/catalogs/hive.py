@@ -26,7 +26,6 @@ from pyiceberg.typedef import Identifier
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import HIVE_PROPERTIES, HIVE_USER
 from connector.host.errors import UserError
-from connector.iceberg.catalogs.commit_base import CommitBase
 from connector.iceberg.catalogs.hive_lock import AGENT, hold_lock
 from connector.iceberg.catalogs.metastore import (
     TIME_LIMITS,
@@ -35,6 +34,7 @@ from connector.iceberg.catalogs.metastore import (
     MetastoreRefusalError,
     TimeLimits,
 )
+from connector.iceberg.metadata.table_updates import CommitBase
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties

@@ -21,7 +21,7 @@ from connector.config import catalog as catalog_config
 from connector.host.error_tables import Entry, ErrorTable, is_a, translate
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalog_messages import first_line
-from connector.iceberg.catalogs.commit_base import CommitBase
+from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io
