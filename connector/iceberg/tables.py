@@ -35,7 +35,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
-from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
+from connector.iceberg.metadata.table_updates import check_properties, name_table_in_errors
 from connector.model.table_identifier import TableIdentifier
 
 ATTEMPTS: Final = 8

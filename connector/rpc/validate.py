@@ -19,7 +19,7 @@ from connector.evolution.constraints import find_problems, list_constraints, pic
 from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, join_errors
-from connector.iceberg.metadata.table_properties import check_properties
+from connector.iceberg.metadata.table_updates import check_properties
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, find_collection

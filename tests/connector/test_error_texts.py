@@ -24,7 +24,7 @@ from connector.encoding.data_files import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.host.errors import ConnectorError
-from connector.iceberg.metadata.table_properties import NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
+from connector.iceberg.metadata.table_updates import NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.tables import evolve
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate

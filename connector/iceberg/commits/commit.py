@@ -28,8 +28,14 @@ from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, l
 from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import StagedFiles
-from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
-from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
+from connector.iceberg.metadata.table_updates import (
+    check_properties,
+    name_table_in_errors,
+    new_snapshot,
+    same_rows,
+    same_schema,
+    same_table,
+)
 from connector.model.state import ChainId, StagedCommit
 from connector.storage import storage_errors
 

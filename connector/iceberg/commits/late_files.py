@@ -20,7 +20,7 @@ from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, Un
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.metadata.references import file_name
-from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.state import DataFile, StagedCommit
 from connector.storage.file_io import files_of
 

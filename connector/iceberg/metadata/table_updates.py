@@ -1,19 +1,22 @@
-"""The requirements and updates of our commits, as values for `Catalog.commit_table`, and the metadata that a commit
-replaces.
+"""What a commit asserts and changes: its requirements and updates, as values for `Catalog.commit_table`.
 
-Some catalogs keep only the address of the metadata, and the client writes it. There PyIceberg loads the metadata again
-to commit, applies the changes to what it finds, and copies all of it. Our commit replaces the metadata that the table
-was loaded with. It is refused if the table has other metadata by now.
+PyIceberg reads a table's properties when it writes the metadata, so they are checked here. In catalogs that keep only
+the address of the metadata, it also loads the metadata again, applies the changes to what it finds, and copies all of
+it. There our commit replaces the metadata that the table was loaded with. It is refused if the table has other metadata
+by now.
 """
 
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from textwrap import shorten
 from typing import Any, Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
-from pyiceberg.table.name_mapping import update_mapping
+from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -29,8 +32,18 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.utils.properties import property_as_bool, property_as_int
 
+from connector.host.errors import UserError
+
+PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
+SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS)
+PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
+NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
+QUOTED_CHARACTERS: Final = 60  # of a value
 _LAST_ADDED: Final = -1
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def same_table(table: Table) -> TableRequirement:
@@ -93,7 +106,7 @@ def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     new = [column for column in schema.fields if column.field_id not in old]
     changed = {column.field_id: column for column in schema.fields if column.field_id in old}
     updated = update_mapping(mapping, changed, {-1: new})
-    return (SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: updated.model_dump_json()}),)
+    return (SetPropertiesUpdate(updates={NAME_MAPPING: updated.model_dump_json()}),)
 
 
 class CommitBase(threading.local):
@@ -134,3 +147,45 @@ def _convert(kind: type[TableMetadataV2], metadata: TableMetadata) -> TableMetad
     if not isinstance(metadata, TableMetadataV2):
         return metadata
     return kind.model_construct(_fields_set=metadata.model_fields_set, **dict(metadata))
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise ValueError if no metadata can be written with these properties."""
+    given = dict(properties)
+    # PyIceberg would import the module when it names the next file.
+    if PROVIDER in given:
+        raise ValueError(f"{PROVIDER} is set, but the connector does not run code that a table names")
+    for name in DIRECTORIES:
+        # PyIceberg would write below the current directory of the process.
+        if (path := given.get(name)) and not _ABSOLUTE.match(path):
+            raise ValueError(f"{name} is {path!r}; it must be an absolute location, such as s3://bucket/directory")
+    for name in SWITCHES:
+        with _demand(given, name, "must be true or false"):
+            property_as_bool(given, name, False)
+    with _demand(given, PREVIOUS_VERSIONS, "must be a whole number"):
+        property_as_int(given, PREVIOUS_VERSIONS)
+    if mapping := given.get(NAME_MAPPING):
+        with _demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
+            parse_mapping_from_json(mapping)
+
+
+@contextmanager
+def name_table_in_errors(table: Table) -> Iterator[None]:
+    """Turn a ValueError about a property into a UserError that names the table."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(
+            f"Table {'.'.join(table.name())}: table property {error}. Correct it in the table (in Spark: ALTER TABLE … "
+            "SET or UNSET TBLPROPERTIES …)."
+        ) from error
+
+
+@contextmanager
+def _demand(properties: Mapping[str, str], name: str, demand: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(
+            f"{name} is {shorten(properties[name], QUOTED_CHARACTERS, placeholder=' …')!r}; it {demand}"
+        ) from error
