@@ -18,8 +18,8 @@ from connector.encoding.rewriting import Rewrite, TargetColumn
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.table_change import Alteration, Owner
 from connector.host.errors import UserError
-from connector.iceberg.commits import late_files
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
+from connector.iceberg.commits.staged_files import record_conversions
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_updates import assign_schema_id, new_schema, same_schema, same_table
 from connector.storage import storage_errors
@@ -45,7 +45,7 @@ class Alterer:
             catalog.commit_table(table, (same_table(table), *same_schema(table)), updates)
             return
         rewritten = self._rewriting.perform(catalog, self._plan(table, schema, converted))
-        record = SetPropertiesUpdate(updates=late_files.record_conversions(converted))
+        record = SetPropertiesUpdate(updates=record_conversions(converted))
         self._rewriting.commit(catalog, rewritten, (*updates, record))
 
     def _plan(self, table: Table, schema: Schema, converted: Sequence[ConvertedColumn]) -> RewritePlan:

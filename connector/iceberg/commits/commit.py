@@ -25,9 +25,8 @@ from connector.host.logs import Event, fields
 from connector.host.threads import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
-from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.commits.staged_files import StagedFiles
+from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
 from connector.iceberg.metadata.table_updates import (
     check_properties,
     name_table_in_errors,

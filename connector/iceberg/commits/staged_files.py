@@ -1,23 +1,41 @@
-"""Checks that staged files exist before they are committed: a table that refers to a missing file cannot be read.
+"""Checks staged files before they are committed: they must exist, and their columns must fit the table.
 
-No snapshot refers to a staged file. So a job of another engine that removes orphan files deletes it once it is old
-enough.
+A table that refers to a missing file cannot be read. No snapshot refers to a staged file. So a job of another engine
+that removes orphan files deletes it once it is old enough.
+
+Late files were staged before a column of their table was converted, retyped or dropped. Where the connector has
+converted a column, late files are rewritten, so that their values are kept. Apply commits the staged files before it
+alters a table. But not every runtime gives it the state, and a session may still be writing. So a property of the table
+records which column has taken the place of which.
+
+Where another engine has dropped or retyped a column, late files are refused. Their rows would lose values, or have
+values that no reader understands.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
-from connector.host.errors import UserError
+from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, UnconvertibleError
+from connector.evolution.altered_schema import ConvertedColumn
+from connector.host.errors import LostColumnError, UserError
 from connector.host.threads import map_in_threads
-from connector.model.state import FileList, StagedCommit
+from connector.iceberg.metadata.references import file_name
+from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.model.state import DataFile, FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
 
 CHECKS_AT_ONCE: Final = 16  # of each table; each waits for its store most of the time
 NAMED: Final = 3  # files in an error
+
+CONVERTED_PREFIX: Final = "flow.converted."
+_END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
+_WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType())})
 
 _Named: TypeAlias = tuple[StagedCommit, str]  # and the location of one of its files
 
@@ -77,4 +95,130 @@ def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequ
         f"deleted them. The {sum(commit.rows for commit in staged)} staged rows of this table were not added, and "
         "stay in the task's state. Put the files back and start the task again, or give up their rows with "
         "`materialize-iceberg fence reset --staged skip`, or backfill the binding, which begins with a new table."
+    )
+
+
+def record_conversions(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
+    """Return the table properties that record the conversions."""
+    return {f"{CONVERTED_PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
+
+
+def is_converted(table: Table, column_id: int) -> bool:
+    """Whether another column has taken the place of this one, with its values."""
+    return f"{CONVERTED_PREFIX}{column_id}" in table.properties
+
+
+class LateFiles:
+    """The late files of one writer's pending commits, rewritten once for all attempts."""
+
+    def __init__(self) -> None:
+        self._rewritten: dict[tuple[Rewriting, str], tuple[DataFile, ...]] = {}
+
+    def convert(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
+        """Return the same commits, with files that fit the table. UserError if a value cannot be converted."""
+        with name_table_in_errors(table):
+            successors = dict(_successors(table.properties))
+        return [self._commit(table, commit, successors) for commit in staged] if successors else staged
+
+    def _commit(self, table: Table, commit: StagedCommit, successors: Mapping[int, int]) -> StagedCommit:
+        files = files_of(table.io, commit.files)
+        if not any(column.field_id in successors for file in files for column in file.columns):
+            return commit
+        fitting = tuple(new for file in files for new in self._files(table, file, successors))
+        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id)
+
+    def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
+        columns = tuple(_target_columns(table, [column.field_id for column in file.columns], successors))
+        # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
+        rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
+        key = rewriting, file.path
+        if key not in self._rewritten:
+            try:
+                rewritten = rewriting.rewritten(table.io, SourceFile(file.path, file.size))
+            except UnconvertibleError as error:
+                raise _unconvertible(table, file, error) from error
+            self._rewritten[key] = (file,) if rewritten is None else rewritten
+        return self._rewritten[key]
+
+
+def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+    """Read the ids of converted columns, each with the id of the column that has taken its place."""
+    for name, value in properties.items():
+        if name.startswith(CONVERTED_PREFIX):
+            try:
+                yield int(name.removeprefix(CONVERTED_PREFIX)), int(value)
+            except ValueError as error:
+                raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
+
+
+def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
+    current, before = _columns(table.schema()), _columns(*table.metadata.schemas)
+    for column_id in held:
+        newest = column_id
+        while newest in successors:
+            newest = successors[newest]
+        if newest in current and column_id in before:
+            yield TargetColumn.of(current[newest], before[column_id])
+
+
+def _columns(*schemas: Schema) -> dict[int, NestedField]:
+    """Return the columns by their ids. If schemas differ, the later one counts."""
+    return {column.field_id: column for schema in schemas for column in schema.fields}
+
+
+def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
+    before = _columns(*table.metadata.schemas)
+    names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
+    return UserError(
+        f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
+        "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
+        "state. Backfill the binding, which begins with a new table."
+    )
+
+
+def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
+    """Check the columns of late files against the table.
+
+    UserError if they would make the table unreadable; LostColumnError if this session writes to a dropped column.
+    """
+    for commit in staged:
+        written = table.schemas().get(commit.schema_id)
+        if written and commit.schema_id != table.metadata.current_schema_id:
+            _check(table, commit, written)
+
+
+def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
+    held = {column.field_id for file in files_of(table.io, commit.files) for column in file.columns}
+    now = {column.field_id: column for column in table.schema().fields}
+    for column in written.fields:
+        if column.field_id not in held or is_converted(table, column.field_id):
+            continue
+        if current := now.get(column.field_id):
+            if not _is_read_as(column.field_type, current.field_type):
+                raise UserError(_describe_change(commit, column, current))
+        # Rows that the runtime's log has committed are still added. The next session names the column when it opens.
+        elif not commit.is_recovered:
+            raise LostColumnError(_describe_loss(commit, column))
+
+
+def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
+    if isinstance(written, DecimalType) and isinstance(current, DecimalType):
+        return written.scale == current.scale and written.precision <= current.precision
+    return written == current or (written, current) in _WIDER
+
+
+def _describe_change(commit: StagedCommit, written: NestedField, current: NestedField) -> str:
+    return (
+        f"table {commit.path}: another engine has changed column {current.name!r} from {written.field_type} to "
+        f"{current.field_type} after {commit.rows} rows were staged: no reader could read them. They were not added, "
+        "and stay in the task's state. Give the column its type back, or backfill the binding, which begins with a new "
+        "table."
+    )
+
+
+def _describe_loss(commit: StagedCommit, column: NestedField) -> str:
+    return (
+        f"table {commit.path}: another engine has dropped column {column.name!r}, which the task writes. Publish the "
+        f"task again to add the column anew, or deselect its field. The {commit.rows} staged rows are added without "
+        "their values of this column when the task starts again."
     )
