@@ -16,7 +16,7 @@ import orjson
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
-from connector.iceberg.commits.file_names import file_prefix
+from connector.iceberg.commits.snapshot import file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from connector.session.committer import Committer, run_retries

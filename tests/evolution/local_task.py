@@ -18,7 +18,7 @@ from connector.encoding.row_lines import Lines
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
-from connector.iceberg.commits.file_names import file_prefix
+from connector.iceberg.commits.snapshot import file_prefix
 from connector.iceberg.tables import find_all
 from connector.model.invalid_values import Policy
 from connector.model.state import StagedCommit

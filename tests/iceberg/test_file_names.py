@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.file_names import FileOrigin, file_prefix
+from connector.iceberg.commits.snapshot import FileOrigin, file_prefix
 from connector.model.state import WriterId
 
 WRITER = WriterId("acme/orders", "orders.v1", "00000000-7fffffff")

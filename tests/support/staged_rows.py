@@ -10,7 +10,7 @@ from pyiceberg.types import PrimitiveType
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.iceberg.commits.fence import Tenure, new_value
-from connector.iceberg.commits.file_names import file_prefix
+from connector.iceberg.commits.snapshot import file_prefix
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE

@@ -17,8 +17,7 @@ from pyiceberg.table.update import TableUpdate
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
-from connector.iceberg.commits.file_names import find_file_prefix
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter, find_file_prefix
 from connector.iceberg.metadata.live_files import LiveFile
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table

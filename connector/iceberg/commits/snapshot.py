@@ -1,8 +1,13 @@
-"""Writes our snapshots: manifests, manifest list, summary."""
+"""Writes our snapshots: manifests, manifest list, summary; and names our files.
 
+The name of a file says which writer wrote it, and on which fence value it was staged.
+"""
+
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -11,8 +16,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 
+from connector.evolution.table_change import Owner
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.file_names import file_prefix
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, WrittenFile, check_version
 from connector.iceberg.metadata.manifests import (
     ManifestFactory,
@@ -23,11 +28,20 @@ from connector.iceberg.metadata.manifests import (
 )
 from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
+from protocol.flow import WHOLE_RANGE
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
 SUMMARY_KEY_RANGE: Final = "flow.key-range"
 SUMMARY_FENCE: Final = "flow.fence"
+
+FIRST: Final = "first"
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+FILE_NAME: Final = re.compile(
+    "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
+    rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
+    rf"{_UUID}(?:\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
+)
 
 
 class SnapshotWriter:
@@ -162,3 +176,50 @@ def _with_totals(operation: Operation, summary: Mapping[str, str], table: Table)
     counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
     totals = update_snapshot_summaries(Summary(counted, **summary), before)
     return Summary(operation, **totals.additional_properties)
+
+
+def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
+    """Return the beginning of the names of files that are staged on a fence value; `FileOrigin` reads it.
+
+    A property that was changed by hand never becomes part of a path.
+    """
+    value = prev if fence.is_recorded_value(prev) else FIRST
+    return f"{fence.writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
+
+
+def find_file_prefix(table: Table, owner: Owner) -> str:
+    """Return the prefix of files that no session writes, named after one of the owner's writers.
+
+    A writer that is not closed is preferred: after its next commit, a session can tell whether the files are orphans.
+    """
+    whole = WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
+    is_closed = {
+        name.rpartition(".")[2]: value.startswith(fence.CLOSED)
+        for name, value in table.properties.items()
+        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(whole)}.")
+    }
+    key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=whole.key_range)
+    return _file_prefix(table, WriterId(owner.materialization, owner.state_key, key_range))
+
+
+@dataclass(frozen=True)
+class FileOrigin:
+    """What the name of one of our files says: its writer, its table, and the fence value that it was staged on."""
+
+    writer_hash: str
+    key_range: str
+    table_uuid: str
+    prev: str
+
+    @classmethod
+    def of(cls, name: str) -> "FileOrigin | None":
+        """Read a file's name; None if the file is not ours."""
+        match = FILE_NAME.fullmatch(name)
+        if match is None:
+            return None
+        value = "" if match["value"] == FIRST else match["value"].replace("-", ":")
+        return cls(match["writer"], match["range"], match["table"], value)
+
+    @property
+    def property_name(self) -> str:
+        return f"{fence.PREFIX}{self.writer_hash}.{self.key_range}"
