@@ -19,8 +19,7 @@ from connector.model.state_reader import check_estuary_staged_nothing, read_stat
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
-from connector.session.transactions import Session
-from connector.session.write_jobs import WriteJobs
+from connector.session.transactions import Session, WriteJobs
 from connector.spark.engine import Engine
 from connector.spark.write_job import open_claim_server
 from protocol import request

@@ -8,21 +8,29 @@ commit them too, because the connector state names them.
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TypeAlias
 
 import orjson
 
+from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.snapshot import file_prefix
 from connector.model.invalid_values import Tally
+from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
-from connector.spark.write_job import WriteJob, Written
+from connector.spark.claims import ClaimServer
+from connector.spark.engine import Engine
+from connector.spark.spool import Spool
+from connector.spark.table_files import Layout, TableLayout
+from connector.spark.write_job import WriteJob, Written, choose_transfer
 from protocol import request
 
 StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]  # its argument: the prefix of each table's data files
@@ -133,3 +141,52 @@ class OpenTransaction:
 def _begin_tenure(table: BoundTable, committer: Committer) -> Tenure:
     pending = committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range)
     return Tenure.begin(table.properties, table.writer, pending)
+
+
+class WriteJobs:
+    """Knows the tables of a session and their storage, and starts one job for each transaction.
+
+    `tables` has the bindings' tables first, then the tables of rejected rows. `bindings` is the number of the former.
+    `access` has the storage settings of each table, with credentials that are refreshed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        claims: ClaimServer,
+        tables: Sequence[BoundTable],
+        access: Sequence[Refreshed[Properties]],
+        bindings: int,
+    ) -> None:
+        self._engine = engine
+        self._claims = claims
+        self._tables = tables
+        self._access = access
+        self._bindings = bindings
+        self._numbers = count(1)  # of the spools
+
+    def start(self, file_prefixes: Sequence[str]) -> WriteJob:
+        """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files."""
+        layouts = self._make_layouts(file_prefixes)
+        bound, rejected = layouts[: self._bindings], layouts[self._bindings :]
+        directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
+        spool = Spool(directory, limit=self._engine.spool_limit)
+        spark = self._engine.spark
+        return WriteJob(spark.run, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
+
+    def _make_layouts(self, file_prefixes: Sequence[str]) -> list[Layout]:
+        """Return the layout of each table. The layout of a binding includes the layout of its rejected rows."""
+        tables = zip(self._tables, file_prefixes, self._access, strict=True)
+        layouts: list[Layout] = [partial(_make_layout, *table) for table in tables]
+        return [
+            partial(_add_rejected, layout, layouts[table.quarantine.table]) if table.quarantine else layout
+            for table, layout in zip(self._tables, layouts, strict=True)
+        ]
+
+
+def _make_layout(table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
+    return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
+
+
+def _add_rejected(layout: Layout, rejected: Layout) -> TableLayout:
+    return replace(layout(), rejected=rejected())
