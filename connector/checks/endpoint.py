@@ -17,7 +17,7 @@ from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, Res
 from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
-from connector.host.threads import map_in_threads
+from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.tables import find_all
 from connector.model.table_identifier import TableIdentifier

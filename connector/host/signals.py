@@ -1,15 +1,22 @@
-"""Ends the process in order, without losing anything, on SIGINT, on SIGTERM and when stdout is closed."""
+"""Ends the process in order, without losing anything, on SIGINT, on SIGTERM and when stdout is closed.
+
+Calls in threads are here too: a signal must not wait for them.
+"""
 
 import os
 import select
 import signal
 import threading
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket that is closed at the other end
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
 
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Stopped(BaseException):
@@ -48,3 +55,18 @@ def _watch(wire: int) -> None:
     watch.register(wire, 0)  # poll always reports a closed pipe
     watch.poll()
     os.kill(os.getpid(), UNREAD)
+
+
+def map_in_threads(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:
+    """Return the result of each call, in order, or raise the first exception.
+
+    If a signal interrupts this, it does not wait for running calls: they may hang on a network for longer than the
+    process may take to end.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # `spec` needs none
+
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
+    try:
+        return list(pool.map(call, things))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

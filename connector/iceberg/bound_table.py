@@ -14,7 +14,7 @@ from connector.evolution.field_config import name_columns
 from connector.evolution.rejected_table import name_rejected_table
 from connector.evolution.table_change import match_columns
 from connector.host.errors import MissingTableError, UserError
-from connector.host.threads import map_in_threads
+from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
 from connector.model.binding import Binding, Column

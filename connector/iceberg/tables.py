@@ -32,7 +32,7 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
-from connector.host.threads import map_in_threads
+from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
 from connector.iceberg.metadata.table_updates import check_properties, name_table_in_errors

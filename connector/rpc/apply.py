@@ -11,7 +11,7 @@ from connector.encoding.rewriting import Rewrite
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import DropTable, Found, TableChange
 from connector.host.errors import RetryableError
-from connector.host.threads import map_in_threads
+from connector.host.signals import map_in_threads
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.opening import table_location, translate_errors
 from connector.iceberg.commits.commit import commit_all_or_raise

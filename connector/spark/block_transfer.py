@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from pyiceberg.io import FileIO
 
 from connector.host.errors import RetryableError
-from connector.host.threads import map_in_threads
+from connector.host.signals import map_in_threads
 from connector.spark.spool import Block
 from connector.spark.table_files import Layout, TableLayout
 from connector.storage import storage_errors

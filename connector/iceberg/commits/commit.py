@@ -22,7 +22,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.host.errors import ConnectorError
 from connector.host.logs import Event, fields
-from connector.host.threads import map_in_threads
+from connector.host.signals import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
 from connector.iceberg.commits.snapshot import SnapshotWriter

@@ -23,7 +23,7 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, Int
 from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
-from connector.host.threads import map_in_threads
+from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.state import DataFile, FileList, StagedCommit
