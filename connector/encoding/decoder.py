@@ -120,7 +120,8 @@ class RowDecoder:
                 error.row = group[error.row]
                 raise
             lines_places = places if len(group) == len(rows) else [places[row] for row in group]
-            rejected = invalid.treat(columns, lines_places)
+            is_as_sent = all(column.is_as_sent for column in columns)
+            rejected = set() if is_as_sent else invalid.treat(columns, lines_places)
             batch = pa.RecordBatch.from_arrays([column.array for column in columns], schema=self.schema)
             if rejected:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))

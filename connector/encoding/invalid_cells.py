@@ -1,6 +1,7 @@
 """Treats values that their columns cannot hold: applies the binding's policy to one batch."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
@@ -36,13 +37,14 @@ def batch_of(rows: Sequence[RejectedRow], at: datetime, schema: pa.Schema) -> pa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+@dataclass(frozen=True)
 class InvalidCells:
     """One batch's invalid values, and what was done with them."""
 
-    def __init__(self, binding: Binding, lines: Lines) -> None:
-        self.tally = Tally()
-        self.rejected: list[RejectedRow] = []
-        self._binding, self._lines = binding, lines
+    binding: Binding
+    lines: Lines
+    tally: Tally = field(default_factory=Tally)
+    rejected: list[RejectedRow] = field(default_factory=list)
 
     def treat(self, columns: Sequence[FittedColumn], places: Sequence[int]) -> set[int]:
         """Treat all columns of some rows, whose lines have these places in the batch; return the rejected rows.
@@ -50,42 +52,42 @@ class InvalidCells:
         InvalidValueError where the policy is to stop, or a column may hold no null.
         """
         causes: dict[int, _Cause] = {}
-        for column, fitted in zip(self._binding.columns, columns, strict=True):
-            if fitted.unfit and self._binding.on_invalid is OnInvalid.QUARANTINE:
+        for column, fitted in zip(self.binding.columns, columns, strict=True):
+            if fitted.unfit and self.binding.on_invalid is OnInvalid.QUARANTINE:
                 causes = {row: (column, reason) for row, reason in fitted.unfit.items()} | causes
             elif fitted.unfit:
                 self._make_null(column, fitted.unfit, places)
         if causes:
             self._reject(dict(sorted(causes.items())), places)
-        for column, fitted in zip(self._binding.columns, columns, strict=True):
+        for column, fitted in zip(self.binding.columns, columns, strict=True):
             kept = sum(row not in causes for row in fitted.clamped)
             self.tally.add(column.field, Treatment.CLAMPED, Treated(kept))
         return set(causes)
 
     def _make_null(self, column: Column, reasons: Mapping[int, str], places: Sequence[int]) -> None:
         row = min(reasons)
-        [texts] = row_texts(self._binding, [self._lines.row(places[row])])
-        key = _shorten(key_text(self._binding, texts))
-        value = _shorten(texts[self._binding.columns.index(column)])
+        [texts] = row_texts(self.binding, [self.lines.row(places[row])])
+        key = _shorten(key_text(self.binding, texts))
+        value = _shorten(texts[self.binding.columns.index(column)])
         never_null = self._never_null(column)
-        if self._binding.on_invalid is OnInvalid.STOP or never_null:
-            number = self._lines.number(places[row])
-            raise InvalidValueError(self._binding.table, column.field, key, value, reasons[row], number, never_null)
+        if self.binding.on_invalid is OnInvalid.STOP or never_null:
+            number = self.lines.number(places[row])
+            raise InvalidValueError(self.binding.table, column.field, key, value, reasons[row], number, never_null)
         example = f"key {key}: {value} {reasons[row]}"
         self.tally.add(column.field, Treatment.NULLED, Treated(len(reasons), example))
 
     def _reject(self, causes: Mapping[int, _Cause], places: Sequence[int]) -> None:
-        all_texts = row_texts(self._binding, [self._lines.row(places[row]) for row in causes])
+        all_texts = row_texts(self.binding, [self.lines.row(places[row]) for row in causes])
         for (column, reason), texts in zip(causes.values(), all_texts, strict=True):
-            key, document = key_text(self._binding, texts), document_text(self._binding, texts)
+            key, document = key_text(self.binding, texts), document_text(self.binding, texts)
             self.rejected.append(RejectedRow(reason, column.field, key, document))
-            value = texts[self._binding.columns.index(column)]
+            value = texts[self.binding.columns.index(column)]
             example = f"key {_shorten(key)}: {_shorten(value)} {reason}"
             self.tally.add(column.field, Treatment.REJECTED, Treated(1, example))
 
     def _never_null(self, column: Column) -> str:
         """Return why the column may hold no null; an empty text if it may."""
-        if column in self._binding.keys:
+        if column in self.binding.keys:
             return "part of the key"
         return "required" if column.required else ""
 

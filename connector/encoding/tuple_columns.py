@@ -81,6 +81,11 @@ class FittedColumn:
     clamped: Positions
     unfit: Mapping[int, str]  # rows and reasons
 
+    @property
+    def is_as_sent(self) -> bool:
+        """Whether every value is in the column as it was sent."""
+        return not self.unfit and not len(self.clamped)
+
 
 def fit(cells: ColumnInput, *, is_required: bool) -> FittedColumn:
     """Return the column, and which values are unfit. Nearly always all values fit, which costs one conversion."""
