@@ -133,7 +133,7 @@ def _try_pending(
         return Failed(tuple(pending), error)
     except BROKEN_METADATA as error:
         # One table's broken metadata must not end the session, nor keep other tables from opening.
-        return Failed(tuple(pending), commit_errors.explain_broken_metadata(str(pending[0].path), error))
+        return Failed(tuple(pending), commit_errors.explain_broken_metadata(pending[0].path, error))
 
 
 def _commit_pending(
@@ -141,7 +141,7 @@ def _commit_pending(
 ) -> Landed:
     began = time.monotonic()
     files, late = StagedFiles(), LateFiles()
-    name = str(pending[0].path)
+    path = pending[0].path
     last: Exception | None = None
     for number in _count_attempts(0.0 if has_failed else RETRY_FOR):
         try:
@@ -161,18 +161,18 @@ def _commit_pending(
             return Landed(tuple(pending), number + 1, time.monotonic() - began, Committed(table, committed))
         except list_retried_errors() as error:
             if is_final(error):
-                raise commit_errors.explain_refusal(name, error) from error
+                raise commit_errors.explain_refusal(path, error) from error
             log.warning(
                 "table %s: commit attempt %d: %s: %s",
-                name,
+                path,
                 number + 1,
                 type(error).__name__,
                 commit_errors.quote(error),
-                extra=fields(Event.RETRIED, table=name, attempt=number + 1),
+                extra=fields(Event.RETRIED, table=str(path), attempt=number + 1),
             )
             last = error
     assert last is not None
-    raise commit_errors.explain_last_attempt(name, last, time.monotonic() - began)
+    raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
 
 
 def _count_attempts(retry_for: float) -> Iterator[int]:

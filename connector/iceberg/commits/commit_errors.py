@@ -23,6 +23,7 @@ from connector.host.errors import CommitUnknownError, ConnectorError, RetryableE
 from connector.host.redaction import redact
 from connector.iceberg.catalog_messages import read_message
 from connector.model.state import StagedCommit
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_errors import is_refusal
 
 QUOTED_CHARACTERS: Final = 300  # of a catalog's answer
@@ -65,32 +66,32 @@ def _databases() -> ModuleType | None:
     return sys.modules.get("sqlalchemy.exc")
 
 
-def explain_refusal(name: str, error: Exception) -> ConnectorError:
+def explain_refusal(path: TableIdentifier, error: Exception) -> ConnectorError:
     """Return the error of a commit that the catalog would refuse again."""
     return UserError(
-        f"table {name}: the catalog refuses the commit: {quote(error)}. Its files stay staged in the task's state: "
+        f"table {path}: the catalog refuses the commit: {quote(error)}. Its files stay staged in the task's state: "
         "give the connector the permission, or correct the config."
     )
 
 
-def explain_broken_metadata(name: str, error: Exception) -> ConnectorError:
+def explain_broken_metadata(path: TableIdentifier, error: Exception) -> ConnectorError:
     return RetryableError(
-        f"table {name}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). Its files stay staged "
+        f"table {path}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). Its files stay staged "
         "in the task's state: repair the table, or backfill the binding."
     )
 
 
-def explain_last_attempt(name: str, last: Exception, seconds: float) -> ConnectorError:
+def explain_last_attempt(path: TableIdentifier, last: Exception, seconds: float) -> ConnectorError:
     """Return the error of a commit after several attempts in so many seconds. `last` is the error of the last one."""
     if isinstance(last, RetryableError):
         return last
     if isinstance(last, REFUSED) and not isinstance(last, list_unknown_errors()):
         return RetryableError(
-            f"table {name}: other writers committed first for {seconds:.0f} s ({quote(last)}). Its files stay staged "
+            f"table {path}: other writers committed first for {seconds:.0f} s ({quote(last)}). Its files stay staged "
             "in the task's state. Let the other writers commit less often."
         )
     return CommitUnknownError(
-        f"table {name}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "
+        f"table {path}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "
         "Its files stay staged in the task's state until it answers. Check the catalog."
     )
 
