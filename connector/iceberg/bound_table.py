@@ -92,12 +92,13 @@ def _bind(
     catalog: Catalog, index: int, requested: MaterializationBinding, writer: WriterId, on_invalid: OnInvalid
 ) -> BoundTable:
     namespace, name = requested.resource_path
-    table = load_table(catalog, TableIdentifier(namespace, name))
+    path = TableIdentifier(namespace, name)
+    table = load_table(catalog, path)
     if table is None:
-        raise MissingTableError((namespace, name), requested.state_key)
+        raise MissingTableError(path, requested.state_key)
     binding = _binding(index, requested, on_invalid, table.schema())
     check_table_properties(table)
-    fence.check_recorded(f"{namespace}.{name}", table.properties, writer)
+    fence.check_recorded(path, table.properties, writer)
     return BoundTable(
         binding=binding,
         writer=writer,

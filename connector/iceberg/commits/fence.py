@@ -4,8 +4,8 @@ The commit that adds a transaction's files also sets the fence, from the value t
 new random one (`next`). A process that finds neither value has been replaced. So has a session that finds a value that
 it does not know for a writer with an overlapping key range.
 
-Everything here is a pure function of property values and staged commits. docs/consistency.md explains why it holds;
-decisions 2, 5 and 7 have the reasons.
+Everything here follows from property values and staged commits alone, except for the random part of a new value.
+docs/consistency.md explains why the promise holds; decisions 2, 5 and 7 have the reasons.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from typing import Final
 
 from connector.host.errors import FencedError, UserError
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
@@ -68,7 +69,7 @@ def is_recorded_value(value: str) -> bool:
     return _RECORDED.fullmatch(value) is not None
 
 
-def check_recorded(table: str, properties: Mapping[str, str], writer: WriterId) -> None:
+def check_recorded(table: TableIdentifier, properties: Mapping[str, str], writer: WriterId) -> None:
     """Raise FencedError if a fence property of this materialization has a name or value that no connector writes."""
     prefix = PREFIX + materialization_hash(writer)
     for name, value in properties.items():
@@ -179,7 +180,7 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
     committed must be added. A closed value still says what the table has, so a recovery may commit after it. A session
     may commit its own transactions only while every overlapping writer has a value that the session knows.
     """
-    check_recorded(str(pending[0].path), properties, pending[0].writer)
+    check_recorded(pending[0].path, properties, pending[0].writer)
     value = read_value(properties, pending[0].writer)
     remaining = _after_value(pending, _without_closed(value))
     if remaining is None:
