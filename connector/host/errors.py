@@ -1,9 +1,14 @@
-"""The errors of the connector, named by what to do next.
+"""The errors of the connector, named by what to do next, and the translation of a client library's errors into them.
 
 The text of an error is all that the user reads: what is wrong, where, and what to change.
+
+Each client has one error table, in the module that uses the client. An entry of a table says which errors it is for,
+which error of ours they become, and the sentence that the user reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
 
 
 class ConnectorError(Exception):
@@ -109,3 +114,39 @@ class TooManyRejectedError(UserError):
             f"max_rejected_ratio of {self.max_ratio} allows: {'; '.join(self.causes)}. Nothing of this transaction has "
             "become visible. Correct the documents at their source or the collection's schema, or raise the ratio."
         )
+
+
+Matcher: TypeAlias = Callable[[Exception], bool]
+ReadFacts: TypeAlias = Callable[[Exception], Mapping[str, object]]
+
+
+class Entry(NamedTuple):
+    """The errors that one sentence explains. The sentence has a placeholder for each fact, such as {answer}."""
+
+    matches: Matcher
+    kind: type[ConnectorError]
+    sentence: str
+
+
+ErrorTable: TypeAlias = tuple[Entry, ...]
+
+
+def is_a(*types: type[Exception], saying: Sequence[str] = ("",), read: Callable[[Any], str] = str) -> Matcher:
+    """Match the errors of these types whose text, as `read` returns it, contains at least one of the words."""
+    return lambda error: isinstance(error, types) and any(words in read(error) for words in saying)
+
+
+@contextmanager
+def translate(table: ErrorTable, read_facts: ReadFacts) -> Iterator[None]:
+    """Raise what the first entry that matches an error makes of it. An error that no entry matches stays as it is.
+
+    `read_facts` returns the values of the placeholders. Quotations of a server's answer must be redacted by it if they
+    are cut.
+    """
+    try:
+        yield
+    except Exception as error:
+        entry = next((entry for entry in table if entry.matches(error)), None)
+        if entry is None:
+            raise
+        raise entry.kind(entry.sentence.format(**read_facts(error))) from error

@@ -12,8 +12,7 @@ from pyiceberg.io import S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKE
 
 from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
 from connector.config.secret import Secret
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
 from connector.storage.aws_errors import is_transient, read_answer
 from connector.storage.file_access import S3_EXPIRES_AT_MS

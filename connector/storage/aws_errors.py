@@ -18,8 +18,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from connector.host.error_tables import Entry, ErrorTable, Matcher, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
 from connector.host.redaction import redact_and_cut
 
 TRANSIENT: Final = frozenset(

@@ -12,8 +12,7 @@ from pyiceberg.io import GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 
 from connector.config.secret import Secret
 from connector.config.values import service_account
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
 
 GoogleTokens: TypeAlias = Refreshed[Secret]

@@ -4,8 +4,7 @@ import re
 from contextlib import AbstractContextManager
 from typing import Final
 
-from connector.host.error_tables import Entry, ErrorTable, Matcher, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, translate
 from connector.host.redaction import redact_and_cut
 
 QUOTED_CHARACTERS: Final = 400

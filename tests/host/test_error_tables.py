@@ -5,8 +5,7 @@ from typing import Final
 
 import pytest
 
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 
 TABLE: Final[ErrorTable] = (
     Entry(is_a(ConnectionRefusedError), RetryableError, "{server} is down."),

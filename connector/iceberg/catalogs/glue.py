@@ -22,8 +22,7 @@ from pyiceberg.typedef import Identifier
 
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials

@@ -12,8 +12,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalogs.sql import SqlTables, open_with_retries
 
 CATALOG_NAME: Final = "local"

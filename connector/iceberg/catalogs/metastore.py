@@ -15,8 +15,7 @@ from thrift.Thrift import TApplicationException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 
 DEFAULT_PORT: Final = 9083

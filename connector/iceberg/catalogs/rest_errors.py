@@ -19,8 +19,7 @@ from pyiceberg.exceptions import (
 from requests import RequestException
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.host.redaction import redact_and_cut
 from connector.iceberg.catalog_messages import read_address, read_message
 from connector.iceberg.catalogs.sign_in import TokenServerError

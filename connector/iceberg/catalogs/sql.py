@@ -18,8 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from connector.config import catalog as catalog_config
-from connector.host.error_tables import Entry, ErrorTable, is_a, translate
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
