@@ -16,9 +16,8 @@ from connector.config.catalog_properties import (
     properties_setting,
 )
 from connector.config.definition import Definition, Setting
-from connector.config.patterns import HTTP_ADDRESS, METASTORES, POSTGRESQL, TABLE_BUCKET_ARN
 from connector.config.secret import Secret
-from connector.config.values import parse_directory
+from connector.config.values import HTTP_ADDRESS, METASTORES, POSTGRESQL, TABLE_BUCKET_ARN, parse_directory
 from connector.model.properties import Properties
 
 CATALOG_TYPE: Final = "catalog_type"

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 import msgspec
 
 from connector.config.definition import Definition, Setting
-from connector.config.patterns import ROLE_ARN
 from connector.config.secret import Secret
+from connector.config.values import ROLE_ARN
 
 AUTH_TYPE: Final = "auth_type"
 AWS_ACCESS_KEY: Final = "AWSAccessKey"

@@ -6,10 +6,13 @@ from typing import Annotated, ClassVar, Final
 from connector.config.catalog import Catalog, GlueCatalog
 from connector.config.credentials import Credentials, OlderKeys
 from connector.config.definition import Definition, Setting, schema_of
-from connector.config.patterns import SECRET_SETTING, SPARK_SETTING, WITHOUT_DOTS, WITHOUT_SLASHES
 from connector.config.storage import PREFIX, Storage
 from connector.config.values import (
     MACHINE_CREDENTIALS,
+    SECRET_SETTING,
+    SPARK_SETTING,
+    WITHOUT_DOTS,
+    WITHOUT_SLASHES,
     SchemaEvolution,
     parse_address,
     parse_feature_flags,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from connector.config.catalog_properties import settings_instead
-from connector.config.patterns import PATTERN_DEMANDS
+from connector.config.values import PATTERN_DEMANDS
 from protocol.flow import Json
 
 TYPE_DEMANDS: Final[Mapping[str, str]] = {

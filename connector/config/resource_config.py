@@ -6,8 +6,7 @@ import msgspec
 
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
-from connector.config.patterns import WITHOUT_DOTS
-from connector.config.values import SchemaEvolution
+from connector.config.values import WITHOUT_DOTS, SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.properties import Properties
 from protocol.flow import Json

@@ -6,16 +6,14 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 import msgspec
 
 from connector.config.definition import Definition, Setting
-from connector.config.patterns import (
+from connector.config.secret import Secret
+from connector.config.values import (
     AZURE_ACCOUNT,
     AZURE_CONTAINER,
     HDFS_DIRECTORY,
     HTTP_ADDRESS,
     WITHOUT_SLASHES,
     WITHOUT_URI_SIGNS,
-)
-from connector.config.secret import Secret
-from connector.config.values import (
     drop_last_slash,
     parse_account_key,
     parse_directory,

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from connector.config.patterns import SECRET_SETTING
+from connector.config.values import SECRET_SETTING
 from connector.host.errors import RetryableError
 from connector.host.redaction import redact
 from connector.host.tempdirs import TemporaryDirectories
