@@ -97,6 +97,7 @@ class _Run(NamedTuple):
     prefix: bytes
 
     def find_end(self, block: bytes, start: int, end: int) -> int:
+        """Return where the run ends: the first line with another prefix begins there."""
         last = _compile_end(self.prefix).search(block, start, end)
         assert last, "the last line ends in a newline"
         return last.end()

@@ -53,21 +53,26 @@ class BucketAccess:
 
     @property
     def location(self) -> str:
+        """The address of the prefix: s3://bucket/prefix."""
         return f"s3://{self.bucket.path}"
 
     def write(self, name: str, content: bytes) -> None:
+        """Write an object. Raises a ConnectorError if that fails, like all methods here."""
         with translate_s3_errors(self.bucket, "s3:PutObject"):
             self.client.put_object(Bucket=self.bucket.name, Key=self._key(name), Body=content)
 
     def read(self, name: str) -> bytes:
+        """Return the content of an object."""
         with translate_s3_errors(self.bucket, "s3:GetObject"):
             return bytes(self.client.get_object(Bucket=self.bucket.name, Key=self._key(name))["Body"].read())
 
     def delete(self, name: str) -> None:
+        """Delete an object. To delete one that is gone is no error."""
         with translate_s3_errors(self.bucket, "s3:DeleteObject"):
             self.client.delete_object(Bucket=self.bucket.name, Key=self._key(name))
 
     def list_files(self, prefix: str) -> Iterator[tuple[str, datetime]]:
+        """Yield the names below the prefix that begin with `prefix`, and when they were written."""
         with translate_s3_errors(self.bucket, "s3:ListBucket"):
             listed = self.client.list_objects_v2(Bucket=self.bucket.name, Prefix=self._key(prefix))
         for found in listed.get("Contents", ()):

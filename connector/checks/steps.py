@@ -29,10 +29,12 @@ class Step(Generic[T]):
 
     @property
     def error(self) -> ConnectorError | None:
+        """Why the check failed; None if it did not."""
         return self.outcome if isinstance(self.outcome, ConnectorError) else None
 
     @property
     def found(self) -> T | None:
+        """The result of the check; None if it failed or was skipped."""
         return None if isinstance(self.outcome, ConnectorError | Skipped) else self.outcome
 
     def then(self, name: str, check: Callable[[T], R | Skipped]) -> "Step[R]":

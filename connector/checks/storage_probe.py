@@ -33,17 +33,21 @@ class Place(Protocol):
     """Where a probe file is tried. All methods raise a ConnectorError that says what to do."""
 
     @property
-    def location(self) -> str: ...
+    def location(self) -> str:
+        """The address that the user knows the place by."""
 
     @property
     def setting(self) -> str:
         """The setting that is wrong if a file cannot be read back."""
 
-    def write(self, name: str, content: bytes) -> None: ...
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, also over one of the same name."""
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
 
-    def delete(self, name: str) -> None: ...
+    def delete(self, name: str) -> None:
+        """Delete a file. Another probe may have deleted it before."""
 
     def list_files(self, prefix: str) -> Iterable[tuple[str, datetime]]:
         """Return the names of the files that begin with the prefix, and when they were written."""

@@ -32,6 +32,7 @@ class Place:
 
     @property
     def path(self) -> TableIdentifier:
+        """The table in lower case. Raises UserError if the argument has no namespace."""
         namespace, _, table = self.table.lower().partition(".")
         if not table:
             raise UserError(f"--table {self.table}: give the namespace and the table, with a dot between them.")

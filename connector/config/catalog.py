@@ -93,10 +93,12 @@ class S3TablesCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=S3_TA
 
     @property
     def region(self) -> str:
+        """The region of the table bucket, from its ARN."""
         return self.arn.split(":")[3]
 
     @property
     def uri(self) -> str:
+        """The address of Amazon's REST catalog for table buckets."""
         # AWS's own tools read the same variable. It replaces Amazon's address.
         address = os.environ.get("AWS_ENDPOINT_URL_S3TABLES") or f"https://s3tables.{self.region}.amazonaws.com"
         return f"{address}/iceberg"

@@ -68,6 +68,7 @@ def settings_instead(known: Mapping[str, Json]) -> Mapping[str, str]:
 
 
 def is_signed(properties: Mapping[str, str]) -> bool:
+    """Whether these properties ask for requests with an AWS signature (SigV4)."""
     return properties.get(SIGNED, "").lower() == "true"
 
 

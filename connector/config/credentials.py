@@ -71,6 +71,7 @@ class AwsIam(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_IAM):
 
     @property
     def keys(self) -> AwsCredentials:
+        """The keys of the role, which the runtime has added to the config."""
         assert self.secret_access_key, "a config without it is refused"
         return AwsCredentials(self.access_key_id, self.secret_access_key, self.session_token)
 
@@ -136,6 +137,7 @@ class OlderKeys(Definition, frozen=True):
 
     @property
     def credentials(self) -> AwsCredentials | None:
+        """The access key; None unless both of its parts are set."""
         if self.access_key_id and self.secret_access_key:
             return AwsCredentials(self.access_key_id, self.secret_access_key)
         return None

@@ -152,6 +152,7 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
 
     @property
     def allows_machine_credentials(self) -> bool:
+        """Whether a feature flag allows the credentials of the machine."""
         return MACHINE_CREDENTIALS in self.advanced.feature_flags
 
 

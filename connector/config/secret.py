@@ -20,6 +20,7 @@ class Secret:
         hide_obtained(value)
 
     def reveal(self) -> str:
+        """Return the string itself, for the client that needs it."""
         return self._value
 
     def __repr__(self) -> str:

@@ -61,6 +61,7 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
 
     @property
     def location(self) -> str:
+        """The gs:// URI below which tables are made."""
         return _join(f"gs://{self.bucket}", self.prefix)
 
 
@@ -102,6 +103,7 @@ class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
 
     @property
     def location(self) -> str:
+        """The abfss:// URI below which tables are made."""
         return _join(f"abfss://{self.container}@{self.account}.dfs.core.windows.net", self.prefix)
 
 
@@ -123,6 +125,7 @@ class HdfsStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=HDFS):
 
     @property
     def location(self) -> str:
+        """The hdfs:// URI below which tables are made."""
         return self.uri
 
 
@@ -144,6 +147,7 @@ class LocalFiles(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=LOCAL_FILE
 
     @property
     def location(self) -> str:
+        """The file:// URI below which tables are made."""
         return f"file://{self.directory}"
 
 

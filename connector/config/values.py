@@ -75,6 +75,7 @@ class SchemaEvolution(StrEnum):
 
 
 def parse_upload_interval(text: str) -> timedelta:
+    """Parse an ISO 8601 duration of at most four hours."""
     # Imported here, because `spec` does not need it.
     import isodate
 
@@ -109,6 +110,7 @@ def parse_address(text: str) -> str:
 
 
 def drop_last_slash(text: str) -> str:
+    """Return the address without slashes at its end, since paths are appended to it."""
     return text.rstrip("/")
 
 
@@ -146,11 +148,13 @@ def service_account(text: str) -> dict[str, str]:
 
 
 def parse_service_account(text: str) -> Secret:
+    """Check the JSON key of a service account, and return all of it as a secret."""
     service_account(text)
     return Secret(text)
 
 
 def parse_account_key(text: str) -> Secret:
+    """Check the access key of a storage account, which is base64."""
     from base64 import b64decode
 
     try:
@@ -161,6 +165,7 @@ def parse_account_key(text: str) -> Secret:
 
 
 def refuse_format_version_3(is_on: bool) -> bool:
+    """Return False: no other value is accepted yet."""
     if is_on:
         raise ValueError("must be false: tables of format version 3 are not yet available")
     return False

@@ -179,6 +179,7 @@ class _OpenFile:
 
     @property
     def size(self) -> int:
+        """Bytes written so far."""
         return int(self._stream.tell())
 
     def write(self, rows: pa.Table) -> None:
@@ -190,6 +191,7 @@ class _OpenFile:
                 self._with_nan.add(place)
 
     def close(self) -> DataFile:
+        """Complete the file. Returns its location, its counts and its column statistics."""
         with translate_errors(self.location):
             self._writer.close()
             size = self.size

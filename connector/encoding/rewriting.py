@@ -60,10 +60,12 @@ class TargetColumn:
 
     @classmethod
     def of(cls, column: NestedField, source: NestedField) -> "TargetColumn":
+        """Return the column with the values of `source`, which has the same id if it is not converted."""
         return cls(column.field_id, column.name, column.field_type, column.required, source.field_id, source.field_type)
 
     @property
     def is_converted(self) -> bool:
+        """Whether its values are those of another column, converted."""
         return self.id != self.source_id
 
 
@@ -86,6 +88,7 @@ class Rewriting:
 
     @classmethod
     def of_table(cls, table: Table, columns: tuple[TargetColumn, ...], file_prefix: str) -> "Rewriting":
+        """Return a rewriting to these columns. `file_prefix` begins the new files' names."""
         writing = Properties({name: value for name, value in table.properties.items() if name.startswith("write.")})
         return cls(columns, table.location(), writing, file_prefix)
 

@@ -56,6 +56,7 @@ class _Stores:
         return self._noted(count)
 
     def of_line(self, line: bytes) -> Row[Any, Any]:
+        """Return the row of one line. Raises msgspec's errors."""
         self._made.clear()
         self._decoder.decode(line)
         [row] = self._noted(1)
@@ -154,6 +155,7 @@ class Lines:
 
     @cached_property
     def count(self) -> int:
+        """The number of lines."""
         return int(np.count_nonzero(np.frombuffer(self.content, np.uint8) == ord(_NEWLINE)))
 
     @cached_property

@@ -112,6 +112,7 @@ def upper_bound_of_text(text: str) -> str | None:
 
 
 def upper_bound_of_bytes(value: bytes) -> bytes | None:
+    """Return at most 16 bytes that are not less than these, as `upper_bound_of_text` does; None if none exist."""
     if len(value) <= _BOUND_LENGTH:
         return value
     for length in range(_BOUND_LENGTH, 0, -1):

@@ -123,6 +123,7 @@ class PlainCells:
     values: Sequence[Any]
 
     def array(self) -> tuple[pa.Array, Positions]:
+        """Return the column and its clamped rows; see ColumnInput."""
         if self.cell_type is msgspec.Raw:
             return rule(self.column_type)(of_json(self.values))
         if self.column_type in _FROM_STRINGS:
@@ -131,6 +132,7 @@ class PlainCells:
         return pa.array(self.values, arrow_type_of(self.column_type)), NO_ROWS
 
     def without(self, rows: Positions) -> "PlainCells":
+        """Return the same values, with a missing value in these rows."""
         values = list(self.values)
         for row in rows:
             values[row] = msgspec.Raw() if self.cell_type is msgspec.Raw else None
@@ -158,6 +160,7 @@ class PackedCells:
     column_type: PrimitiveType
 
     def array(self) -> tuple[pa.Array, Positions]:
+        """Return the column and its clamped rows; see ColumnInput."""
         own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _never))
         array = read(self.elements) if self.elements.present <= own_codes else None
         if array is not None:
@@ -165,6 +168,7 @@ class PackedCells:
         return rule(self.column_type)(_number_texts(self.elements) or self.elements.texts())
 
     def without(self, rows: Positions) -> "PackedCells":
+        """Return the same elements, with null in these rows."""
         return replace(self, elements=self.elements.without(rows))
 
 

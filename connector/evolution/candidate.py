@@ -42,12 +42,15 @@ class Candidate:
         return min(fields, key=lambda field: not self._has_column(field), default=None)
 
     def config(self, projection: Projection) -> FieldConfig:
+        """Return the field config of a projection; without settings if the user gave none."""
         return self.field_configs.get(projection.field, NO_CONFIG)
 
     def is_key(self, projection: Projection) -> bool:
+        """Whether the field is part of the key, by the collection or by the group-by of the binding."""
         return is_key(projection, self.collection, self.group_by)
 
     def is_required(self, projection: Projection) -> bool:
+        """Whether the runtime needs the field: a key, or the document of standard updates."""
         return self.is_key(projection) or (projection.ptr == "" and not self.delta_updates)
 
     def name(self, projection: Projection) -> str:

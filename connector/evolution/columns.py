@@ -77,6 +77,7 @@ class Evolution:
 
     @cached_property
     def limits(self) -> Limits:
+        """The limits that refuse changes of this table."""
         return Limits(self.table, self.materialization, self.mode)
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:

@@ -46,6 +46,7 @@ class Limits:
     mode: SchemaEvolution
 
     def allows(self, change: type[Alteration]) -> bool:
+        """Whether the mode of schema evolution allows a change of this kind."""
         return change in ALLOWED[self.mode]
 
     def refuse(self, change: Alteration, wanted: NewColumn, column: NestedField | None) -> str:

@@ -97,6 +97,7 @@ class Target:
 
     @property
     def table(self) -> str:
+        """The name for errors: namespace.table."""
         return ".".join(self.path)
 
 

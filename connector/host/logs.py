@@ -77,6 +77,7 @@ class JsonFormatter(logging.Formatter):
     """Formats records as Flow's runtime parses them: `{"ts": …, "level": …, "msg": …, …fields}`."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return one line of JSON without secrets."""
         return json.dumps(
             {
                 "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -91,6 +92,7 @@ class TextFormatter(logging.Formatter):
     """Formats records as readable lines, without fields: the message says the same."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the local time, the level and the message without secrets."""
         moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         return f"{moment} {_level(record):5} {_message(record, self)}"
 

@@ -39,4 +39,5 @@ class Binding:
 
     @property
     def table(self) -> str:
+        """The name for errors: namespace.table."""
         return ".".join(self.path)

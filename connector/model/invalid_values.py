@@ -51,15 +51,18 @@ class Tally(msgspec.Struct):
     _treated: dict[_Kind, Treated] = msgspec.field(default_factory=dict)
 
     def add(self, of_field: str, treatment: Treatment, treated: Treated) -> None:
+        """Add treated values of one field. A count of 0 leaves no entry."""
         if treated.count:
             kind = of_field, treatment
             self._treated[kind] = self._treated.get(kind, Treated(0)) + treated
 
     def add_all(self, other: "Tally") -> None:
+        """Add the values of another tally."""
         for of_field, treatment, treated in other:
             self.add(of_field, treatment, treated)
 
     def total(self, treatment: Treatment) -> int:
+        """Return the number of values that were treated in this way, of all fields."""
         return sum(treated.count for _, kind, treated in self if kind is treatment)
 
     def __iter__(self) -> Iterator[tuple[str, Treatment, Treated]]:

@@ -144,6 +144,7 @@ class StagedCommit:
 
     @property
     def chain_id(self) -> ChainId:
+        """The chain that the commit belongs to: its table and its writer."""
         return self.table_id, self.writer
 
     @property
@@ -158,18 +159,22 @@ class StagedCommit:
 
     @property
     def table_id(self) -> TableId:
+        """The table by path and UUID: another table may get the same path."""
         return self.path, self.table_uuid
 
     @property
     def file_count(self) -> int:
+        """The number of its data files."""
         return self.files.files if isinstance(self.files, FileList) else len(self.files)
 
     @property
     def rows(self) -> int:
+        """The number of rows in its data files."""
         return self.files.rows if isinstance(self.files, FileList) else sum(file.rows for file in self.files)
 
     @property
     def size(self) -> int:
+        """The bytes of its data files."""
         return self.files.size if isinstance(self.files, FileList) else sum(file.size for file in self.files)
 
 

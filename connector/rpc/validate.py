@@ -49,6 +49,7 @@ class Proposal:
 
     @property
     def table(self) -> str:
+        """The name for errors: namespace.table."""
         return ".".join(self.path)
 
     @property

@@ -30,6 +30,7 @@ class SpooledFile:
 
     @contextmanager
     def open(self, _: FileIO) -> Iterator[Any]:
+        """Open the file of the spool. It is read without a buffer."""
         with self.path.open("rb", buffering=0) as file:
             yield file
 
@@ -42,6 +43,7 @@ class StoredObject:
 
     @contextmanager
     def open(self, io: FileIO) -> Iterator[Any]:
+        """Open the object, and translate the store's errors."""
         with storage_errors.translate_errors(self.location), io.new_input(self.location).open(seekable=False) as stream:
             yield stream
 
@@ -71,13 +73,15 @@ class OnThisMachine:
         self._end_of_task = end_of_task
 
     def source(self, block: Block, _: TableLayout) -> Source:
+        """Return the spool's own file."""
         return SpooledFile(block.path)
 
     def check_lost(self, _: Sequence[Block]) -> None:
+        """Raise the error that says why the task was lost: its blocks may be deleted already."""
         raise self._end_of_task()
 
     def remove(self) -> None:
-        pass
+        """Do nothing: the spool removes its own files."""
 
 
 class ThroughTheStore:
@@ -92,6 +96,7 @@ class ThroughTheStore:
         self._locations: dict[Block, str] = {}
 
     def source(self, block: Block, layout: TableLayout) -> Source:
+        """Return the copy of the block. The first call makes the copy, and deletes the file of the spool."""
         if block not in self._locations:
             location = layout.new_block_location()
             output = layout.io.new_output(location)
@@ -106,9 +111,11 @@ class ThroughTheStore:
         return StoredObject(self._locations[block])
 
     def check_lost(self, blocks: Sequence[Block]) -> None:
+        """Only warn: another task reads the same objects."""
         log.warning("a Spark task was lost: its %d block(s) of rows are written by another", len(blocks))
 
     def remove(self) -> None:
+        """Delete all copies. If that fails, only warn: a later session removes them."""
         stored = list(self._locations.items())
         ios = {index: self._layouts[index]().io for index in {block.binding for block, _ in stored}}
 

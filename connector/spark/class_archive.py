@@ -12,6 +12,7 @@ from connector.spark.spark_session import Spark
 
 
 def make() -> Path:
+    """Start Spark once, and return the archive that its JVM has written."""
     archive = jvm_command.class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)

@@ -85,6 +85,7 @@ class Jvm:
 
     @property
     def has_ended(self) -> bool:
+        """Whether the JVM's process is over."""
         return self._process.poll() is not None
 
     def ends_within(self, seconds: float) -> bool:

@@ -48,10 +48,12 @@ class TableLayout:
 
     @property
     def io(self) -> FileIO:
+        """The FileIO of the table's files, whose connections stay open."""
         return open_file_io(self.access.value)
 
     @cached_property
     def options(self) -> FileOptions:
+        """How the table's properties ask for its data files to be written."""
         return FileOptions.of_table(self.properties)
 
     def new_location(self) -> str:

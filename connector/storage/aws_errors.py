@@ -80,10 +80,12 @@ class Bucket:
 
     @property
     def path(self) -> str:
+        """The bucket with the prefix, as errors name it."""
         return "/".join(filter(None, (self.name, self.prefix)))
 
     @property
     def server(self) -> str:
+        """The name of the store for errors."""
         return f"the object store at {self.endpoint}" if self.endpoint else "Amazon S3"
 
 

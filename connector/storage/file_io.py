@@ -42,6 +42,7 @@ class StoreFileIO(PyArrowFileIO):
 
     @staticmethod
     def parse_location(location: str, properties: PlainProperties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Return scheme, host and path of a location. In Azure the path begins with the container."""
         scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
         if scheme not in AZURE_SCHEMES:
             return scheme, netloc, path

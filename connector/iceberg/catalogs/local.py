@@ -24,6 +24,7 @@ class _LocalTables(SqlTables):
     """PyIceberg's catalog, with an error that explains a moved warehouse: Iceberg names files by absolute paths."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table. Raises UserError if its metadata file is gone."""
         try:
             return super().load_table(identifier)
         except FileNotFoundError as error:

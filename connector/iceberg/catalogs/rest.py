@@ -57,6 +57,7 @@ class RestTables(RestCatalog):
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
+        """Whether a view has this name. False if the server does not tell."""
         try:
             return bool(super().view_exists(identifier))
         except RESTError:

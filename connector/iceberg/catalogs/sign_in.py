@@ -80,6 +80,7 @@ class OAuth2Client(AuthBase):
         return request
 
     def renew(self) -> None:
+        """Get a new token for the next request: the server has refused this one."""
         self._token.discard()
 
     def _fetch(self) -> Lease[Secret]:

@@ -83,4 +83,5 @@ class AwsSignature(AuthBase):
         return request
 
     def renew(self) -> None:
+        """Get new credentials for the next request: the server has refused these."""
         self._credentials.discard()

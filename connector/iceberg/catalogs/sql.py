@@ -45,9 +45,11 @@ class SqlTables(SqlCatalog):
             raise
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        """Commit to the metadata that the table was loaded with. Raises CommitFailedException if it was replaced."""
         return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
 
     def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table. Within a commit, this is the table that the caller has loaded."""
         return self._base.table or super().load_table(identifier)
 
     def view_exists(self, identifier: str | Identifier) -> bool:

@@ -44,11 +44,13 @@ class _Deadline:
         self._socket: socket.socket | None = None
 
     def ends(self, connected: socket.socket) -> None:
+        """Let the deadline shut this connection down, at once if it has passed."""
         self._socket = connected
         if self.has_passed:
             self.passes()
 
     def passes(self) -> None:
+        """Shut the connection down."""
         self.has_passed = True
         if self._socket:
             with suppress(OSError):  # the server has closed it

@@ -75,6 +75,7 @@ def explain_refusal(path: TableIdentifier, error: Exception) -> ConnectorError:
 
 
 def explain_broken_metadata(path: TableIdentifier, error: Exception) -> ConnectorError:
+    """Return the error of a table whose metadata PyIceberg cannot read. It may be repaired, so it is retryable."""
     return RetryableError(
         f"table {path}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). Its files stay staged "
         "in the task's state: repair the table, or backfill the binding."

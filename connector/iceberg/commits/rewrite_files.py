@@ -47,6 +47,7 @@ class Replacement:
 
     @property
     def spec_id(self) -> int:
+        """The partition spec of the old file, which the new files keep."""
         return int(self.entry.data_file.spec_id)
 
     @property

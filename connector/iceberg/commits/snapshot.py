@@ -222,4 +222,5 @@ class FileOrigin:
 
     @property
     def property_name(self) -> str:
+        """The table property that holds the fence value of the writer."""
         return f"{fence.PREFIX}{self.writer_hash}.{self.key_range}"

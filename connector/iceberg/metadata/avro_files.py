@@ -70,6 +70,7 @@ class ManifestWriter(ManifestWriterV2):
     """
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        """Return the Avro writer of a new manifest."""
         return _Output(self._output_file, _of_manifests(self._spec.partition_type(self._schema)), self._meta)
 
     def __exit__(
@@ -105,6 +106,7 @@ class _Form:
 
     @classmethod
     def of(cls, schema: Schema, name: str) -> Self:
+        """Make the writer and the Avro schema of a schema with this name."""
         avro_schema = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
         return cls(schema, name, construct_writer(schema), avro_schema)
 
@@ -164,15 +166,19 @@ class WrittenFile(OutputFile):
         return sum(map(len, self._pieces))
 
     def exists(self) -> bool:
+        """Whether the file is in the store; this asks the store."""
         return self._file.exists()
 
     def to_input_file(self) -> "RememberedFile":
+        """Return the same file as it is read, from memory."""
         return RememberedFile(self.location, self._pieces)
 
     def create(self, overwrite: bool = False) -> OutputStream:
+        """Return a stream whose pieces are sent when it is closed."""
         return _WrittenStream(self, overwrite)
 
     def send(self, pieces: Sequence[bytes], overwrite: bool) -> None:
+        """Write all pieces to the store, and keep them. Raises what the store raises."""
         with self._file.create(overwrite) as stream:
             for piece in pieces:
                 stream.write(piece)
@@ -190,9 +196,11 @@ class RememberedFile(InputFile):
         return sum(map(len, self.pieces))
 
     def exists(self) -> bool:
+        """Return True: the file has been written."""
         return True
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - PyIceberg's signature
+        """Return a stream of the content. It makes no request."""
         return BytesIO(b"".join(self.pieces))
 
 

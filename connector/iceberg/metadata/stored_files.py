@@ -51,6 +51,7 @@ def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[]
 
 
 def is_in_table_bucket(location: str) -> bool:
+    """Whether Amazon S3 Tables maintains the files at this location itself."""
     return urlsplit(location).netloc.endswith(BUCKET_SUFFIX)
 
 
