@@ -5,12 +5,11 @@ from typing import Final, get_args
 import msgspec
 from msgspec import inspect
 
-from protocol import request
 from protocol.flow import Json
 from protocol.json_parts import MalformedJsonError, parse_members
 from protocol.protocol_error import ProtocolError
-from protocol.request import Request
-from protocol.response import Response
+from protocol.request import Load, Request, Store
+from protocol.response import Loaded, Response
 
 
 def message_name(message: type) -> str:
@@ -21,31 +20,30 @@ def message_name(message: type) -> str:
 REQUESTS: Final[dict[str, type[Request]]] = {message_name(message): message for message in get_args(Request)}
 
 
-class _StoreHead(msgspec.Struct, frozen=True):
-    """The only field of a Store that is decoded here."""
+class _RunHead(msgspec.Struct, frozen=True):
+    """The only field of a Load or a Store that is decoded here."""
 
     binding: int | None = 0
 
 
-_TYPE_INFO: Final = {
-    message: inspect.type_info(message) for message in REQUESTS.values() if message is not request.Store
-}
+_RUNS: Final[dict[type[Request], type[Load | Store]]] = {Load: Load, Store: Store}
+_TYPE_INFO: Final = {message: inspect.type_info(message) for message in REQUESTS.values() if message not in _RUNS}
 _NULL: Final = msgspec.Raw(b"null")
 _ENVELOPE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_STORE_HEAD: Final = msgspec.json.Decoder(_StoreHead, strict=False)
+_RUN_HEAD: Final = msgspec.json.Decoder(_RunHead, strict=False)
 _SHORTEST_MESSAGE: Final = len('"":0,') + min(map(len, REQUESTS))  # bytes that one more message takes on a line
 
 
 def decode_request(line: bytes | memoryview) -> Request:
-    """Return the request of one line. A Store stays undecoded: the line is its only piece, with the number 1.
+    """Return the request of one line. A Load or a Store stays undecoded: the line is its only piece, with the number 1.
 
     Raises ProtocolError, which never shows a value: it may be a secret.
     """
     try:
         message, raw = _find_message(_decode_envelope(line))
-        if message is request.Store:
-            return _make_store(raw, line)
+        if run := _RUNS.get(message):
+            return _make_run(run, raw, line)
         # A field that is null gets its default value. Nulls inside uninterpreted JSON keep their meaning.
         fields = _remove_nulls(msgspec.json.decode(raw), _TYPE_INFO[message])
         return msgspec.convert(fields, message, strict=False)
@@ -74,8 +72,10 @@ def _translate_error(refusal: Exception) -> ProtocolError:
             return ProtocolError(f"not a JSON object: {refusal}")
 
 
-def encode_response(response: Response) -> bytes:
-    """Return one line with its newline."""
+def encode_response(response: Response) -> bytes | memoryview:
+    """Return one line with its newline, or a part of several lines."""
+    if isinstance(response, Loaded):
+        return response.text
     return msgspec.json.encode({message_name(type(response)): response}) + b"\n"
 
 
@@ -121,20 +121,20 @@ def _find_message(envelope: dict[str, msgspec.Raw]) -> tuple[type[Request], msgs
             raise ProtocolError(f"several messages, {' and '.join(names)}: expected one")
 
 
-def _make_store(raw: msgspec.Raw, line: bytes | memoryview) -> request.Store:
+def _make_run(message: type[Load | Store], raw: msgspec.Raw, line: bytes | memoryview) -> Load | Store:
     piece = line if line[-1:] == b"\n" else bytes(line) + b"\n"
-    return request.Store(_decode_store_head(raw).binding or 0, first_line=1, count=1, pieces=(piece,))
+    return message(_decode_run_head(raw).binding or 0, first_line=1, count=1, pieces=(piece,))
 
 
-def _decode_store_head(raw: msgspec.Raw) -> _StoreHead:
+def _decode_run_head(raw: msgspec.Raw) -> _RunHead:
     try:
-        return _STORE_HEAD.decode(raw)
+        return _RUN_HEAD.decode(raw)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, RecursionError) as refusal:
-        # Some value is invalid. Only `binding` matters here. The code that decodes the Store reports the value.
+        # Some value is invalid. Only `binding` matters here. The code that decodes the line reports the value.
         binding = dict(_parse_refused(raw, refusal)).get("binding", b"0")
-        return _STORE_HEAD.decode(b'{"binding":%b}' % binding)
+        return _RUN_HEAD.decode(b'{"binding":%b}' % binding)
 
 
 def _remove_nulls(value: Json, expected: inspect.Type) -> Json:

@@ -1,23 +1,25 @@
-"""Parses blocks of bytes into numbered requests. Runs of Store lines are only scanned, not decoded: that is fast."""
+"""Parses blocks of bytes into numbered requests. Runs of Store or Load lines are only scanned, not decoded: that is
+fast."""
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
 from protocol.codec import decode_request
 from protocol.protocol_error import ProtocolError
-from protocol.request import Request, Store
+from protocol.request import LineRun, Load, Request, Store
 
 LONGEST_LINE: Final = 256 << 20
 
 _BLANK: Final = re.compile(rb"[ \t\r\n]*")
 
-# The beginning of a Store line. Group 1 or 2 is the binding. Without these groups the line probably has no binding.
-_STORE: Final = re.compile(
-    rb"""[ \t]* \{ [ \t]* "store" [ \t]* : [ \t]* \{ [ \t]* "
-    (?: binding" [ \t]* : [ \t]* (?: "([0-9]{1,9})" | ([0-9]{1,9}) ) [ \t]* ,
+# The beginning of a line of a run. Without the group `quoted` or `plain`, the line probably has no binding.
+_BEGIN: Final = re.compile(
+    rb"""[ \t]* \{ [ \t]* "(?P<kind>store|load)" [ \t]* : [ \t]* \{ [ \t]* "
+    (?: binding" [ \t]* : [ \t]* (?: "(?P<quoted>[0-9]{1,9})" | (?P<plain>[0-9]{1,9}) ) [ \t]* ,
       | (?!binding) [a-zA-Z]+ )""",
     re.VERBOSE,
 )
@@ -82,7 +84,8 @@ def _parse_lines(block: bytes, start: int, end: int, line: int, left: int) -> It
             entire = entire and block.count(b"\n" + first.prefix, start, end) == left - 1
             stop = end if entire else first.find_end(block, start, end)
             count = left if entire else block.count(b"\n" + first.prefix, start, stop) + 1
-            yield _make_store(first.binding, block, start, stop, line, count)
+            run = first.kind(first.binding, line, count, (memoryview(block)[start:stop],))
+            yield Numbered(line, stop - start, run)
         else:
             stop, count = block.index(b"\n", start) + 1, 1
             if first:
@@ -91,8 +94,9 @@ def _parse_lines(block: bytes, start: int, end: int, line: int, left: int) -> It
 
 
 class _Run(NamedTuple):
-    """Lines with the same prefix. They are Stores of one binding, unless the guess is wrong."""
+    """Lines with the same prefix. They are of one kind and one binding, unless the guess is wrong."""
 
+    kind: type[Load] | type[Store]
     binding: int
     prefix: bytes
 
@@ -110,18 +114,15 @@ def _compile_end(prefix: bytes) -> re.Pattern[bytes]:
 
 def _begin_run(block: bytes, start: int, end: int, line: int) -> _Run | Numbered | None:
     """Return the run that begins with the first line, or the request of this line if no run does."""
-    begin = _STORE.match(block, start, end)
-    if begin and begin.lastindex:
-        return _Run(int(begin[begin.lastindex]), begin[0])
+    begin = _BEGIN.match(block, start, end)
+    kind = Load if begin and begin["kind"] == b"load" else Store
+    if begin and (binding := begin["quoted"] or begin["plain"]):
+        return _Run(kind, int(binding), begin[0])
     single = _parse_line(block, start, block.index(b"\n", start) + 1, line)
     # The line may have no binding, which means 0, or have it at a later place.
-    if begin and single and isinstance(single.request, Store) and single.request.binding == 0:
-        return _Run(0, begin[0])
+    if begin and single and isinstance(single.request, kind) and single.request.binding == 0:
+        return _Run(kind, 0, begin[0])
     return single
-
-
-def _make_store(binding: int, block: bytes, start: int, end: int, line: int, count: int) -> Numbered:
-    return Numbered(line, end - start, Store(binding, line, count, (memoryview(block)[start:end],)))
 
 
 def _parse_line(block: bytes, start: int, end: int, line: int) -> Numbered | None:
@@ -133,37 +134,38 @@ def _parse_line(block: bytes, start: int, end: int, line: int) -> Numbered | Non
         message = decode_request(memoryview(block)[start:end])
     except ProtocolError as error:
         message = ProtocolError(f"line {line}: {error}")
-    if isinstance(message, Store):
-        message = Store(message.binding, line, message.count, message.pieces)
+    if isinstance(message, LineRun):
+        message = replace(message, first_line=line)
     return Numbered(line, end - start, message)
 
 
 def _merge(requests: Iterable[Numbered]) -> Iterator[Numbered]:
-    """Merge adjacent Stores of one binding, but not across a blank line: the line numbers would be wrong."""
-    stores: list[Store] = []
+    """Merge adjacent runs of one binding, but not across a blank line: the line numbers would be wrong."""
+    runs: list[Load | Store] = []
     for numbered in requests:
         message = numbered.request
-        if stores and not (isinstance(message, Store) and _continues(message, stores[-1])):
-            yield _join(stores)
-            stores = []
-        if isinstance(message, Store):
-            stores.append(message)
+        if runs and not (isinstance(message, LineRun) and _continues(message, runs[-1])):
+            yield _join(runs)
+            runs = []
+        if isinstance(message, LineRun):
+            runs.append(message)
         else:
             yield numbered
-    if stores:
-        yield _join(stores)
+    if runs:
+        yield _join(runs)
 
 
-def _continues(store: Store, last: Store) -> bool:
-    return store.binding == last.binding and store.first_line == last.first_line + last.count
+def _continues(run: LineRun, last: LineRun) -> bool:
+    is_alike = type(run) is type(last) and run.binding == last.binding
+    return is_alike and run.first_line == last.first_line + last.count
 
 
-def _join(stores: list[Store]) -> Numbered:
-    store = stores[0]
-    if len(stores) > 1:
-        pieces = tuple(chain.from_iterable(store.pieces for store in stores))
-        store = Store(store.binding, store.first_line, sum(store.count for store in stores), pieces)
-    return Numbered(store.first_line, store.size, store)
+def _join(runs: list[Load | Store]) -> Numbered:
+    run = runs[0]
+    if len(runs) > 1:
+        pieces = tuple(chain.from_iterable(run.pieces for run in runs))
+        run = replace(run, count=sum(run.count for run in runs), pieces=pieces)
+    return Numbered(run.first_line, run.size, run)
 
 
 def _count_newlines(block: bytes) -> int:

@@ -52,21 +52,9 @@ class Acknowledge(msgspec.Struct, frozen=True, rename="camel"):
     state_patches: tuple[Json, ...] = ()
 
 
-class Load(msgspec.Struct, frozen=True, rename="camel"):
-    """Return the document of one key. The runtime sends none for bindings with delta updates."""
-
-    binding: int = 0
-
-
-class Flush(msgspec.Struct, frozen=True, rename="camel"):
-    """This transaction has no more loads."""
-
-    state_patches: tuple[Json, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
-class Store:
-    """A run of consecutive Store lines, undecoded. They probably belong to one binding.
+class LineRun:
+    """A run of consecutive lines with one kind of message, undecoded. They probably belong to one binding.
 
     `binding` is a guess from the first line. The code that decodes the lines checks it for each of them.
     `pieces` are the run's bytes in order. Every line is complete and ends in a newline; it may span two pieces.
@@ -81,6 +69,24 @@ class Store:
     def size(self) -> int:
         """Bytes."""
         return sum(len(piece) for piece in self.pieces)
+
+
+class Load(LineRun):
+    """Return the documents of keys. The runtime sends none for bindings with delta updates."""
+
+    __slots__ = ()
+
+
+class Flush(msgspec.Struct, frozen=True, rename="camel"):
+    """This transaction has no more loads."""
+
+    state_patches: tuple[Json, ...] = ()
+
+
+class Store(LineRun):
+    """Store documents."""
+
+    __slots__ = ()
 
 
 class StartCommit(msgspec.Struct, frozen=True, rename="camel"):

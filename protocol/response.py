@@ -1,5 +1,6 @@
 """The responses that the connector sends, in the order of a session."""
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -42,8 +43,11 @@ class Applied(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     state: ConnectorState | None = None
 
 
-class Opened(msgspec.Struct, frozen=True, rename="camel"):
-    """The session is open."""
+class Opened(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The session is open. Without the load optimization, the runtime sends a Load also for a key that is greater than
+    all keys that it has stored."""
+
+    disable_load_optimization: bool = False
 
 
 class Acknowledged(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -52,11 +56,12 @@ class Acknowledged(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     state: ConnectorState | None = None
 
 
-class Loaded(msgspec.Struct, frozen=True, rename="camel"):
-    """The document of the key that a Load named."""
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The documents of keys that Loads named: a part of the text of finished lines. A line may go on in the next
+    part."""
 
-    binding: int
-    doc: Json
+    text: bytes | memoryview
 
 
 class Flushed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

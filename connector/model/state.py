@@ -154,8 +154,8 @@ class StagedCommit:
     spec_id: int
     schema_id: int
     files: tuple[DataFile, ...] | FileList
-    located: LocatedRows | None = None  # the rows that the commit deletes
     checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
+    located: LocatedRows | None = None  # the rows that the commit deletes
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
 

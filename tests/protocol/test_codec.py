@@ -58,7 +58,6 @@ DecodedRequest: TypeAlias = (
     | request.Apply
     | request.Open
     | request.Acknowledge
-    | request.Load
     | request.Flush
     | request.StartCommit
 )
@@ -76,7 +75,6 @@ REQUEST_EXAMPLES: list[DecodedRequest] = [
     request.Apply(MATERIALIZATION, "0012", MATERIALIZATION, "0011", {"bindingStates": {"a": None}}),
     request.Open(MATERIALIZATION, "0012", flow.Range(1, 2, 3, 4), {"bindingStates": {}}),
     request.Acknowledge(({"a": 1}, None)),
-    request.Load(binding=7),
     request.Flush(({"a": None},)),
     request.StartCommit({"sources": {"a": "10"}}, (None, 3)),
 ]
@@ -194,6 +192,11 @@ def test_a_store_is_kept_as_its_line(text: str, binding: int) -> None:
     expected = request.Store(binding, first_line=1, count=1, pieces=(whole,))
     assert decode_request(text.encode()) == expected
     assert decode_request(memoryview(whole)) == expected
+
+
+def test_a_load_is_kept_as_its_line() -> None:
+    whole = b'{"load":{"binding":"3","key":["a"]}}\n'
+    assert decode_request(whole) == request.Load(3, first_line=1, count=1, pieces=(whole,))
 
 
 def test_a_line_of_64_mib_is_a_request() -> None:
@@ -325,7 +328,7 @@ RESPONSE_EXAMPLES: list[tuple[Response, dict[str, Any]]] = [
     ),
     (response.Opened(), {"opened": {}}),
     (response.Acknowledged(), {"acknowledged": {}}),
-    (response.Loaded(2, {"a": None}), {"loaded": {"binding": 2, "doc": {"a": None}}}),
+    (response.Loaded(b'{"loaded":{"binding":2,"doc":{"a":null}}}\n'), {"loaded": {"binding": 2, "doc": {"a": None}}}),
     (response.Flushed(), {"flushed": {}}),
     (
         response.StartedCommit(STATE),
@@ -336,6 +339,6 @@ RESPONSE_EXAMPLES: list[tuple[Response, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("message", "expected"), RESPONSE_EXAMPLES, ids=[next(iter(e)) for _, e in RESPONSE_EXAMPLES])
 def test_a_response_is_one_line_under_its_name(message: Response, expected: dict[str, Any]) -> None:
-    text = encode_response(message)
+    text = bytes(encode_response(message))
     assert json.loads(text) == expected
     assert text.index(b"\n") == len(text) - 1

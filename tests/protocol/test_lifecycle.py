@@ -20,7 +20,7 @@ REQUESTS: Final[dict[str, Request]] = {
     "a": request.Apply(),
     "o": request.Open(),
     "k": request.Acknowledge(),
-    "l": request.Load(),
+    "l": request.Load(0, 1, 1, (b'{"load":{}}\n',)),
     "f": request.Flush(),
     "t": request.Store(0, 1, 1, (b'{"store":{}}\n',)),
     "c": request.StartCommit(),
@@ -31,7 +31,7 @@ RESPONSES: Final[dict[str, Response]] = {
     "A": response.Applied(),
     "O": response.Opened(),
     "K": response.Acknowledged(),
-    "L": response.Loaded(0, None),
+    "L": response.Loaded(b'{"loaded":{}}\n'),
     "F": response.Flushed(),
     "C": response.StartedCommit(flow.ConnectorState({})),
 }

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from protocol import request
 from protocol.codec import decode_request
 from protocol.lines import Numbered, RequestParser
 from protocol.protocol_error import ProtocolError
-from protocol.request import Request, Store
+from protocol.request import Load, Request, Store
 
 
 def parsed(blocks: Iterable[bytes]) -> list[Numbered]:
@@ -23,19 +24,24 @@ def stores(requests: Iterable[Numbered]) -> list[Store]:
     return [numbered.request for numbered in requests if isinstance(numbered.request, Store)]
 
 
+def loads(requests: Iterable[Numbered]) -> list[Load]:
+    return [numbered.request for numbered in requests if isinstance(numbered.request, Load)]
+
+
 def runs(*blocks: bytes) -> list[tuple[int, int, int]]:
     """Binding, first line and count of every run of stores."""
     return [(store.binding, store.first_line, store.count) for store in stores(parsed(blocks))]
 
 
 def flattened(requests: Iterable[Numbered]) -> Iterator[tuple[int, int, bytes | Request | ProtocolError]]:
-    """Line by line: its number, its binding and its bytes if it is a Store, else 0 and what it is."""
+    """Line by line: its number, its binding and its bytes if it is a Load or a Store, else 0 and what it is."""
     for line, size, message in requests:
-        if isinstance(message, Store):
+        if isinstance(message, Load | Store):
             assert line == message.first_line
             assert size == message.size
             text = b"".join(message.pieces)
             assert text.endswith(b"\n")
+            assert isinstance(message, Load) == bool(re.match(rb'\s*{\s*"load"', text))
             lines = text.splitlines(keepends=True)
             assert len(lines) == message.count
             yield from ((message.first_line + index, message.binding, one) for index, one in enumerate(lines))
@@ -53,6 +59,14 @@ def test_stores_of_one_binding_are_one_run() -> None:
     (store,) = stores(parsed([b"".join(lines)]))
     assert (store.binding, store.first_line, store.count) == (3, 1, 1000)
     assert [bytes(piece) for piece in store.pieces] == [b"".join(lines)]
+
+
+def test_loads_of_one_binding_are_one_run() -> None:
+    lines = [store_line(3, key).replace(b'{"store"', b'{"load"') for key in range(1000)]
+    (first, second) = loads(parsed([b"".join([*lines, store_line(3), *lines])]))
+    assert (first.binding, first.first_line, first.count) == (3, 1, 1000)
+    assert (second.binding, second.first_line, second.count) == (3, 1002, 1000)
+    assert [bytes(piece) for piece in first.pieces] == [b"".join(lines)]
 
 
 def test_a_run_is_not_copied() -> None:
@@ -115,7 +129,8 @@ def test_blank_lines_are_skipped_but_counted() -> None:
 
 
 def test_a_last_line_needs_no_newline() -> None:
-    assert parsed([b'{"flush":{}}\n{"load":{"binding":3}}'])[1:] == [Numbered(2, 23, request.Load(3))]
+    line = b'{"load":{"binding":3}}'
+    assert parsed([b'{"flush":{}}\n' + line])[1:] == [Numbered(2, 23, Load(3, 2, 1, (line + b"\n",)))]
     assert runs(store_line(1) + store_line(1)[:-1]) == [(1, 1, 1), (1, 2, 1)]
 
 
@@ -156,7 +171,6 @@ messages = st.one_of(
     st.builds(request.Apply, version=texts, state=opaque),
     st.builds(request.Open, version=texts, state=opaque),
     st.builds(request.Acknowledge, patches),
-    st.builds(request.Load, st.integers(0, 12)),
     st.builds(request.Flush, patches),
     st.builds(request.StartCommit, opaque, patches),
 )
@@ -174,14 +188,15 @@ def message_lines(draw: st.DrawFn) -> Line:
 
 
 @st.composite
-def store_lines(draw: st.DrawFn, late: bool) -> Line:
+def run_lines(draw: st.DrawFn, late: bool) -> Line:
     """A binding comes first, and may be left out if it is 0; or it comes late, where all of them do."""
     binding = draw(st.integers(1, 12) if late else st.sampled_from([0, 0, 1, 2, 10]))
     fields: list[tuple[str, Any]] = draw(st.permutations([("key", [1]), ("values", [draw(opaque)]), ("exists", True)]))
     stated = [("binding", draw(st.sampled_from([binding, str(binding)])))]
     if binding == 0 and draw(st.booleans()):
         stated = []
-    text = written(draw, {"store": dict(fields + stated if late else stated + fields)})
+    kind = draw(st.sampled_from(["load", "store", "store"]))
+    text = written(draw, {kind: dict(fields + stated if late else stated + fields)})
     return text, (binding, text)
 
 
@@ -192,7 +207,7 @@ def written(draw: st.DrawFn, value: object) -> bytes:
 
 blank_lines = line_ends.map(lambda end: (end.encode(), None))
 conversations = st.booleans().flatmap(
-    lambda late: st.lists(st.one_of(store_lines(late), store_lines(late), message_lines(), blank_lines), max_size=12)
+    lambda late: st.lists(st.one_of(run_lines(late), run_lines(late), message_lines(), blank_lines), max_size=12)
 )
 
 
@@ -209,9 +224,9 @@ def test_any_conversation_cut_anywhere_is_the_same_requests(lines: list[Line], d
 
 @settings(deadline=None)
 @given(conversations)
-def test_every_store_line_decodes_to_the_binding_of_its_run(lines: list[Line]) -> None:
+def test_every_line_of_a_run_decodes_to_the_binding_of_its_run(lines: list[Line]) -> None:
     for _, binding, text in flattened(parsed([b"".join(line for line, _ in lines)])):
         if isinstance(text, bytes):
-            store = decode_request(text)
-            assert isinstance(store, Store)
-            assert store.binding == binding
+            alone = decode_request(text)
+            assert isinstance(alone, Load | Store)
+            assert alone.binding == binding

@@ -19,6 +19,7 @@ from protocol.stdio import QUEUED_BYTES, RequestReader, Wire, write_response
 
 LOAD = b'{"load":{"binding":1}}\n'
 FLUSH = b'{"flush":{}}\n'
+LOADED = request.Load(1, 1, 1, (LOAD,))
 STORE = b'{"store":{"binding":1,"key":[1],"values":["' + b"x" * 1000 + b'"]}}\n'
 LONG_ENOUGH = 60.0  # seconds; only a test that fails waits for them
 
@@ -114,7 +115,7 @@ def test_the_iteration_stops_where_the_input_ends_and_stays_there(pipe: Pipe) ->
 def test_a_broken_line_is_raised_at_its_place(pipe: Pipe) -> None:
     reader = pipe.reader()
     pipe.write_all_and_close(LOAD, STORE, b"\n{}\n", FLUSH)
-    assert next(reader) == request.Load(1)
+    assert next(reader) == LOADED
     assert isinstance(next(reader), Store)
     for _ in range(2):
         with pytest.raises(ProtocolError, match=r"^line 4: no message"):
@@ -157,7 +158,7 @@ def test_a_queued_request_is_seen_and_not_taken(pipe: Pipe) -> None:
     reader = pipe.reader()
     pipe.write(LOAD + FLUSH)
     assert reader.wait_for((request.Acknowledge, request.Flush), LONG_ENOUGH)
-    assert next(reader) == request.Load(1)
+    assert next(reader) == LOADED
     assert next(reader) == request.Flush()
 
 
@@ -176,7 +177,7 @@ def test_waiting_for_what_does_not_come_ends_at_the_time_out(pipe: Pipe) -> None
     pipe.write(LOAD + FLUSH)
     assert reader.wait_for((request.Flush,), LONG_ENOUGH)
     assert not reader.wait_for((request.StartCommit,), 0.01)
-    assert [next(reader), next(reader)] == [request.Load(1), request.Flush()]
+    assert [next(reader), next(reader)] == [LOADED, request.Flush()]
     assert not reader.wait_for((request.Load, request.Flush), 0.01), "both have been taken"
 
 
@@ -185,14 +186,14 @@ def test_the_end_of_the_input_ends_the_waiting(pipe: Pipe, end: bytes) -> None:
     reader = pipe.reader()
     pipe.write_all_and_close(LOAD, end)
     assert reader.wait_for((request.Flush,), LONG_ENOUGH)
-    assert next(reader) == request.Load(1)
+    assert next(reader) == LOADED
 
 
 def test_a_full_queue_ends_the_waiting_until_there_is_room(pipe: Pipe) -> None:
     reader = pipe.reader(queued_bytes=2 * len(LOAD))
-    pipe.write(LOAD * 3)
+    pipe.write(LOAD + LOAD.replace(b"1", b"2") + LOAD)
     assert reader.wait_for((request.Flush,), LONG_ENOUGH)
-    assert next(reader) == request.Load(1)
+    assert next(reader) == LOADED
     assert not reader.wait_for((request.Flush,), 0.01)
 
 
@@ -252,8 +253,8 @@ def test_an_error_of_another_thread_ends_the_waiting(pipe: Pipe) -> None:
 
 
 def test_a_response_is_written_whole_even_if_a_pipe_holds_less(pipe: Pipe) -> None:
-    answer = response.Loaded(1, "x" * (4 << 20))
     expected = b'{"loaded":{"binding":1,"doc":"' + b"x" * (4 << 20) + b'"}}\n'
+    answer = response.Loaded(expected)
     writer = threading.Thread(target=write_response, args=(Wire(pipe.writing), answer))
     writer.start()
     with os.fdopen(os.dup(pipe.reading), "rb") as file:
