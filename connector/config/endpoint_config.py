@@ -131,6 +131,14 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
             parse=parse_upload_interval,
         ),
     ] = timedelta(minutes=5)
+    hard_delete: Annotated[
+        bool,
+        Setting(
+            "Hard Delete",
+            "Delete the row of a document that was deleted. By default, the row stays, and its field _meta/op is d. "
+            "Only for bindings without delta updates: with delta updates, a deletion is one more row.",
+        ),
+    ] = False
     s3_endpoint: Annotated[
         str,
         Setting("S3 Endpoint", "The address of an S3-compatible store. The default is Amazon S3.", parse=parse_address),

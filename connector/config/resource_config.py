@@ -40,7 +40,8 @@ class ResourceConfig(Definition, frozen=True):
         bool,
         Setting(
             "Delta Updates",
-            "Append every update as a row. Updates in place (false) are not yet available.",
+            "Append every update as a row (true), or keep one row for each key, with the last version of its document "
+            "(false).",
             keywords={"x-delta-updates": True},
         ),
     ] = True

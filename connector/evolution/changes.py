@@ -137,7 +137,7 @@ def _column(
 
 def _plan_creation(target: Target) -> CreateTable:
     properties = {**DEFAULT_PROPERTIES, **target.properties, OWNER_PROPERTY: target.owner.encode()}
-    return CreateTable(target.path, target.columns, properties)
+    return CreateTable(target.path, target.columns, properties, target.has_unique_keys)
 
 
 def _plan_drop(table: ExistingTable, target: Target) -> DropTable:

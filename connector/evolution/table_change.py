@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, NestedField, PrimitiveType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
 
 from connector.config.values import SchemaEvolution
 from connector.model.table_identifier import TableIdentifier
@@ -80,6 +80,11 @@ class NewColumn:
     is_indispensable: bool  # its field is always selected, and every row has a value: a key
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
 
+    @property
+    def may_identify(self) -> bool:
+        """Whether Iceberg allows it as an identifier field, and it is part of the key."""
+        return self.is_indispensable and self.required and self.type not in (FloatType(), DoubleType())
+
     def __str__(self) -> str:
         return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
 
@@ -93,6 +98,7 @@ class Target:
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
     replaces: bool
+    has_unique_keys: bool = False
     schema_evolution: SchemaEvolution = SchemaEvolution.FULL
 
     @property
@@ -115,10 +121,17 @@ class CreateTable:
     path: TableIdentifier
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
+    has_unique_keys: bool = False  # the key columns identify a row
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row, as Iceberg's identifier fields."""
+        return tuple(column.name for column in self.columns if self.has_unique_keys and column.may_identify)
 
     @property
     def description(self) -> str:
-        return f"create table {'.'.join(self.path)} ({', '.join(map(str, self.columns))})"
+        key = f", one row for each {', '.join(map(repr, self.identifier))}" if self.identifier else ""
+        return f"create table {'.'.join(self.path)} ({', '.join(map(str, self.columns))}){key}"
 
 
 @dataclass(frozen=True)

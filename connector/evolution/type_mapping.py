@@ -7,6 +7,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
+    IntegerType,
     LongType,
     PrimitiveType,
     StringType,
@@ -40,6 +41,13 @@ COLUMN_TYPES: Final[dict[tuple[str, str], PrimitiveType]] = {
     ("string", "date-time"): TimestamptzType(),
 }
 
+_EXACT: Final = {
+    (frozenset({"boolean"}), BooleanType()),
+    (frozenset({"integer"}), LongType()),
+    (frozenset({"integer"}), IntegerType()),
+    (frozenset({"string"}), StringType()),
+}
+
 
 def choose_type(projection: Projection, config: FieldConfig, is_key: bool) -> PrimitiveType | None:
     """Choose the type of the projection's column; None if only null is allowed."""
@@ -69,6 +77,14 @@ def is_required(projection: Projection) -> bool:
 def is_key(projection: Projection, collection: Collection, keys: tuple[str, ...]) -> bool:
     """Whether the location is part of the key. All of its projections have the same type, selected as key or not."""
     return projection.ptr in collection.key or projection.field in keys
+
+
+def tells_keys_apart(projection: Projection, column_type: PrimitiveType) -> bool:
+    """Whether different values of a key's location always have different values in its column.
+
+    A column of text does not tell 7 from "7", and a timestamp has many texts.
+    """
+    return (list_types_besides_null(projection.inference), column_type) in _EXACT
 
 
 def list_types_besides_null(inference: Inference) -> frozenset[str]:

@@ -13,17 +13,18 @@ from connector.evolution import rejected_table
 from connector.evolution.field_config import name_columns
 from connector.evolution.rejected_table import name_rejected_table
 from connector.evolution.table_change import match_columns
+from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
-from connector.model.binding import Binding, Column
-from connector.model.invalid_values import OnInvalid, Policy
+from connector.model.binding import Binding, Column, KeyPart, Policy, UpdateMode, Updates
+from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import FileAccess, access_to
-from protocol.flow import FieldSelection, Materialization, MaterializationBinding
+from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, find_collection
 
 TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
@@ -66,17 +67,42 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
     }
     rejected = (_of_rejected_rows(task.bindings[index], path) for index, path in rejected_paths.items())
     requested = [*task.bindings, *rejected]
-    on_invalid = [*(policy.on_invalid for policy in policies), *(OnInvalid.STOP for _ in rejected_paths)]
+    all_policies = [*policies, *(Policy() for _ in rejected_paths)]
 
     def bind_one(index: int) -> BoundTable:
         writer = WriterId(task.name, requested[index].state_key, key_range)
-        return _bind(catalog, index, requested[index], writer, on_invalid[index])
+        bound = _bind(catalog, index, requested[index], writer, all_policies[index].on_invalid)
+        if all_policies[index].updates is UpdateMode.DELTA:
+            return bound
+        collection = find_collection(requested[index], task.linked_collections)
+        return _with_updates(bound, collection, is_hard_delete=all_policies[index].updates is UpdateMode.HARD_DELETE)
 
     tables = map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
     for place, index in enumerate(rejected_paths, start=len(task.bindings)):
         quarantine = Quarantine(place, policies[index].max_rejected_ratio)
         tables[index] = replace(tables[index], quarantine=quarantine)
     return tables
+
+
+def _with_updates(bound: BoundTable, collection: Collection, *, is_hard_delete: bool) -> BoundTable:
+    """Return the table with what Loads need. UserError if the documents are not stored."""
+    binding = bound.binding
+    if binding.document is None:
+        raise UserError(
+            f"table {binding.table}: the binding updates rows in place, but does not select the root document, which "
+            "the runtime reads back. Select it, or set `delta_updates` to true, and publish the task again."
+        )
+    projections = {projection.field: projection for projection in collection.projections}
+    parts = tuple(
+        KeyPart(
+            column.id,
+            projections[column.field].ptr,
+            projections[column.field].inference.default,
+            tells_keys_apart(projections[column.field], column.type),
+        )
+        for column in binding.keys
+    )
+    return replace(bound, binding=replace(binding, updates=Updates(parts, binding.document.id, is_hard_delete)))
 
 
 def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) -> MaterializationBinding:

@@ -193,12 +193,12 @@ def _create_namespace(catalog: Catalog, namespace: str) -> None:
 
 def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> None:
     # PyIceberg renumbers the fields, so ids are always read from the table. It also pops format-version from the dict.
-    schema = Schema(
-        *(
-            NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
-            for number, column in enumerate(change.columns, start=1)
-        )
-    )
+    fields = [
+        NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
+        for number, column in enumerate(change.columns, start=1)
+    ]
+    identifier = [field.field_id for field in fields if field.name in change.identifier]
+    schema = Schema(*fields, identifier_field_ids=identifier)
     properties = {**change.properties, "format-version": str(FORMAT_VERSION)}
     try:
         catalog.create_table(change.path, schema, location, properties=properties)

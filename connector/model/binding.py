@@ -1,11 +1,12 @@
 """A binding and its columns. They are read once, at open, and never change."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 
 from pyiceberg.types import PrimitiveType
 
-from connector.model.invalid_values import OnInvalid
+from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
@@ -19,6 +20,23 @@ class Column:
     id: int  # the column's field id, from the table's schema
     type: PrimitiveType
     required: bool
+
+
+class UpdateMode(StrEnum):
+    """What becomes of a row when its document is updated or deleted."""
+
+    DELTA = "delta"  # every version of a document is a row
+    KEEP_DELETED = "keep deleted"  # the last version is the only row, also if the document was deleted
+    HARD_DELETE = "hard delete"  # the last version is the only row, until the document is deleted
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a binding's rows are written, from its config and the endpoint's."""
+
+    on_invalid: OnInvalid = OnInvalid.STOP
+    max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO  # of its rows: 0 to 1
+    updates: UpdateMode = UpdateMode.DELTA
 
 
 @dataclass(frozen=True)

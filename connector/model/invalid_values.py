@@ -17,13 +17,6 @@ class OnInvalid(StrEnum):
     QUARANTINE = "quarantine"
 
 
-class Policy(msgspec.Struct, frozen=True):
-    """How a binding treats its invalid values."""
-
-    on_invalid: OnInvalid = OnInvalid.STOP
-    max_rejected_ratio: float = DEFAULT_MAX_REJECTED_RATIO  # of its rows: 0 to 1
-
-
 class Treatment(StrEnum):
     """What was done with a value."""
 

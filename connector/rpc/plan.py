@@ -86,11 +86,12 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
             ),
             properties=resource.additional_table_properties,
             replaces=replaces_table(last, binding.backfill, flags),
+            has_unique_keys=not resource.delta_updates,
             schema_evolution=resource.schema_evolution,
         )
         yield target
         if path := name_rejected_table(target.path, resource.on_invalid):
-            yield replace(target, path=path, columns=rejected_table.COLUMNS)
+            yield replace(target, path=path, columns=rejected_table.COLUMNS, has_unique_keys=False)
 
 
 def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:

@@ -155,11 +155,12 @@ def _rejected_table_refusals(
 
 
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
-    if not proposal.resource.delta_updates:
-        goes_on = proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table
-        continuation = f", and without a backfill they cannot continue the delta updates of table {proposal.table}"
-        further = continuation if goes_on else ""
-        yield (f"standard updates are not available yet{further}: set `delta_updates` to true in the binding's config.")
+    continues = proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table
+    if continues and not proposal.resource.delta_updates:
+        yield (
+            f"table {proposal.table} has a row for each version of a document, so `delta_updates` cannot become false "
+            "without a backfill. Increment the binding's backfill, or set `delta_updates` to true."
+        )
     for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES):
             yield (

@@ -14,7 +14,7 @@ from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.metadata.manifests import WrittenLists
-from connector.model.invalid_values import Policy
+from connector.model.binding import Policy, UpdateMode
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -36,7 +36,7 @@ def open_session(
     task, key_range = message.materialization, _check_key_range(message)
     staged = find_overlapping(read_state(task.name, message.state), key_range)
     check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
-    policies = [Policy(resource.on_invalid, resource.max_rejected_ratio) for resource in resource_configs]
+    policies = [_make_policy(resource, config) for resource in resource_configs]
     with ExitStack() as resources:
         sockets = engine.directories.sockets
         claims = resources.enter_context(closing(open_claim_server(config.advanced.spark, sockets / "claims")))
@@ -53,6 +53,13 @@ def open_session(
             session = Session(tables, recovered.commits, committer, jobs.start)
         maintenance.finish_earlier_work(tables, staged)
         yield session
+
+
+def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:
+    updates = UpdateMode.HARD_DELETE if config.hard_delete else UpdateMode.KEEP_DELETED
+    return Policy(
+        resource.on_invalid, resource.max_rejected_ratio, UpdateMode.DELTA if resource.delta_updates else updates
+    )
 
 
 def _check_key_range(message: request.Open) -> str:

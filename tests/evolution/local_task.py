@@ -20,7 +20,7 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.snapshot import file_prefix
 from connector.iceberg.tables import find_all
-from connector.model.invalid_values import Policy
+from connector.model.binding import Policy
 from connector.model.state import StagedCommit
 from connector.rpc.apply import perform
 from connector.rpc.plan import plan_tables

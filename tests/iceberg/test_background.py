@@ -23,7 +23,7 @@ from connector.iceberg.commits.commit import Landed
 from connector.iceberg.maintenance import background, expire_snapshots
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
-from connector.model.invalid_values import Policy
+from connector.model.binding import Policy
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding

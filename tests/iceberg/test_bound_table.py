@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
-from connector.model.invalid_values import Policy
+from connector.model.binding import Policy
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.snapshots import check_text

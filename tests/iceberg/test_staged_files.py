@@ -18,7 +18,7 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.reset import Decision
 from connector.model import state
-from connector.model.invalid_values import Policy
+from connector.model.binding import Policy
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import recovery

@@ -11,7 +11,8 @@ from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence
-from connector.model.invalid_values import OnInvalid, Policy
+from connector.model.binding import Policy
+from connector.model.invalid_values import OnInvalid
 from connector.model.state import StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply

@@ -17,7 +17,8 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.model.invalid_values import OnInvalid, Policy, Tally, Treated, Treatment
+from connector.model.binding import Policy
+from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
 from connector.model.state import ChainId, DataFile, StagedCommit, StagedTransaction
 from connector.model.state_reader import read_state
 from connector.session import recovery, transactions
