@@ -60,7 +60,7 @@ def serve(requests: RequestReader, wire: Wire) -> None:
                 from connector.rpc.open import handle_open
 
                 with handle_open(message) as (session, upload_interval):
-                    send(response.Opened())
+                    send(response.Opened(session.may_have_other_rows))
                     with session.retry_pending(requests.interrupt):
                         _serve_transactions(session, UploadInterval(upload_interval), checked, requests, send)
 
@@ -109,11 +109,11 @@ def _serve_transactions(
                 _hold_back(interval.find_delay(committed.size), requests, partial(send, answer))
                 transaction = session.begin()
             case request.Load():
-                raise ProtocolError(
-                    f"line {requests.line}: the runtime must not send load for a binding with delta updates"
-                )
+                transaction.load(message)
             case request.Flush():
                 _check_patches(message.state_patches, requests)
+                for text in transaction.answer_loads():
+                    send(response.Loaded(text))
                 send(response.Flushed())
             case request.Store():
                 transaction.store(message)

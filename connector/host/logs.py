@@ -26,6 +26,7 @@ class Event(StrEnum):
     COMMITTED = "committed"
     RECOVERED = "recovered"
     HELD = "held"
+    LOADED = "loaded"
     RETRIED = "retried"
     WAITING = "waiting"
     CLAMPED = "clamped"

@@ -55,6 +55,16 @@ class TransactionProgress:
                 extra=fields(Event.RECEIVING, **self._count_received(now)),
             )
 
+    def report_loaded(self, asked: int, found: int) -> None:
+        """Log that all Loads are answered."""
+        log.info(
+            "transaction %d: %d keys loaded, %d of them found",
+            self._number,
+            asked,
+            found,
+            extra=fields(Event.LOADED, transaction=self._number, loads=asked, found=found),
+        )
+
     def report_staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
         """Log the end of the transaction, if it had rows."""
         self._clear_line()

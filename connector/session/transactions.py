@@ -6,7 +6,7 @@ commit them too, because the connector state names them.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -15,25 +15,32 @@ from typing import TypeAlias
 
 import orjson
 
+from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.snapshot import file_prefix
 from connector.model.invalid_values import Tally
+from connector.model.key_digest import KeyDigest
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from connector.session.committer import Committer, run_retries
+from connector.session.loads import Found, SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
+from connector.session.views import SessionViews
 from connector.spark.claims import ClaimServer
 from connector.spark.engine import Engine
 from connector.spark.spool import Spool
 from connector.spark.table_files import Layout, TableLayout
 from connector.spark.write_job import WriteJob, Written, choose_transfer
 from protocol import request
+from protocol.protocol_error import ProtocolError
 
-StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]  # its argument: the prefix of each table's data files
+# The argument of both: the prefix of each table's files.
+StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]
+StartLoading: TypeAlias = Callable[[Sequence[str]], TransactionLoads]
 
 
 class Session:
@@ -45,11 +52,13 @@ class Session:
         recovered: Sequence[StagedCommit],
         committer: Committer,
         start_writing: StartWriting,
+        start_loading: StartLoading,
     ) -> None:
         self._tables = tables
         self._recovered = tuple(recovered)
         self._committer = committer
         self._start_writing = start_writing
+        self._start_loading = start_loading
         self._tenures = [_begin_tenure(table, committer) for table in tables]
         self._numbers = count(1)
         self._limits = {
@@ -63,9 +72,24 @@ class Session:
         """Retry pending commits in the background, and one last time at the end; see `run_retries`."""
         return run_retries(self._committer, interrupt)
 
+    @property
+    def may_have_other_rows(self) -> bool:
+        """Whether a table may have rows of keys that its binding has never stored. Loads must be sent for all keys
+        then."""
+        return any(
+            table.binding.updates is not None
+            and Owner.of(table.properties) != Owner(table.writer.materialization, table.writer.state_key)
+            for table in self._tables
+        )
+
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""
-        return OpenTransaction(next(self._numbers), self._write, self._stage)
+        return OpenTransaction(
+            next(self._numbers),
+            lambda: self._start_writing(self._file_prefixes()),
+            lambda: self._start_loading(self._file_prefixes()),
+            self._stage,
+        )
 
     def acknowledge(self, staged: StagedTransaction) -> LandedTransaction:
         """Commit a transaction of this session. The first call also reports the commits of the recovery."""
@@ -73,22 +97,28 @@ class Session:
         self._recovered = ()
         return landed
 
-    def _write(self) -> WriteJob:
+    def _file_prefixes(self) -> list[str]:
         tables = zip(self._tables, self._tenures, strict=True)
-        return self._start_writing(
-            [file_prefix(table.writer, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
-        )
+        return [file_prefix(table.writer, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
 
-    def _stage(self, written: Written, checkpoint: str) -> StagedTransaction:
-        """Return a staged commit for each table that got files. Each draws its table's next fence value."""
-        commits = {index: self._stage_table(index, files, checkpoint) for index, files in sorted(written.files.items())}
+    def _stage(self, written: Written, found: Mapping[int, Found], checkpoint: str) -> StagedTransaction:
+        """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
+        value."""
+        for index, table in enumerate(self._tables):
+            _check_updates(table, found.get(index), written.updates.get(index, KeyDigest()))
+        commits = {
+            index: self._stage_table(index, written.files.get(index, ()), found.get(index), checkpoint)
+            for index in sorted({*written.files, *found})
+        }
         for index, limit in self._limits.items():
             accepted = commits[index].rows if index in commits else 0
             limit.check(accepted, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
         return StagedTransaction(tuple(commits.values()))
 
-    def _stage_table(self, index: int, files: tuple[DataFile, ...] | FileList, checkpoint: str) -> StagedCommit:
+    def _stage_table(
+        self, index: int, files: tuple[DataFile, ...] | FileList, found: Found | None, checkpoint: str
+    ) -> StagedCommit:
         table, tenure = self._tables[index], self._tenures[index]
         staged = StagedCommit(
             writer=table.writer,
@@ -100,6 +130,7 @@ class Session:
             schema_id=table.schema_id,
             files=files,
             checkpoint=checkpoint,
+            located=found.located if found else None,
             known=tenure.known,
         )
         self._tenures[index] = tenure.after(staged)
@@ -107,18 +138,36 @@ class Session:
 
 
 class OpenTransaction:
-    """Receives rows until they are staged. The Spark job starts with the first row."""
+    """Receives Loads until they are answered, then rows until they are staged. The Spark jobs start with the end of the
+    Loads, and with the first row."""
 
     def __init__(
         self,
         number: int,
         start_writing: Callable[[], WriteJob],
-        stage: Callable[[Written, str], StagedTransaction],
+        start_loading: Callable[[], TransactionLoads],
+        stage: Callable[[Written, Mapping[int, Found], str], StagedTransaction],
     ) -> None:
         self._progress = TransactionProgress(number)
         self._start_writing = start_writing
+        self._start_loading = start_loading
         self._stage = stage
+        self._loads: TransactionLoads | None = None
         self._writing: WriteJob | None = None
+
+    def load(self, loads: request.Load) -> None:
+        """Receive a run of Loads. They are answered when all of them are there."""
+        if self._loads is None:
+            self._loads = self._start_loading()
+        self._loads.add(loads)
+
+    def answer_loads(self) -> Iterator[bytes]:
+        """Yield the text of the answers to all Loads, part by part."""
+        if self._loads:
+            yield from self._loads.answer()
+            self._progress.report_loaded(
+                self._loads.count, sum(each.answered.count for each in self._loads.found.values())
+            )
 
     def store(self, rows: request.Store) -> None:
         """Receive a run of rows. Raises the error that stopped the writing of earlier rows."""
@@ -129,13 +178,29 @@ class OpenTransaction:
 
     def start_commit(self, message: request.StartCommit) -> StagedTransaction:
         """Make all rows durable outside this process, and return the staged commits."""
-        if self._writing is None:
+        found = self._loads.found if self._loads else {}
+        if self._writing is None and not found:
             return StagedTransaction()
         checkpoint = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
-        written = self._writing.finish()
-        staged = self._stage(written, checkpoint)
+        written = self._writing.finish() if self._writing else Written()
+        staged = self._stage(written, found, checkpoint)
         self._progress.report_staged(staged.commits, written.treated.values())
         return staged
+
+
+def _check_updates(table: BoundTable, found: Found | None, stored: KeyDigest) -> None:
+    """Raise ProtocolError unless exactly the keys were stored as existing whose documents were loaded.
+
+    The rows of all loaded keys are deleted. A key without a Store would lose its row; a key without a Load would get a
+    second one.
+    """
+    answered = found.answered if found else KeyDigest()
+    if table.binding.updates and answered != stored:
+        raise ProtocolError(
+            f"table {table.binding.table}: the runtime loaded {answered.count} documents, and stored {stored.count} "
+            "with `exists`, not all with the same keys. Each loaded document must be stored once. Nothing of this "
+            "transaction has become visible."
+        )
 
 
 def _begin_tenure(table: BoundTable, committer: Committer) -> Tenure:
@@ -144,7 +209,7 @@ def _begin_tenure(table: BoundTable, committer: Committer) -> Tenure:
 
 
 class WriteJobs:
-    """Knows the tables of a session and their storage, and starts one job for each transaction.
+    """Knows the tables of a session and their storage, and starts the search and the write job of each transaction.
 
     `tables` has the bindings' tables first, then the tables of rejected rows. `bindings` is the number of the former.
     `access` has the storage settings of each table, with credentials that are refreshed.
@@ -157,15 +222,28 @@ class WriteJobs:
         tables: Sequence[BoundTable],
         access: Sequence[Refreshed[Properties]],
         bindings: int,
+        views: SessionViews,
     ) -> None:
         self._engine = engine
         self._claims = claims
         self._tables = tables
         self._access = access
         self._bindings = bindings
-        self._numbers = count(1)  # of the spools
+        self._views = views
+        self._numbers = count(1)  # of the directories
 
-    def start(self, file_prefixes: Sequence[str]) -> WriteJob:
+    def start_loading(self, file_prefixes: Sequence[str]) -> TransactionLoads:
+        """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
+        layouts = self._make_layouts(file_prefixes)
+        searched = {
+            index: SearchedTable(table.binding.updates, layouts[index], partial(self._views.find, table))
+            for index, table in enumerate(self._tables)
+            if table.binding.updates
+        }
+        directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
+        return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
+
+    def start_writing(self, file_prefixes: Sequence[str]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files."""
         layouts = self._make_layouts(file_prefixes)
         bound, rejected = layouts[: self._bindings], layouts[self._bindings :]

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
+from connector.model.key_digest import KeyDigest
 from connector.model.state import DataFile
 from connector.spark.block_transfer import BlockTransfer, Source
 from connector.spark.ledger import Ledger, TaskAccount
@@ -72,6 +73,14 @@ class TreatedValues:
 
     binding: int
     tally: Tally
+
+
+@dataclass(frozen=True)
+class StoredUpdates:
+    """The keys of the claimed block that were stored as existing."""
+
+    binding: int
+    keys: KeyDigest
 
 
 @dataclass(frozen=True)
@@ -200,6 +209,8 @@ class TaskClaims:
                 self.ledger.note_strays(task, strays)
             case TreatedValues(binding, tally):
                 self.ledger.note_treated(task, binding, tally)
+            case StoredUpdates(binding, keys):
+                self.ledger.note_updates(task, binding, keys)
             case Wrote(files):
                 self.ledger.count(task, files)
                 _send(connection, Noted())

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from connector.host.errors import RetryableError
 from connector.model.invalid_values import Tally
+from connector.model.key_digest import KeyDigest
 from connector.model.state import DataFile
 from connector.spark.spool import Block, Spool
 from protocol.request import Store
@@ -25,6 +26,7 @@ class Counted:
 
     files: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)  # by table: its binding's index
     treated: dict[int, Tally] = field(default_factory=dict)  # by binding
+    updates: dict[int, KeyDigest] = field(default_factory=dict)  # keys stored as existing, by binding
 
 
 @dataclass(eq=False)
@@ -35,6 +37,7 @@ class TaskAccount:
     encoded: list[Block] = field(default_factory=list)
     strays: list[Sequence[Store]] = field(default_factory=list)  # of the claimed block
     treated: list[tuple[int, Tally]] = field(default_factory=list)  # by binding
+    updates: list[tuple[int, KeyDigest]] = field(default_factory=list)  # by binding
 
     @property
     def blocks(self) -> list[Block]:
@@ -108,6 +111,10 @@ class Ledger:
         """Keep what was done with invalid values of the claimed block until its files are counted."""
         task.treated.append((binding, tally))
 
+    def note_updates(self, task: TaskAccount, binding: int, updates: KeyDigest) -> None:
+        """Keep which keys of the claimed block were stored as existing until its files are counted."""
+        task.updates.append((binding, updates))
+
     def count(self, task: TaskAccount, files: Iterable[tuple[int, tuple[DataFile, ...]]]) -> None:
         """Count files of a task, by table, and in the same step all blocks that it has encoded."""
         with self._changed:
@@ -115,7 +122,9 @@ class Ledger:
                 self._counted.files[table] = self._counted.files.get(table, ()) + written
             for binding, tally in task.treated:
                 self._counted.treated.setdefault(binding, Tally()).add_all(tally)
-            task.encoded, task.treated = [], []
+            for binding, updates in task.updates:
+                self._counted.updates[binding] = self._counted.updates.get(binding, KeyDigest()) + updates
+            task.encoded, task.treated, task.updates = [], [], []
 
     def give_back(self, task: TaskAccount) -> None:
         """Let other tasks claim the blocks of a lost task: their rows are in no counted file."""

@@ -20,6 +20,8 @@ from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage.file_io import LIST_SUFFIX, is_list_too_long, open_file_io, write_list
 
+LOCATED_SUFFIX: Final = "-located.parquet"
+
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
 
@@ -63,6 +65,10 @@ class TableLayout:
     def new_block_location(self) -> str:
         """Return a location for a block of rows on their way to these files."""
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
+
+    def new_located_location(self) -> str:
+        """Return a location for an object of located rows."""
+        return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{LOCATED_SUFFIX}")
 
     def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
         """Return the files as the connector state names them: one by one, or by an object that lists them if they are

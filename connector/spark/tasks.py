@@ -12,11 +12,22 @@ from typing import Any, Final
 
 from pyiceberg.io import FileIO
 
-from connector.encoding.decoder import RowDecoder, Stray
+from connector.encoding.decoder import Decoded, RowDecoder, Stray
 from connector.encoding.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
-from connector.spark.claims import Address, Claim, Failed, Next, Noted, Strays, TreatedValues, Wrote
+from connector.model.key_digest import KeyDigest
+from connector.spark.claims import (
+    Address,
+    Claim,
+    Failed,
+    Next,
+    Noted,
+    StoredUpdates,
+    Strays,
+    TreatedValues,
+    Wrote,
+)
 from connector.spark.spool import Block
 from connector.spark.table_files import TableFiles
 from protocol.protocol_error import ProtocolError
@@ -81,23 +92,31 @@ def _receive(claims: "Connection[Any, Any]") -> Claim | None:
 
 
 def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, io: FileIO) -> None:
-    tally = Tally()
+    tally, updates = Tally(), KeyDigest()
     row = 0
     with claim.source.open(io) as stream:
         for content in _batches(stream):
             lines = Lines(content, _numbers_from(claim.block, row))
             row += lines.count
-            tally.add_all(_write_lines(claims, claim, files, lines))
-            del content, lines  # before the next batch is read, or their memory would be scattered among its own
+            decoded = _write_lines(claims, claim, files, lines)
+            tally.add_all(decoded.treated)
+            updates += decoded.updates
+            del (
+                content,
+                lines,
+                decoded,
+            )  # before the next batch is read, or their memory would be scattered among its own
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
+    if updates.count:
+        claims.send(StoredUpdates(claim.block.binding, updates))
 
 
-def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, lines: Lines) -> Tally:
+def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, lines: Lines) -> Decoded:
     decoded = decoder(claim.layout.binding).decode(lines)
     _return_strays(claims, decoded.strays)
     files.write(decoded)
-    return decoded.treated
+    return decoded
 
 
 def _numbers_from(block: Block, first: int) -> Callable[[int], int]:

@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from connector.host.errors import ConnectorError, UserError
 from connector.model.invalid_values import Tally
+from connector.model.key_digest import KeyDigest
 from connector.model.state import DataFile, FileList
 from connector.spark.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.claims import ClaimServer
@@ -31,8 +32,9 @@ LONGEST_REMOVAL: Final = 5.0  # seconds
 class Written:
     """A transaction's durable files."""
 
-    files: Mapping[int, tuple[DataFile, ...] | FileList]  # by table: its binding's index
-    treated: Mapping[int, Tally]  # values that are not written as they were sent, by binding
+    files: Mapping[int, tuple[DataFile, ...] | FileList] = field(default_factory=dict)  # by table: its binding's index
+    treated: Mapping[int, Tally] = field(default_factory=dict)  # values that are not written as they were sent
+    updates: Mapping[int, KeyDigest] = field(default_factory=dict)  # the keys that were stored as existing, by binding
 
 
 class WriteJob:
@@ -77,7 +79,7 @@ class WriteJob:
         self._spool.remove()
         self._transfer.remove()
         named = {table: self._layouts[table]().for_state(files) for table, files in counted.files.items()}
-        return Written(named, counted.treated)
+        return Written(named, counted.treated, counted.updates)
 
     def _wait_for_files(self) -> Counted:
         self._ledger.complete()

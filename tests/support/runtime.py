@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from fixtures.collection import Collection, Field
-from fixtures.conversation import CONFIG, WHOLE_RANGE, Row, line, store
+from fixtures.conversation import CONFIG, WHOLE_RANGE, Row, line, load, store
 from support.connector_process import CONNECTOR, Answer, ConnectorProcess, Launch, Outcome, launch_process
 
 Json: TypeAlias = Any
@@ -166,13 +166,25 @@ class Session:
             self.connector.expect("applied")
         self.connector.expect("opened")
 
-    def flush(self, shared: Sequence[Json] = ()) -> None:
+    def load(self, *keys: Sequence[Json], binding: int = 0, packed: bool = False) -> None:
+        self.connector.send(*(load(binding, key, packed=packed) for key in keys))
+
+    def flush(self, shared: Sequence[Json] = ()) -> list[tuple[int, Json]]:
+        """Return the documents that were loaded, each with its binding."""
         self._send("flush", shared)
-        self._record(self.connector.expect("flushed"))
+        loaded = []
+        while (answer := self.connector.receive()).kind == "loaded":
+            loaded.append((answer.body["binding"], answer.body["doc"]))
+        assert answer.kind == "flushed", answer
+        self._record(answer.body)
+        return loaded
 
     def store(self, *documents: Json, binding: int = 0) -> None:
-        collection = self._runtime.collections[binding]
-        self.connector.send(*(store(collection, Row(binding, document), packed=False) for document in documents))
+        self.store_rows(*(Row(binding, document) for document in documents))
+
+    def store_rows(self, *rows: Row, packed: bool = False) -> None:
+        collections = self._runtime.collections
+        self.connector.send(*(store(collections[row.binding], row, packed=packed) for row in rows))
 
     def send_start_commit(self, checkpoint: int = 1) -> None:
         self._send("startCommit", runtimeCheckpoint={"at": checkpoint})

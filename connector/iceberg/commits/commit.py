@@ -143,7 +143,7 @@ def _commit_pending(
     files, late = StagedFiles(), LateFiles()
     path = pending[0].path
     last: Exception | None = None
-    for number in _count_attempts(0.0 if has_failed else RETRY_FOR):
+    for number in count_attempts(0.0 if has_failed else RETRY_FOR):
         try:
             # All checks read the metadata whose main branch the commit asserts. Every change of a fence moves main.
             table = _load(catalog, pending)
@@ -175,7 +175,7 @@ def _commit_pending(
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
 
 
-def _count_attempts(retry_for: float) -> Iterator[int]:
+def count_attempts(retry_for: float) -> Iterator[int]:
     """Count attempts, with growing pauses between them, until so many seconds after the end of the first one.
 
     The first may take all of its client's time limit. Another has to find out whether it has committed.

@@ -1,0 +1,186 @@
+"""The Loads of one transaction: gathers keys, searches the tables for them, and answers with their documents.
+
+Each found row is also located: its file and its position are staged with the transaction. Its commit deletes the row,
+because the Store that follows a Load has the next version.
+"""
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from connector.encoding.key_tables import KEY, write_keys
+from connector.encoding.load_lines import key_table, parse_loads
+from connector.encoding.located_rows import write_located
+from connector.encoding.row_lines import Lines
+from connector.host.errors import ConnectorError
+from connector.iceberg.table_view import TableView
+from connector.model.binding import Updates
+from connector.model.key_digest import KeyDigest
+from connector.model.state import LocatedRows
+from connector.spark.block_transfer import Source, SpooledFile, StoredObject
+from connector.spark.search_job import FoundInGroup, Search, group_files, read_documents, read_lines, remove_documents
+from connector.spark.spark_session import Spark
+from connector.spark.table_files import Layout, TableLayout
+from connector.storage.storage_errors import translate_errors
+from protocol.protocol_error import ProtocolError
+from protocol.request import Load
+
+FindView: TypeAlias = Callable[[], TableView]
+
+
+@dataclass(frozen=True)
+class SearchedTable:
+    """A table whose binding updates rows in place: how it is searched, and where its located rows are staged."""
+
+    updates: Updates
+    layout: Layout
+    find_view: FindView
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows that the Loads of one binding have found."""
+
+    located: LocatedRows
+    answered: KeyDigest  # of the keys whose documents were returned
+
+
+class TransactionLoads:
+    """The Loads of one transaction, of all bindings."""
+
+    def __init__(self, spark: Spark, directory: Path, tables: Mapping[int, SearchedTable], bindings: int) -> None:
+        """`tables` are those of the bindings that update rows, by the binding's index. There are `bindings` in all."""
+        self._spark = spark
+        self._directory = directory
+        self._tables = tables
+        self._bindings = bindings
+        self._keys: dict[int, list[pa.Table]] = {}
+        self.count = 0
+        self.found: dict[int, Found] = {}
+
+    def add(self, loads: Load) -> None:
+        """Receive a run of Loads. Raises ProtocolError if a line is no Load, or its binding never loads."""
+        lines = Lines(b"".join(loads.pieces), lambda place: loads.first_line + place)
+        for index, rows in parse_loads(lines).items():
+            self._keys.setdefault(index, []).append(key_table(self._layout(index, loads).binding, rows))
+        self.count += loads.count
+
+    def answer(self) -> Iterator[bytes]:
+        """Yield the text of the answers: finished lines, one for each key that has a document. A part may end within a
+        line."""
+        self._directory.mkdir()
+        for index, tables in sorted(self._keys.items()):
+            yield from self._answer(index, pa.concat_tables(tables).combine_chunks())
+        self._keys.clear()
+        shutil.rmtree(self._directory)
+
+    def _layout(self, index: int, loads: Load) -> TableLayout:
+        if not 0 <= index < self._bindings:
+            raise ProtocolError(
+                f"line {loads.first_line}: load names binding {index}, but the session has only {self._bindings}"
+            )
+        if index not in self._tables:
+            raise ProtocolError(
+                f"line {loads.first_line}: the runtime must not send load for binding {index}, which has delta updates"
+            )
+        return self._tables[index].layout()
+
+    def _answer(self, index: int, keys: pa.Table) -> Iterator[bytes]:
+        table = self._tables[index]
+        view = table.find_view()
+        groups = self._search(index, keys, view)
+        layout = table.layout()
+        newest = _choose_newest(groups)
+        for group, is_newest in zip(groups, newest, strict=True):
+            if is_newest.all():
+                yield from read_documents(group.documents, layout.io) if len(is_newest) else ()
+            else:
+                lines = read_lines(group.documents, layout.io)
+                yield from (line for line, chosen in zip(lines, is_newest, strict=True) if chosen)
+        places = np.concatenate([np.empty(0, np.int64), *(group.keys for group in groups)])
+        if len(places):
+            answered = keys[KEY].take(pa.array(np.unique(places)))
+            self.found[index] = Found(
+                _stage_located(layout, view, groups, keys, table.updates), KeyDigest.of_texts(answered)
+            )
+
+    def _search(self, index: int, keys: pa.Table, view: TableView) -> Sequence[FoundInGroup]:
+        if not keys.num_rows or not view.files:
+            return []
+        layout = self._tables[index].layout()
+        source = self._store_keys(layout, keys)
+        searches = [
+            Search(
+                layout.access.value,
+                source,
+                self._tables[index].updates,
+                index,
+                files,
+                self._new_source(layout, ".loaded"),
+            )
+            for files in group_files(view.files)
+        ]
+        outcomes = self._spark.map(Search.run, searches).result()
+        remove_documents(source, layout.io)
+        for outcome in outcomes:
+            if isinstance(outcome, ConnectorError):
+                raise outcome
+        return [outcome for outcome in outcomes if isinstance(outcome, FoundInGroup)]
+
+    def _store_keys(self, layout: TableLayout, keys: pa.Table) -> Source:
+        source = self._new_source(layout, ".arrow")
+        if isinstance(source, SpooledFile):
+            write_keys(str(source.path), keys)
+        else:
+            with translate_errors(source.location), layout.io.new_output(source.location).create() as stream:
+                write_keys(stream, keys)
+        return source
+
+    def _new_source(self, layout: TableLayout, suffix: str) -> Source:
+        """Return a new place that the driver and all tasks reach."""
+        if self._spark.is_local:
+            return SpooledFile(self._directory / f"{uuid.uuid4()}{suffix}")
+        return StoredObject(layout.new_block_location())
+
+
+def _choose_newest(groups: Sequence[FoundInGroup]) -> list[npt.NDArray[np.bool_]]:
+    """Return for each group which of its rows are the newest of their keys.
+
+    A key has several rows if another writer has added some, or if the table had them before its binding updated rows.
+    """
+    keys = np.concatenate([np.empty(0, np.int64), *(group.keys for group in groups)])
+    files = np.concatenate([np.empty(0, np.int64), *(group.files for group in groups)])
+    positions = np.concatenate([np.empty(0, np.int64), *(group.positions for group in groups)])
+    order = np.lexsort((positions, files, keys))  # of each key, the newest comes last
+    is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
+    is_newest = np.zeros(len(keys), np.bool_)
+    is_newest[order[is_last]] = True
+    ends = np.cumsum([len(group.keys) for group in groups])
+    return np.split(is_newest, ends[:-1]) if groups else []
+
+
+def _stage_located(
+    layout: TableLayout, view: TableView, groups: Sequence[FoundInGroup], keys: pa.Table, updates: Updates
+) -> LocatedRows:
+    """Write all found rows, those of a key with several among them: one version of a document is to stay."""
+    paths = list(dict.fromkeys(file.path for file in view.files))
+    places = {path: place for place, path in enumerate(paths)}
+    path_of_file = np.array([places[file.path] for file in view.files], np.int32)
+    indices = path_of_file[np.concatenate([group.files for group in groups])]
+    rows = pa.table(
+        {
+            "file_path": pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(paths, pa.string())),
+            "pos": np.concatenate([group.positions for group in groups]),
+            "key": keys[KEY].take(pa.array(np.concatenate([group.keys for group in groups]))),
+        }
+    )
+    location = layout.new_located_location()
+    write_located(layout.io, location, rows, updates)
+    return LocatedRows(location, rows.num_rows, view.snapshot_id)

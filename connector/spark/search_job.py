@@ -1,0 +1,177 @@
+"""The Spark job of Loads: tasks search files for keys, and write the documents as finished lines of the answer."""
+
+import gc
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io import FileIO
+
+from connector.encoding.key_tables import read_keys
+from connector.encoding.row_search import FoundRows, Keys, SearchedFile, search
+from connector.host.errors import ConnectorError, RetryableError
+from connector.model.binding import Updates
+from connector.model.properties import Properties
+from connector.spark.block_transfer import Source, SpooledFile, StoredObject
+from connector.storage import storage_errors
+from connector.storage.file_access import open_file_io
+
+GROUP_SIZE: Final = 64 << 20  # bytes of files that are searched one after the other
+COPIED_AT_ONCE: Final = 1 << 20  # bytes
+
+_END: Final = pa.scalar(b"}}\n", pa.large_binary())
+_NOTHING: Final = pa.scalar(b"", pa.large_binary())
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What one call searches. The files have their places in the view of the table."""
+
+    access: Properties
+    keys: Source
+    updates: Updates
+    binding: int
+    files: tuple[tuple[int, SearchedFile], ...]
+    documents: Source  # where the lines are written
+
+    def run(self) -> "FoundInGroup | ConnectorError":
+        """Search the files. An error is returned, since Spark would hide its type."""
+        gc.collect()  # the daemon has turned the automatic collection off
+        io = open_file_io(self.access)
+        keys = _open_keys(self.keys, self.updates, self.access)
+        found: list[tuple[int, FoundRows]] = []
+        try:
+            with _Lines(self.documents, io, self.binding) as lines:
+                for place, file in self.files:
+                    for rows in search(io, file, keys, with_documents=True):
+                        lines.write(rows.documents)
+                        found.append((place, FoundRows(rows.keys, rows.positions, None)))
+        except ConnectorError as error:
+            return error
+        except OSError as error:
+            return RetryableError(f"The documents of loaded keys could not be written: {error}")
+        return FoundInGroup.of(found, self.documents)
+
+
+@dataclass(frozen=True)
+class FoundInGroup:
+    """The rows that one call has found, and their lines, in the same order."""
+
+    files: Integers  # places in the view
+    keys: Integers  # places in the keys table
+    positions: Integers
+    documents: Source
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[int, FoundRows]], documents: Source) -> "FoundInGroup":
+        files = [np.full(len(rows.keys), place) for place, rows in found]
+        return cls(
+            _join(files),
+            _join([rows.keys for _, rows in found]),
+            _join([rows.positions for _, rows in found]),
+            documents,
+        )
+
+
+def group_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
+    """Split the files into groups of similar size, each for one call."""
+    group: list[tuple[int, SearchedFile]] = []
+    size = 0
+    for place, file in enumerate(files):
+        group.append((place, file))
+        size += file.size
+        if size >= GROUP_SIZE:
+            yield tuple(group)
+            group, size = [], 0
+    if group:
+        yield tuple(group)
+
+
+@lru_cache(maxsize=1)
+def _open_keys(source: Source, updates: Updates, access: Properties) -> Keys:
+    """Return the keys. A worker searches several groups for the same ones."""
+    if isinstance(source, SpooledFile):
+        return Keys(read_keys(str(source.path)), updates)
+    with source.open(open_file_io(access)) as stream:
+        return Keys(read_keys(stream.read()), updates)
+
+
+class _Lines:
+    """Writes lines of `loaded`. The file is made with the first of them."""
+
+    def __init__(self, target: Source, io: FileIO, binding: int) -> None:
+        self._target, self._io = target, io
+        self._begin = pa.scalar(b'{"loaded":{"binding":%d,"doc":' % binding, pa.large_binary())
+        self._stream: Any = None
+
+    def __enter__(self) -> "_Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream:
+            with self._errors():
+                self._stream.close()
+
+    def write(self, documents: pa.Array) -> None:
+        """Write one line for each document."""
+        if self._stream is None:
+            self._stream = _create(self._target, self._io)
+        texts = documents.cast(pa.large_binary())
+        lines = pc.binary_join_element_wise(self._begin, texts, _END, _NOTHING, null_handling="emit_null")
+        assert not lines.null_count, "a search returns documents that are JSON objects"
+        _, offsets, data = lines.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[lines.offset : lines.offset + len(lines) + 1]
+        with self._errors():
+            self._stream.write(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        if isinstance(self._target, SpooledFile):
+            yield
+        else:
+            with storage_errors.translate_errors(self._target.location):
+                yield
+
+
+def _create(target: Source, io: FileIO) -> Any:
+    if isinstance(target, SpooledFile):
+        return target.path.open("xb", buffering=0)
+    with storage_errors.translate_errors(target.location):
+        return io.new_output(target.location).create()
+
+
+def _join(arrays: Sequence[npt.NDArray[Any]]) -> Integers:
+    return np.concatenate([np.empty(0, np.int64), *arrays]).astype(np.int64)
+
+
+def read_documents(source: Source, io: FileIO) -> Iterator[bytes]:
+    """Yield the text of all lines, a part after the other, and remove it."""
+    with source.open(io) as stream:
+        while part := stream.read(COPIED_AT_ONCE):
+            yield part
+    remove_documents(source, io)
+
+
+def read_lines(source: Source, io: FileIO) -> Iterator[bytes]:
+    """Yield line by line, with their newlines, and remove the text."""
+    rest = b""
+    for part in read_documents(source, io):
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+
+
+def remove_documents(source: Source, io: FileIO) -> None:
+    """Remove the text of lines."""
+    if isinstance(source, SpooledFile):
+        os.unlink(source.path)
+    elif isinstance(source, StoredObject):
+        io.delete(source.location)
