@@ -12,6 +12,7 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.current_view import SessionViews
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
@@ -23,7 +24,6 @@ from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
 from connector.session.transactions import Session, WriteJobs
-from connector.session.views import SessionViews
 from connector.spark.engine import Engine
 from connector.spark.write_job import open_claim_server
 from protocol import request

@@ -21,6 +21,7 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.snapshot import file_prefix
+from connector.iceberg.current_view import SessionViews
 from connector.model.invalid_values import Tally
 from connector.model.key_digest import KeyDigest
 from connector.model.properties import Properties
@@ -29,7 +30,6 @@ from connector.session.committer import Committer, run_retries
 from connector.session.loads import Found, SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
-from connector.session.views import SessionViews
 from connector.spark.claims import ClaimServer
 from connector.spark.engine import Engine
 from connector.spark.spool import Spool
