@@ -165,9 +165,8 @@ class OpenTransaction:
         """Yield the text of the answers to all Loads, part by part."""
         if self._loads:
             yield from self._loads.answer()
-            self._progress.report_loaded(
-                self._loads.count, sum(each.answered.count for each in self._loads.found.values())
-            )
+            found = sum(each.answered.count for each in self._loads.found.values())
+            self._progress.report_loaded(self._loads.count, found)
 
     def store(self, rows: request.Store) -> None:
         """Receive a run of rows. Raises the error that stopped the writing of earlier rows."""

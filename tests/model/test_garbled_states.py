@@ -36,7 +36,7 @@ A, B, C, D, E = (digit * 32 for digit in "abcde")
 def entry(prev: str = "", **others: Any) -> Any:
     """As this image writes it, but for what is given; None leaves a field out."""
     written = {
-        "version": 2,
+        "version": 3,
         "table": ["shop", "orders"],
         "tableUuid": UUID,
         "specId": 0,
@@ -112,13 +112,13 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "a fence value in capitals": (f"{OF_RANGE}, entry '{'A' * 32}'", kept({"A" * 32: entry()})),
     "a fence value of 33 digits": (f"{OF_RANGE}, entry '{'a' * 33}'", kept({"a" * 33: entry()})),
     # the version and fields that are unknown
-    "a newer version": (OF_ENTRY, with_entry(version=3)),
+    "a newer version": (OF_ENTRY, with_entry(version=4)),
     "a much newer version": (OF_ENTRY, with_entry(version=HUGE)),
     "a newer version of another shape": (OF_ENTRY, kept({A: entry(), B: {"version": 9, "rows": "many"}})),
     "version 1, which was not written": (OF_ENTRY, with_entry(version=1)),
     "version 0": (OF_ENTRY, with_entry(version=0)),
     "a negative version": (OF_ENTRY, with_entry(version=-2)),
-    "a version that is a text": (OF_ENTRY, with_entry(version="2")),
+    "a version that is a text": (OF_ENTRY, with_entry(version="3")),
     "a version that is a fraction": (OF_ENTRY, with_entry(version=2.5)),
     "a version that is true": (OF_ENTRY, with_entry(version=True)),
     "a version that is null": (OF_ENTRY, null("version")),
@@ -151,6 +151,15 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "a schema that is beyond Iceberg's int": (OF_ENTRY, with_entry(schemaId=1 << 31)),
     "a schema that is true": (OF_ENTRY, with_entry(schemaId=True)),
     "a checkpoint that is a number": (OF_ENTRY, with_entry(checkpoint=5)),
+    # the located rows
+    "located rows, which are unknown before version 3": (
+        OF_ENTRY,
+        with_entry(version=2, located=["file:///w/a", 2, None]),
+    ),
+    "located rows without a location": (OF_ENTRY, with_entry(located=["", 2, None])),
+    "located rows of a negative number": (OF_ENTRY, with_entry(located=["file:///w/a", -2, None])),
+    "located rows of a snapshot that is a text": (OF_ENTRY, with_entry(located=["file:///w/a", 2, "7"])),
+    "located rows that are cut short": (OF_ENTRY, with_entry(located=["file:///w/a", 2])),
     # the files
     "no files": (OF_ENTRY, with_entry(files=None)),
     "an empty list of files": (OF_ENTRY, with_entry(files=[])),
@@ -359,7 +368,7 @@ SPOILS: Final[dict[str, Callable[[Task], Any]]] = {
     "a fork": lambda task: kept({task.value: task.entry, A: task.entry}),
     "a cycle": lambda task: kept({task.value: {**task.entry, "prev": task.value}}),
     "no value": lambda task: kept({"zz": task.entry}),
-    "a newer version": lambda task: kept({task.value: {**task.entry, "version": 3}}),
+    "a newer version": lambda task: kept({task.value: {**task.entry, "version": 4}}),
     "a field of a newer version": lambda task: kept({task.value: {**task.entry, "positionDeletes": []}}),
     "negative rows": lambda task: kept({task.value: {**task.entry, "fileList": ["/x", 1, -1, 1], "files": []}}),
 }

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from connector.model import state
-from connector.model.state import ColumnStatistics, DataFile, FileList, StagedCommit, WriterId
+from connector.model.state import ColumnStatistics, DataFile, FileList, LocatedRows, StagedCommit, WriterId
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
 from support.runtime import merged
@@ -74,7 +74,7 @@ def test_the_shape_of_the_state_is_stable() -> None:
             "orders.v1": {
                 "00000000-ffffffff": {
                     value_of("b"): {
-                        "version": 2,
+                        "version": 3,
                         "prev": value_of("a"),
                         "table": ["shop", "orders"],
                         "tableUuid": UUID,
@@ -111,6 +111,23 @@ VERSION_1 = """
         "checkpoint": "a1b2c3d4e5f60718", "prev": "00000007ad4a2a04f45cf4cb0c2c1f52"}
 }}}}
 """
+
+
+# The same of an image that staged no deletes.
+VERSION_2 = VERSION_1.replace('"path": ["shop"', '"version": 2, "table": ["shop"')
+
+
+def test_rows_that_a_commit_deletes_survive_the_state() -> None:
+    located = LocatedRows("file:///w/a-located.parquet", 20, 7)
+    commits = [replace(staged("b"), located=located), replace(staged("c", prev="b"), files=(), located=located)]
+    patch = on_the_wire(state.encode_added(commits))
+    assert read_state("acme/orders", patch) == commits
+    assert list(commits[0].locations) == ["file:///w/a.parquet", "file:///w/a-located.parquet"]
+
+
+def test_entries_of_an_image_that_staged_no_deletes_are_read() -> None:
+    state_of_version_1, state_of_version_2 = orjson.loads(VERSION_1), orjson.loads(VERSION_2)
+    assert read_state("acme/orders", state_of_version_2) == read_state("acme/orders", state_of_version_1)
 
 
 def test_entries_of_an_image_that_knew_no_versions_are_read() -> None:

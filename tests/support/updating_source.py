@@ -14,7 +14,7 @@ MakeDocument: TypeAlias = Callable[[Json, int], Json]  # of a key (a JSON array)
 
 
 class UpdatingSource:
-    """The documents of one binding, by key. It plays the runtime: it loads before it stores, and reduces by replacing."""
+    """The documents of one binding, by key. It plays the runtime: it loads before it stores."""
 
     def __init__(
         self,
