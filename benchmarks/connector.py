@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -58,6 +58,14 @@ class Connector:
             if not answer.startswith(b'{"%s"' % kind.encode()):
                 sys.exit(f"{kind} was expected, not {answer[:200]!r}: nothing is reported")
         return answer
+
+    def receive_until(self, kind: str) -> Iterator[bytes]:
+        """Yield the answers before one of this kind, which is read too."""
+        end = b'{"%s"' % kind.encode()
+        while not (answer := self._stdout.readline()).startswith(end):
+            if not answer:
+                sys.exit(f"{kind} was expected, not the end: nothing is reported")
+            yield answer
 
     def end(self) -> None:
         """End the input, and wait for the process."""

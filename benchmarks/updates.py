@@ -1,0 +1,239 @@
+"""Standard updates: an initial load, transactions of changes, and what readers pay afterwards. Spark's own join and
+`MERGE INTO`, warm and on an equal table, are the yardstick."""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import duckdb
+
+from benchmarks import rows
+from benchmarks.connector import Connector
+from benchmarks.process_tree import PeakMemory, cpu_seconds
+from benchmarks.publishing import publish_task
+from benchmarks.report import conditions, publish
+from benchmarks.servers import lake
+from benchmarks.stores import CACHE, MB
+from fixtures.collection import Collection
+from fixtures.conversation import Row, line, load, opening, store
+from support.readers import local_catalog
+
+SEED: Final = 2
+RUNS: Final = 5  # of a scan
+BATCH: Final = 2000  # lines that are sent at once
+KEPT: Final = replace(rows.COLLECTION, settings={"delta_updates": False})
+ADDED: Final = replace(rows.COLLECTION, name="acmeCo/log", table="log", settings={"delta_updates": True})
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a transaction took. CPU seconds are those of the connector and its descendants."""
+
+    seconds: float
+    cpu: float
+    peak_megabytes: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds, but where the name says another unit."""
+
+    rows: int
+    changes: int
+    append_seconds: float
+    append_cpu: float
+    append_megabytes: float
+    initial_seconds: float
+    initial_cpu: float
+    initial_megabytes: float
+    random_seconds: float
+    random_cpu: float
+    random_megabytes: float
+    recent_seconds: float
+    recent_cpu: float
+    few_random_seconds: float
+    few_random_cpu: float
+    later_random_seconds: float
+    later_random_cpu: float
+    scan_clean: float
+    scan_after: float
+    data_files: int
+    delete_files: int
+
+
+class Task:
+    """A connector with one table, and the runtime's part of the conversation."""
+
+    def __init__(self, connector: Connector, collection: Collection) -> None:
+        self._connector = connector
+        self._collection = collection
+
+    def insert(self, path: Path) -> Cost:
+        """One transaction of new rows."""
+
+        def run() -> None:
+            self._connector.send(line("flush", {}))
+            self._connector.expect("flushed")
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    self._connector.send(block)
+            self._commit()
+
+        return self._measure(run)
+
+    def change(self, keys: Sequence[list[Any]]) -> Cost:
+        """One transaction that changes a field of these documents. What the runtime does meanwhile is not counted."""
+        loads = [load(0, key, packed=False) for key in keys]
+        found: list[bytes] = []
+
+        def look_up() -> None:
+            for batch in _batches(loads):
+                self._connector.send(*batch)
+            self._connector.send(line("flush", {}))
+            found.extend(self._connector.receive_until("flushed"))
+
+        loaded = self._measure(look_up)
+        assert len(found) == len(keys), "each key is there"
+        stores = list(self._reduce(found))
+
+        def write() -> None:
+            for batch in _batches(stores):
+                self._connector.send(*batch)
+            self._commit()
+
+        stored = self._measure(write)
+        return Cost(
+            loaded.seconds + stored.seconds,
+            loaded.cpu + stored.cpu,
+            max(loaded.peak_megabytes, stored.peak_megabytes),
+        )
+
+    def _reduce(self, found: Sequence[bytes]) -> Iterator[bytes]:
+        for answer in found:
+            document = json.loads(answer)["loaded"]["doc"]
+            yield store(
+                self._collection, Row(0, {**document, "price": document["price"] + 1}, exists=True), packed=False
+            )
+
+    def _commit(self) -> None:
+        self._connector.send(rows.START_COMMIT)
+        self._connector.expect("startedCommit")
+        self._connector.send(line("acknowledge", {}))
+        self._connector.expect("acknowledged")
+
+    def _measure(self, run: Callable[[], None]) -> Cost:
+        before, began = cpu_seconds(self._connector.pid), time.perf_counter()
+        with PeakMemory(self._connector.pid) as peak:
+            run()
+        seconds = time.perf_counter() - began
+        return Cost(seconds, cpu_seconds(self._connector.pid) - before, peak.peak.pss / MB)
+
+
+def main() -> int:
+    arguments = _arguments()
+    before = conditions()
+    publish("updates", before, [measure(arguments.rows, arguments.changes, arguments.transactions)])
+    return 0
+
+
+def measure(count: int, changes: int, transactions: int) -> Measurement:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    path = rows.store_lines(CACHE, count, packed=False)
+    keys = [rows.COLLECTION.key_of(document) for document in _keys(count)]
+    random = Random(SEED)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
+        directory = Path(name)
+        with _task(directory, ADDED) as task:
+            appended = task.insert(path)
+        with _task(directory, KEPT) as task:
+            initial = task.insert(path)
+            clean = scan(directory, "measurements")
+            first = task.change(random.sample(keys, changes))
+            recent = task.change(keys[-changes:])
+            few = task.change(random.sample(keys, max(1, changes // 20)))
+            for _ in range(transactions - 1):
+                last = task.change(random.sample(keys, changes))
+        after = scan(directory, "measurements")
+        snapshot = local_catalog(directory / "warehouse").load_table("shop.measurements").current_snapshot()
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        totals = snapshot.summary.additional_properties
+    return Measurement(
+        rows=count,
+        changes=changes,
+        append_seconds=appended.seconds,
+        append_cpu=appended.cpu,
+        append_megabytes=appended.peak_megabytes,
+        initial_seconds=initial.seconds,
+        initial_cpu=initial.cpu,
+        initial_megabytes=initial.peak_megabytes,
+        random_seconds=first.seconds,
+        random_cpu=first.cpu,
+        random_megabytes=first.peak_megabytes,
+        recent_seconds=recent.seconds,
+        recent_cpu=recent.cpu,
+        few_random_seconds=few.seconds,
+        few_random_cpu=few.cpu,
+        later_random_seconds=last.seconds,
+        later_random_cpu=last.cpu,
+        scan_clean=clean,
+        scan_after=after,
+        data_files=int(totals["total-data-files"]),
+        delete_files=int(totals["total-delete-files"]),
+    )
+
+
+def _keys(count: int) -> Iterator[Any]:
+    """The parts of the documents that have the keys."""
+    return ({"id": f"m-{number:012}", "account": number * 31 % 100_003} for number in range(count))
+
+
+@contextmanager
+def _task(directory: Path, collection: Collection) -> Iterator[Task]:
+    with lake("local", directory) as place:
+        publish_task(directory, [collection], place)
+        *_, open_, acknowledge = opening("measurements", [collection], place.config)
+    with Connector(directory) as connector:
+        connector.send(open_, acknowledge)
+        connector.expect("opened", "acknowledged")
+        yield Task(connector, collection)
+        connector.end()
+
+
+def scan(directory: Path, table: str) -> float:
+    """Seconds that DuckDB needs for a sum over the table, the least of some runs."""
+    location = local_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
+    with duckdb.connect() as database:
+        database.execute("INSTALL iceberg; LOAD iceberg")
+        return min(_time(lambda: database.execute(f"SELECT sum(price) FROM iceberg_scan('{location}')").fetchall()))
+
+
+def _time(run: Callable[[], object]) -> Iterator[float]:
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        run()
+        yield time.perf_counter() - began
+
+
+def _batches(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    return (lines[first : first + BATCH] for first in range(0, len(lines), BATCH))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench updates", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the table")
+    parser.add_argument("--changes", type=int, default=20_000, help="of each transaction")
+    parser.add_argument("--transactions", type=int, default=50, help="of random changes, before the last scan")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
