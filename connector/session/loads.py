@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from connector.encoding.key_digest import KeyDigest, digest_of_loads
 from connector.encoding.key_tables import KEY, write_keys
 from connector.encoding.load_lines import key_table, parse_loads
 from connector.encoding.located_rows import write_located
@@ -22,7 +23,6 @@ from connector.encoding.row_lines import Lines
 from connector.host.errors import ConnectorError
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Updates
-from connector.model.key_digest import KeyDigest
 from connector.model.state import LocatedRows
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
 from connector.spark.search_job import FoundInGroup, Search, group_files, read_documents, read_lines, remove_documents
@@ -106,10 +106,8 @@ class TransactionLoads:
                 yield from (line for line, chosen in zip(lines, is_newest, strict=True) if chosen)
         places = np.concatenate([np.empty(0, np.int64), *(group.keys for group in groups)])
         if len(places):
-            answered = keys[KEY].take(pa.array(np.unique(places)))
-            self.found[index] = Found(
-                _stage_located(layout, view, groups, keys, table.updates), KeyDigest.of_texts(answered)
-            )
+            answered = digest_of_loads(keys.take(pa.array(np.unique(places))))
+            self.found[index] = Found(_stage_located(layout, view, groups, keys, table.updates), answered)
 
     def _search(self, index: int, keys: pa.Table, view: TableView) -> Sequence[FoundInGroup]:
         if not keys.num_rows or not view.files:

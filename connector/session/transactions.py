@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import orjson
 
+from connector.encoding.key_digest import KeyDigest
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
@@ -23,7 +24,6 @@ from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.snapshot import file_prefix
 from connector.iceberg.current_view import SessionViews
 from connector.model.invalid_values import Tally
-from connector.model.key_digest import KeyDigest
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from connector.session.committer import Committer, run_retries
@@ -165,7 +165,7 @@ class OpenTransaction:
         """Yield the text of the answers to all Loads, part by part."""
         if self._loads:
             yield from self._loads.answer()
-            found = sum(each.answered.count for each in self._loads.found.values())
+            found = sum(each.answered.keys for each in self._loads.found.values())
             self._progress.report_loaded(self._loads.count, found)
 
     def store(self, rows: request.Store) -> None:
@@ -196,7 +196,7 @@ def _check_updates(table: BoundTable, found: Found | None, stored: KeyDigest) ->
     answered = found.answered if found else KeyDigest()
     if table.binding.updates and answered != stored:
         raise ProtocolError(
-            f"table {table.binding.table}: the runtime loaded {answered.count} documents, and stored {stored.count} "
+            f"table {table.binding.table}: the runtime loaded {answered.keys} documents, and stored {stored.keys} "
             "with `exists`, not all with the same keys. Each loaded document must be stored once. Nothing of this "
             "transaction has become visible."
         )

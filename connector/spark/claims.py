@@ -16,9 +16,9 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any, Final, TypeAlias
 
+from connector.encoding.key_digest import KeyDigest
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
-from connector.model.key_digest import KeyDigest
 from connector.model.state import DataFile
 from connector.spark.block_transfer import BlockTransfer, Source
 from connector.spark.ledger import Ledger, TaskAccount

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from connector.encoding.key_digest import KeyDigest
 from connector.host.errors import RetryableError
 from connector.model.invalid_values import Tally
-from connector.model.key_digest import KeyDigest
 from connector.model.state import DataFile
 from connector.spark.spool import Block, Spool
 from protocol.request import Store

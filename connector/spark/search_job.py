@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
 from connector.encoding.key_tables import read_keys
-from connector.encoding.row_search import FoundRows, Keys, SearchedFile, search
+from connector.encoding.row_search import FoundRows, SearchedFile, search
+from connector.encoding.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.binding import Updates
 from connector.model.properties import Properties
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
 from connector.storage import storage_errors
-from connector.storage.file_access import open_file_io
+from connector.storage.file_io import open_file_io
 
 GROUP_SIZE: Final = 64 << 20  # bytes of files that are searched one after the other
 COPIED_AT_ONCE: Final = 1 << 20  # bytes

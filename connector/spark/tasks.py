@@ -13,10 +13,10 @@ from typing import Any, Final
 from pyiceberg.io import FileIO
 
 from connector.encoding.decoder import Decoded, RowDecoder, Stray
+from connector.encoding.key_digest import KeyDigest
 from connector.encoding.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
-from connector.model.key_digest import KeyDigest
 from connector.spark.claims import (
     Address,
     Claim,
@@ -108,7 +108,7 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles
             )  # before the next batch is read, or their memory would be scattered among its own
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
-    if updates.count:
+    if updates.keys:
         claims.send(StoredUpdates(claim.block.binding, updates))
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from connector.encoding.key_digest import KeyDigest
 from connector.host.errors import ConnectorError, UserError
 from connector.model.invalid_values import Tally
-from connector.model.key_digest import KeyDigest
 from connector.model.state import DataFile, FileList
 from connector.spark.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.claims import ClaimServer
