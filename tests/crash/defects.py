@@ -20,6 +20,7 @@ from connector.model.state import DataFile, StagedCommit, StagedTransaction, Wri
 from connector.session import open_session, recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
+from connector.session.loads import Found
 from connector.storage.file_io import files_of
 from crash import task_defects, writing_defects
 from crash.faults import DEFECT, swap
@@ -125,8 +126,10 @@ def reads_the_fence_late() -> None:
 def derives_the_fence_from_the_checkpoint() -> None:
     stage_table = transactions.Session._stage_table
 
-    def stage_predictably(self: Any, index: int, files: tuple[DataFile, ...], checkpoint: str) -> StagedCommit:
-        staged = stage_table(self, index, files, checkpoint)
+    def stage_predictably(
+        self: Any, index: int, files: tuple[DataFile, ...], found: Found | None, checkpoint: str
+    ) -> StagedCommit:
+        staged = stage_table(self, index, files, found, checkpoint)
         predictable = replace(staged, next=hashlib.sha256(checkpoint.encode()).hexdigest()[:32])
         self._tenures[index] = self._tenures[index].after(predictable)
         return predictable

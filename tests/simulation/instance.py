@@ -24,6 +24,7 @@ from connector.model.state_reader import read_state
 from connector.session import recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
+from connector.session.loads import TransactionLoads
 from connector.spark.write_job import WriteJob, Written
 from protocol.request import Open, StartCommit, Store
 from simulation.actors import Actor
@@ -73,7 +74,7 @@ class Instance:
         committer = Committer(partial(self._attempt, partial(SnapshotWriter, WrittenLists())), LIMIT)
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         self._tables = recovered.tables
-        session = transactions.Session(recovered.tables, recovered.commits, committer, partial(self._write_job, actor))
+        session = transactions.Session(recovered.tables, recovered.commits, committer, partial(self._write_job, actor), _no_loads)
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.collecting):
@@ -154,6 +155,10 @@ class Instance:
         self.network.staged |= {commit.next: by_path[commit.path] for commit in staged.commits}
         self.session.started_commit(actor, staged.patch, rows)
         return staged
+
+
+def _no_loads(_: Sequence[str]) -> TransactionLoads:
+    raise AssertionError("the simulated bindings have delta updates")
 
 
 class SimulatedWriting(WriteJob):
