@@ -7,6 +7,7 @@ from pyiceberg.types import PrimitiveType
 
 from connector.model.invalid_values import OnInvalid
 from connector.model.table_identifier import TableIdentifier
+from protocol.flow import Json
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,30 @@ class Column:
 
 
 @dataclass(frozen=True)
+class KeyPart:
+    """One part of a key: where documents have it, and which column has it."""
+
+    column_id: int
+    pointer: str  # a JSON pointer into documents
+    default: Json = None  # of the collection's schema, for documents without the location
+    is_exact: bool = True  # whether different keys always have different values in the column
+
+
+@dataclass(frozen=True)
+class Updates:
+    """How a binding with standard updates finds the row of a key, and whether a deletion removes it."""
+
+    parts: tuple[KeyPart, ...]
+    document_id: int  # the column's field id
+    hard_delete: bool = False  # a deleted document has no row; otherwise the row of its last version stays
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the key columns alone tell which key a row has. Otherwise the row's document decides."""
+        return all(part.is_exact for part in self.parts)
+
+
+@dataclass(frozen=True)
 class Binding:
     """A binding of the session, with its columns in the order of the values in a store request."""
 
@@ -31,6 +56,7 @@ class Binding:
     values: tuple[Column, ...]
     document: Column | None
     on_invalid: OnInvalid = OnInvalid.STOP
+    updates: Updates | None = None  # None: delta updates, which only add rows
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

@@ -18,7 +18,7 @@ from msgspec import Meta
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 FENCE_VALUE: Final = "[0-9a-f]{32}"
 # A value, a value that was closed, or a value that was reset (from none, too). `iceberg/commits/fence` makes them.
@@ -61,6 +61,15 @@ class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     size: _Long  # bytes of the data files
 
 
+class LocatedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An object that lists the rows which a commit deletes: the versions that its new rows replace. See
+    `encoding/located_rows`."""
+
+    location: _Name
+    rows: _Long
+    snapshot_id: _Long | None  # the table's snapshot in which the rows were found; None: it had none
+
+
 class _EveryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     table_uuid: Annotated[str, Meta(pattern=rf"^(?:{_UUID})\Z")]
     spec_id: _Int
@@ -78,20 +87,27 @@ class FirstEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=T
     path: tuple[_Name, _Name]
 
 
-class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
-    """A staged commit in the form that this image writes.
+class SecondEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=2):
+    """A staged commit in the form of version 2, whose commits delete nothing.
 
-    Version 1 has `path` instead of `table`. An image that only knows version 1 misses `path`, and refuses the entry.
-    Otherwise it would apply the part that it knows, and then delete the entry.
+    It has `table` instead of `path`. So an image that only knows version 1 refuses the entry. Otherwise it would apply
+    the part that it knows, and then delete the entry.
     """
 
     table: tuple[_Name, _Name]
 
+
+class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
+    """A staged commit in the form that this image writes."""
+
+    table: tuple[_Name, _Name]
+    located: LocatedRows | None = None
+
     @classmethod
-    def of_version_1(cls, entry: FirstEntry) -> "Entry":
-        """Convert an entry of version 1."""
+    def of_older(cls, entry: FirstEntry | SecondEntry) -> "Entry":
+        """Convert an entry of version 1 or 2."""
         return cls(
-            table=entry.path,
+            table=entry.path if isinstance(entry, FirstEntry) else entry.table,
             table_uuid=entry.table_uuid,
             spec_id=entry.spec_id,
             schema_id=entry.schema_id,
@@ -138,6 +154,7 @@ class StagedCommit:
     spec_id: int
     schema_id: int
     files: tuple[DataFile, ...] | FileList
+    located: LocatedRows | None = None  # the rows that the commit deletes
     checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
@@ -153,8 +170,9 @@ class StagedCommit:
 
     @property
     def locations(self) -> Sequence[str]:
-        """The locations of the data files, or of the object that lists them."""
-        return (self.files.location,) if isinstance(self.files, FileList) else [file.path for file in self.files]
+        """The locations of the data files, or of the object that lists them, and of the located rows."""
+        listed = [self.files.location] if isinstance(self.files, FileList) else [file.path for file in self.files]
+        return [*listed, self.located.location] if self.located else listed
 
     @property
     def table_id(self) -> TableId:
@@ -229,6 +247,7 @@ def _encode(commit: StagedCommit) -> Json:
             schema_id=commit.schema_id,
             files=() if isinstance(commit.files, FileList) else commit.files,
             file_list=commit.files if isinstance(commit.files, FileList) else None,
+            located=commit.located,
             checkpoint=commit.checkpoint,
             prev=commit.prev,
         )

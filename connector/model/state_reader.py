@@ -18,6 +18,7 @@ from connector.model.state import (
     ChainId,
     Entry,
     FirstEntry,
+    SecondEntry,
     StagedCommit,
     WriterId,
 )
@@ -105,8 +106,10 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
     if not _FENCE.fullmatch(fence):
         raise _garbled(place, "the name of an entry is a fence value, 32 hexadecimal digits")
     entry = _read_entry(place, _read(place, kept, dict[str, Json]))
-    if bool(entry.files) == (entry.file_list is not None):
+    if entry.files and entry.file_list:
         raise _garbled(place, "an entry has either `files` or `fileList`")
+    if not (entry.files or entry.file_list or entry.located):
+        raise _garbled(place, "an entry has `files`, `fileList` or `located`")
     return StagedCommit(
         writer=writer,
         prev=entry.prev,
@@ -116,6 +119,7 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
         spec_id=entry.spec_id,
         schema_id=entry.schema_id,
         files=entry.file_list or entry.files,
+        located=entry.located,
         checkpoint=entry.checkpoint,
         is_recovered=True,
     )
@@ -123,8 +127,10 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
 
 def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
-        return Entry.of_version_1(_read(place, kept, FirstEntry))
+        return Entry.of_older(_read(place, kept, FirstEntry))
     version = kept["version"]
+    if version == 2:
+        return Entry.of_older(_read(place, kept, SecondEntry))
     if type(version) is int and version > VERSION:
         raise _newer(place, f"it has version {version}, and this image reads up to version {VERSION}")
     return _read(place, kept, Entry)
