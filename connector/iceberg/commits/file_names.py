@@ -1,13 +1,17 @@
 """The names of our files. They say which writer wrote a file, and on which fence value it was staged."""
 
 import re
+import uuid
 from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
 
 from connector.evolution.table_change import Owner
 from connector.iceberg.commits import fence
+from connector.iceberg.metadata.manifests import metadata_location
+from connector.iceberg.metadata.references import LOCATED
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 
@@ -16,7 +20,7 @@ _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(
     "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
     rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
-    rf"{_UUID}(?:\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
+    rf"{_UUID}(?:\.parquet|-deletes\.parquet|-located\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
 )
 
 
@@ -27,6 +31,17 @@ def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
     """
     value = prev if fence.is_recorded_value(prev) else FIRST
     return f"{fence.writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
+
+
+def new_delete_location(table: Table, prefix: str) -> str:
+    """Return the location of a new position delete file, beside the table's data files."""
+    provider = load_location_provider(table.location(), table.properties)
+    return provider.new_data_location(f"{prefix}-{uuid.uuid4()}-deletes.parquet")
+
+
+def new_located_location(table: Table, prefix: str) -> str:
+    """Return the location of a new object of located rows, beside the table's metadata."""
+    return metadata_location(table, f"{prefix}-{uuid.uuid4()}{LOCATED}")
 
 
 def find_file_prefix(table: Table, owner: Owner) -> str:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
@@ -77,13 +77,17 @@ class ManifestMerger:
     def merge(
         self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
-        """Return the table's manifests; fewer of them if a partition spec that is added to has too many."""
+        """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
         try:
             thresholds = Thresholds.of(table.properties)
             if thresholds is None:
                 return list(held)
-            for spec_id in {manifest.partition_spec_id for manifest in added}:
-                held = self._merge(table, prefix, spec_id, held, added, thresholds)
+            for spec_id, content in {(manifest.partition_spec_id, manifest.content) for manifest in added}:
+                more = [m for m in added if (m.partition_spec_id, m.content) == (spec_id, content)]
+                of_kind = [m for m in held if (m.partition_spec_id, m.content) == (spec_id, content)]
+                chosen = find_mergeable(of_kind, len(more), thresholds)
+                if chosen:
+                    held = self._merge(table, prefix, held, chosen)
         except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
@@ -91,29 +95,22 @@ class ManifestMerger:
         return list(held)
 
     def _merge(
-        self,
-        table: Table,
-        prefix: str,
-        spec_id: int,
-        held: Sequence[ManifestFile],
-        added: Sequence[ManifestFile],
-        thresholds: Thresholds,
+        self, table: Table, prefix: str, held: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
     ) -> Sequence[ManifestFile]:
-        of_spec = [m for m in held if m.partition_spec_id == spec_id and m.content == ManifestContent.DATA]
-        chosen = find_mergeable(of_spec, sum(m.partition_spec_id == spec_id for m in added), thresholds)
-        if not chosen:
-            return held
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         key = (prefix, *(manifest.manifest_path for manifest in chosen))
         if key not in self._written:
-            self._written[key] = self._write(table, prefix, spec_id, chosen)
+            self._written[key] = self._write(table, prefix, chosen)
         # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
         return [*deepcopy(self._written[key]), *(manifest for manifest in held if manifest not in chosen)]
 
-    def _write(self, table: Table, prefix: str, spec_id: int, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+    def _write(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = _live_entries(table.io, chosen)
         first = next(entries, None)
-        return [self._factory.of_existing(table, prefix, spec_id, chain([first], entries))] if first is not None else []
+        if first is None:
+            return []
+        spec_id, content = chosen[0].partition_spec_id, chosen[0].content
+        return [self._factory.of_existing(table, prefix, spec_id, chain([first], entries), content)]
 
 
 def _file_count(manifest: ManifestFile) -> int:

@@ -78,6 +78,17 @@ class ManifestWriter(ManifestWriterV2):
             super().__exit__(exc_type, exc_value, traceback)
 
 
+class DeleteManifestWriter(ManifestWriter):
+    """Writes a manifest that lists delete files."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
 class ManifestListWriter(ManifestListWriterV2):
     """PyIceberg's manifest list writer, with the Avro writer that all of them share. Not closed after an error."""
 

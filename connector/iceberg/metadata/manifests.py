@@ -1,7 +1,7 @@
 """Reads manifests, and writes them for new files and for files that other manifests list."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.manifest import (
     DataFileContent,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -19,7 +20,13 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestWriter, check_version, read_manifest_list
+from connector.iceberg.metadata.avro_files import (
+    AVRO_COMPRESSION,
+    DeleteManifestWriter,
+    ManifestWriter,
+    check_version,
+    read_manifest_list,
+)
 from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.written_file import RememberedFile, WrittenFile
 
@@ -41,20 +48,57 @@ class ManifestFactory:
                 manifest.add_entry(make_added_entry(file, spec_id, Record()))
         return manifest.to_manifest_file()
 
-    def of_existing(self, table: Table, prefix: str, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+    def of_deletes(self, table: Table, prefix: str, spec_id: int, files: Sequence[DataFile]) -> ManifestFile:
+        """Write a manifest of new position delete files, which inherit snapshot and sequence number, too."""
+        schema_id, content = table.metadata.current_schema_id, DataFileContent.POSITION_DELETES
+        with self.writer(table, prefix, spec_id, schema_id, ManifestContent.DELETES) as manifest:
+            for file in files:
+                manifest.add_entry(make_added_entry(file, spec_id, Record(), content=content))
+        return manifest.to_manifest_file()
+
+    def of_existing(
+        self,
+        table: Table,
+        prefix: str,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        content: ManifestContent = ManifestContent.DATA,
+    ) -> ManifestFile:
         """Write a manifest of files that the table has already.
 
-        Each keeps its snapshot and its sequence numbers. They decide which deletes of other engines apply to it.
+        Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
-        with self.writer(table, prefix, spec_id, table.metadata.current_schema_id) as manifest:
+        with self.writer(table, prefix, spec_id, table.metadata.current_schema_id, content) as manifest:
             for entry in entries:
                 manifest.existing(entry)
         return manifest.to_manifest_file()
 
-    def writer(self, table: Table, prefix: str, spec_id: int, schema_id: int) -> ManifestWriter:
+    def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[str]) -> ManifestFile:
+        """Write the manifest again, with the files of these paths as deleted. If it lists none of them, return it."""
+        entries = manifest.fetch_manifest_entry(table.io)
+        if not any(entry.data_file.file_path in gone for entry in entries):
+            return manifest
+        spec_id, schema_id = manifest.partition_spec_id, table.metadata.current_schema_id
+        with self.writer(table, prefix, spec_id, schema_id, manifest.content) as writer:
+            for entry in entries:
+                if entry.data_file.file_path in gone:
+                    writer.delete(entry)
+                else:
+                    writer.existing(entry)
+        return writer.to_manifest_file()
+
+    def writer(
+        self,
+        table: Table,
+        prefix: str,
+        spec_id: int,
+        schema_id: int,
+        content: ManifestContent = ManifestContent.DATA,
+    ) -> ManifestWriter:
         """Return the writer of a new manifest, whose file name begins with the prefix."""
         check_version(table)
-        return ManifestWriter(
+        kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
+        return kind(
             spec=table.specs()[spec_id],
             schema=table.schemas().get(schema_id, table.schema()),
             output_file=WrittenFile(table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))),
@@ -74,11 +118,15 @@ def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 
 def make_added_entry(
-    file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None
+    file: DataFile,
+    spec_id: int,
+    partition: Record,
+    sequence_number: int | None = None,
+    content: DataFileContent = DataFileContent.DATA,
 ) -> ManifestEntry:
     """Return an ADDED entry. Without a sequence number it inherits one from the manifest list."""
     data_file = ManifestDataFile.from_args(
-        content=DataFileContent.DATA,
+        content=content,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
         partition=partition,
