@@ -20,12 +20,12 @@ from support.bindings import MATERIALIZATION
 WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
-def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> StagedCommit:
+def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None, writer: WriterId = WRITER) -> StagedCommit:
     """A transaction, staged as a session does it on the table as it is."""
     table = catalog.load_table(PATH)
-    tenure = Tenure.begin(table.properties, WRITER, [])
+    tenure = Tenure.begin(table.properties, writer, [])
     prev = after.next if after else tenure.prev
-    prefix = file_prefix(WRITER, str(table.metadata.table_uuid), prev)
+    prefix = file_prefix(writer, str(table.metadata.table_uuid), prev)
     columns = [
         Column(each.name, each.name, each.field_id, each.field_type, each.required)
         for each in table.schema().fields
@@ -45,7 +45,7 @@ def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> S
     for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
         file.write(batch)
     return StagedCommit(
-        writer=WRITER,
+        writer=writer,
         prev=prev,
         next=new_value(prev),
         path=PATH,

@@ -26,6 +26,7 @@ from connector.host.threads import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
 from connector.iceberg.commits.late_files import LateFiles, check_columns
+from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
@@ -135,7 +136,7 @@ def _commit_pending(
     catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
 ) -> Landed:
     began = time.monotonic()
-    files, late = StagedFiles(), LateFiles()
+    files, late, deletes = StagedFiles(), LateFiles(), RowDeletes(snapshots.manifests)
     name = str(pending[0].path)
     last: Exception | None = None
     for number in _count_attempts(0.0 if has_failed else RETRY_FOR):
@@ -152,7 +153,10 @@ def _commit_pending(
             with name_table_in_errors(table):
                 check_properties(table.properties)
             fitting = late.convert(table, remaining)
-            committed = _commit(catalog, table, fitting, snapshots, fence.advance(table.properties, pending[-1]))
+            with storage_errors.translate_errors(table.location()):
+                rows = deletes.find(table, remaining, fitting)
+            properties = fence.advance(table.properties, pending[-1])
+            committed = _commit(catalog, table, fitting, snapshots, properties, rows)
             return Landed(tuple(pending), number + 1, time.monotonic() - began, Committed(table, committed))
         except list_retried_errors() as error:
             if is_final(error):
@@ -202,9 +206,10 @@ def _commit(
     staged: Sequence[StagedCommit],
     snapshots: SnapshotWriter,
     properties: dict[str, str],
+    rows: DeletedRows | None,
 ) -> TableMetadata:
     with storage_errors.translate_errors(table.location()):
-        snapshot = snapshots.append(table, staged)
+        snapshot = snapshots.append(table, staged, rows)
     return commit_snapshot(catalog, table, snapshot, properties)
 
 

@@ -64,6 +64,10 @@ class ListedFile:
         """The only data file of a position delete file. None if there may be several."""
         return self.bounds[0].decode() if self.bounds and self.bounds[0] == self.bounds[1] else None
 
+    def applies_to(self, data: "ListedFile") -> bool:
+        """Whether a delete file that names this data file applies to it: its rows must not be newer."""
+        return self.sequence_number >= data.sequence_number and self.spec_id == data.spec_id
+
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     lower, upper = (bounds and bounds.get(PATH_COLUMN) for bounds in (file.lower_bounds, file.upper_bounds))
@@ -113,11 +117,7 @@ class PositionDeletes:
                 (self.of_many if target is None else self.of_one.setdefault(target, [])).append(file)
 
     def find(self, data: ListedFile) -> list[ListedFile]:
-        """Return the delete files that may apply to a data file: not older than its rows, and of its partition spec."""
+        """Return the delete files that may apply to a data file."""
         path = data.path.encode()
         of_many = [file for file in self.of_many if file.bounds is None or file.bounds[0] <= path <= file.bounds[1]]
-        return [
-            file
-            for file in (*self.of_one.get(data.path, ()), *of_many)
-            if file.sequence_number >= data.sequence_number and file.spec_id == data.spec_id
-        ]
+        return [file for file in (*self.of_one.get(data.path, ()), *of_many) if file.applies_to(data)]
