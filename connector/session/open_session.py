@@ -46,14 +46,16 @@ def open_session(
         claims = resources.enter_context(closing(open_claim_server(config.advanced.spark, sockets / "claims")))
         catalog = open_catalog(config)
         maintenance = resources.enter_context(run_maintenance(catalog))
-        new_writer = partial(SnapshotWriter, WrittenLists())
+        lists = WrittenLists()
+        manifests = ManifestReader(lists)
+        new_writer = partial(SnapshotWriter, lists, manifests)
         limit = Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes)
         committer = Committer(partial(try_commits, catalog, new_writer=new_writer), limit, maintenance.after_commit)
         with translate_errors(config):
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
             tables = recovered.tables
             access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
-            views = SessionViews(catalog, TableViews(ManifestReader()), partial(_find_pending, committer))
+            views = SessionViews(catalog, TableViews(manifests), partial(_find_pending, committer))
             jobs = WriteJobs(engine, claims, tables, access, len(task.bindings), views)
             session = Session(tables, recovered.commits, committer, jobs.start_writing, jobs.start_loading)
         maintenance.finish_earlier_work(tables, staged)

@@ -20,8 +20,7 @@ from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import Tenure
-from connector.iceberg.commits.snapshot import file_prefix
+from connector.iceberg.commits.fence import Tenure, file_prefix
 from connector.iceberg.current_view import SessionViews
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties

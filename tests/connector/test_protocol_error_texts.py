@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from connector.driver import serve
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
+from connector.session.loads import TransactionLoads
 from connector.session.transactions import Session
 from fixtures.collection import encode
 from protocol import request, response
@@ -74,7 +75,9 @@ def test_a_load_of_what_is_only_appended_to_is_named(tmp_path: Path, monkeypatch
     def opened(_: request.Open) -> Iterator[tuple[Session, timedelta]]:
         """A session without tables needs nothing that writes files."""
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
-        yield Session((), (), committer, lambda _: pytest.fail("nothing is written")), timedelta()
+        no_spark: Any = None
+        loads = TransactionLoads(no_spark, tmp_path, {}, bindings=1)
+        yield Session((), (), committer, lambda _: pytest.fail("nothing is written"), lambda _: loads), timedelta()
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
     said = complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', b'{"load":{"key":[1]}}\n'], tmp_path)

@@ -34,7 +34,9 @@ def plant() -> None:
 
 
 def advances_without_files() -> None:
-    def advance(catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any) -> Any:
+    def advance(
+        catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any, *_: Any
+    ) -> Any:
         return commit.commit_snapshot(catalog, table, snapshots.mark(table, staged[0].writer, {}), properties)
 
     swap(commit, "_commit", advance)

@@ -17,8 +17,7 @@ from connector.encoding.rewriting import Rewrite
 from connector.encoding.row_lines import Lines
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.fence import Tenure
-from connector.iceberg.commits.snapshot import file_prefix
+from connector.iceberg.commits.fence import Tenure, file_prefix
 from connector.iceberg.tables import find_all
 from connector.model.binding import Policy
 from connector.model.state import StagedCommit

@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.snapshot import FileOrigin
+from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE

@@ -39,6 +39,15 @@ def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partit
     assert entries(ours)[0].data_file.partition == partition
 
 
+def test_a_manifest_of_delete_files_says_so_in_its_header_and_in_the_manifest_list(tmp_path: Path) -> None:
+    with avro_files.DeleteManifestWriter(
+        UNPARTITIONED, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7, avro_files.AVRO_COMPRESSION
+    ) as writer:
+        writer.add_entry(entry(Record()))
+    assert header(tmp_path / "manifest")["content"] == "deletes"
+    assert writer.to_manifest_file().content is iceberg.ManifestContent.DELETES
+
+
 def test_a_manifest_list_is_the_one_that_pyiceberg_writes(tmp_path: Path) -> None:
     for name, kind in (("ours", avro_files.ManifestListWriter), ("theirs", iceberg.ManifestListWriterV2)):
         with kind(IO.new_output(f"{tmp_path}/{name}"), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:

@@ -5,15 +5,25 @@ import uuid
 import pytest
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.snapshot import FileOrigin, file_prefix
+from connector.iceberg.commits.fence import file_prefix
+from connector.iceberg.commits.file_names import FileOrigin
 from connector.model.state import WriterId
 
 WRITER = WriterId("acme/orders", "orders.v1", "00000000-7fffffff")
 TABLE = str(uuid.uuid4())
 VALUE = fence.new_value()
+FORMS = [
+    "{}.parquet",
+    "{}-deletes.parquet",
+    "{}-located.parquet",
+    "{}.jsonl",
+    "{}-m0.avro",
+    "{}-files.json",
+    "snap-123-{}.avro",
+]
 
 
-@pytest.mark.parametrize("form", ["{}.parquet", "{}.jsonl", "{}-m0.avro", "{}-files.json", "snap-123-{}.avro"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "value",
     [fence.NONE, VALUE, f"closed:{VALUE}", fence.reset_value(VALUE), fence.reset_value(fence.NONE)],

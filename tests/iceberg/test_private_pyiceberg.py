@@ -75,6 +75,7 @@ PARTS: Final = {
     "pyiceberg.manifest.ManifestWriter._spec": "PartitionSpec",
     "pyiceberg.manifest.ManifestWriter.new_writer": "bde548b8c710",
     "pyiceberg.manifest.ManifestWriterV2._meta": "5878cafa49d5",
+    "pyiceberg.manifest.ManifestWriterV2.content": "b554148935f1",
     "pyiceberg.manifest.data_file_with_partition": "a441d2432c51",
     "pyiceberg.manifest.manifest_entry_schema_with_data_file": "7758923a7d2e",
     "pyiceberg.table.delete_file_index.DeleteFileIndex": "17b9cea7f82c",

@@ -17,8 +17,9 @@ from connector.evolution.table_change import OWNER_PROPERTY
 from connector.host.errors import FencedError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.fence import file_prefix
+from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
-from connector.iceberg.commits.snapshot import FileOrigin, file_prefix
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.model.state import StagedCommit, WriterId

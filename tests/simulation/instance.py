@@ -74,7 +74,8 @@ class Instance:
         committer = Committer(partial(self._attempt, partial(SnapshotWriter, WrittenLists())), LIMIT)
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         self._tables = recovered.tables
-        session = transactions.Session(recovered.tables, recovered.commits, committer, partial(self._write_job, actor), _no_loads)
+        write_job = partial(self._write_job, actor)
+        session = transactions.Session(recovered.tables, recovered.commits, committer, write_job, _no_loads)
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.collecting):

@@ -14,7 +14,8 @@ from pyiceberg.types import LongType
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.snapshot import FileOrigin, file_prefix
+from connector.iceberg.commits.fence import file_prefix
+from connector.iceberg.commits.file_names import FileOrigin
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId

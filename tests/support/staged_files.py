@@ -12,8 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import Tenure
-from connector.iceberg.commits.snapshot import file_prefix
+from connector.iceberg.commits.fence import Tenure, file_prefix
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import LIST_SUFFIX, write_list

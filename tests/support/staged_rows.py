@@ -9,8 +9,7 @@ from pyiceberg.types import PrimitiveType
 
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.data_files import DataFileWriter, FileOptions
-from connector.iceberg.commits.fence import Tenure, new_value
-from connector.iceberg.commits.snapshot import file_prefix
+from connector.iceberg.commits.fence import Tenure, file_prefix, new_value
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
@@ -20,12 +19,12 @@ from support.bindings import MATERIALIZATION
 WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
-def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> StagedCommit:
+def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None, writer: WriterId = WRITER) -> StagedCommit:
     """A transaction, staged as a session does it on the table as it is."""
     table = catalog.load_table(PATH)
-    tenure = Tenure.begin(table.properties, WRITER, [])
+    tenure = Tenure.begin(table.properties, writer, [])
     prev = after.next if after else tenure.prev
-    prefix = file_prefix(WRITER, str(table.metadata.table_uuid), prev)
+    prefix = file_prefix(writer, str(table.metadata.table_uuid), prev)
     columns = [
         Column(each.name, each.name, each.field_id, each.field_type, each.required)
         for each in table.schema().fields
@@ -45,7 +44,7 @@ def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None) -> S
     for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
         file.write(batch)
     return StagedCommit(
-        writer=WRITER,
+        writer=writer,
         prev=prev,
         next=new_value(prev),
         path=PATH,

@@ -25,6 +25,7 @@ from connector.host.logs import Event, fields
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
+from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
 from connector.iceberg.metadata.table_updates import (
@@ -140,7 +141,7 @@ def _commit_pending(
     catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
 ) -> Landed:
     began = time.monotonic()
-    files, late = StagedFiles(), LateFiles()
+    files, late, deletes = StagedFiles(), LateFiles(), RowDeletes(snapshots.manifests)
     path = pending[0].path
     last: Exception | None = None
     for number in count_attempts(0.0 if has_failed else RETRY_FOR):
@@ -157,7 +158,10 @@ def _commit_pending(
             with name_table_in_errors(table):
                 check_properties(table.properties)
             fitting = late.convert(table, remaining)
-            committed = _commit(catalog, table, fitting, snapshots, fence.advance(table.properties, pending[-1]))
+            with storage_errors.translate_errors(table.location()):
+                rows = deletes.find(table, remaining, fitting)
+            properties = fence.advance(table.properties, pending[-1])
+            committed = _commit(catalog, table, fitting, snapshots, properties, rows)
             return Landed(tuple(pending), number + 1, time.monotonic() - began, Committed(table, committed))
         except list_retried_errors() as error:
             if is_final(error):
@@ -207,9 +211,10 @@ def _commit(
     staged: Sequence[StagedCommit],
     snapshots: SnapshotWriter,
     properties: dict[str, str],
+    rows: DeletedRows | None,
 ) -> TableMetadata:
     with storage_errors.translate_errors(table.location()):
-        snapshot = snapshots.append(table, staged)
+        snapshot = snapshots.append(table, staged, rows)
     return commit_snapshot(catalog, table, snapshot, properties)
 
 

@@ -24,6 +24,7 @@ from connector.model.table_identifier import TableIdentifier
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
 NONE: Final = ""  # the value of a writer that has never committed
+FIRST: Final = "first"  # in names of files: no value
 POSITION_DIGITS: Final = 8
 _RECORDED: Final = re.compile(RECORDED_VALUE)
 _PROPERTY: Final = re.compile(rf"{re.escape(PREFIX)}[0-9a-f]{{20}}\.{KEY_RANGE}")
@@ -93,6 +94,15 @@ def writer_hash(writer: WriterId) -> str:
     The first 12 are the materialization's: a task recognizes its own writers by them, whatever their state keys are.
     """
     return materialization_hash(writer) + _hash(f"{writer.materialization}\0{writer.state_key}")[:8]
+
+
+def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
+    """Return the beginning of the names of files that are staged on a fence value; `file_names` reads it.
+
+    A property that was changed by hand never becomes part of a path.
+    """
+    value = prev if is_recorded_value(prev) else FIRST
+    return f"{writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
 
 
 def property_name(writer: WriterId) -> str:

@@ -17,7 +17,8 @@ from pyiceberg.table.update import TableUpdate
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter, find_file_prefix
+from connector.iceberg.commits.file_names import find_file_prefix
+from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.metadata.live_files import LiveFile
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
@@ -163,7 +164,7 @@ def _replace_manifests(
             manifests.append(_write(table, prefix, factory, spec_id, added))
     for manifest in manifests_of(table.io, table.current_snapshot()):
         if manifest.content == ManifestContent.DATA:
-            manifest = _without(table, prefix, factory, manifest, gone)
+            manifest = factory.without(table, prefix, manifest, gone)
         manifests.append(manifest)
     return manifests
 
@@ -191,20 +192,4 @@ def _write(
     with factory.writer(table, prefix, spec_id, table.metadata.current_schema_id) as writer:
         for entry in entries:
             writer.add_entry(entry)
-    return writer.to_manifest_file()
-
-
-def _without(
-    table: Table, prefix: str, factory: ManifestFactory, manifest: ManifestFile, gone: set[str]
-) -> ManifestFile:
-    entries = manifest.fetch_manifest_entry(table.io)
-    if not any(entry.data_file.file_path in gone for entry in entries):
-        return manifest
-    spec_id, schema_id = manifest.partition_spec_id, table.metadata.current_schema_id
-    with factory.writer(table, prefix, spec_id, schema_id) as writer:
-        for entry in entries:
-            if entry.data_file.file_path in gone:
-                writer.delete(entry)
-            else:
-                writer.existing(entry)
     return writer.to_manifest_file()

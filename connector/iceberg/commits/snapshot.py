@@ -1,24 +1,21 @@
-"""Writes our snapshots: manifests, manifest list, summary; and names our files.
+"""Writes our snapshots: manifests, manifest list, summary."""
 
-The name of a file says which writer wrote it, and on which fence value it was staged.
-"""
-
-import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import DataFileContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 
-from connector.evolution.table_change import Owner
 from connector.iceberg.commits import fence
+from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
+from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, WrittenFile, check_version
+from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import (
     ManifestFactory,
     ManifestMerger,
@@ -26,22 +23,13 @@ from connector.iceberg.metadata.manifests import (
     manifests_of,
     metadata_location,
 )
-from connector.model.state import StagedCommit, WriterId
+from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.storage.file_io import files_of
-from protocol.flow import WHOLE_RANGE
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
 SUMMARY_KEY_RANGE: Final = "flow.key-range"
 SUMMARY_FENCE: Final = "flow.fence"
-
-FIRST: Final = "first"
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-FILE_NAME: Final = re.compile(
-    "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
-    rf"(?P<table>{_UUID})-(?P<value>{FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
-    rf"{_UUID}(?:\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
-)
 
 
 class SnapshotWriter:
@@ -51,20 +39,43 @@ class SnapshotWriter:
     on what the table has then.
     """
 
-    def __init__(self, lists: WrittenLists | None = None) -> None:
+    def __init__(self, lists: WrittenLists | None = None, manifests: ManifestReader | None = None) -> None:
         self._lists = WrittenLists() if lists is None else lists
+        self.manifests = ManifestReader(self._lists) if manifests is None else manifests
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self.factory = ManifestFactory(self._id)
         self._merger = ManifestMerger(self.factory)
+        self._delete_files = DeleteFiles()
         self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
 
-    def append(self, table: Table, staged: Sequence[StagedCommit]) -> Snapshot:
-        """Write a snapshot that adds the staged files to the current one."""
+    def append(self, table: Table, staged: Sequence[StagedCommit], rows: DeletedRows | None = None) -> Snapshot:
+        """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
         prefix = _file_prefix(table, staged[0].writer)
-        added = self._manifests_of(table, prefix, staged)
-        held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
-        return self._snapshot(
-            table, prefix, [*added, *held], _with_totals(Operation.APPEND, _summarize_append(staged), table)
+        changes = self._delete_files.write(table, prefix, rows) if rows else DeleteChanges()
+        added = [*self._manifests_of(table, prefix, staged), *self._list_deletes(table, prefix, changes)]
+        held, shortened = self._remove(table, prefix, changes)
+        held = self._merger.merge(table, prefix, held, added)
+        summary = _summarize_append(staged) | _summarize_deletes(staged, changes)
+        operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
+        return self._snapshot(table, prefix, [*added, *shortened, *held], _with_totals(operation, summary, table))
+
+    def _list_deletes(self, table: Table, prefix: str, changes: DeleteChanges) -> list[ManifestFile]:
+        """Write a manifest of the new delete files for each partition spec."""
+        by_spec: dict[int, list[DataFile]] = {}
+        for spec_id, file in changes.added:
+            by_spec.setdefault(spec_id, []).append(file)
+        return [self.factory.of_deletes(table, prefix, spec_id, files) for spec_id, files in by_spec.items()]
+
+    def _remove(
+        self, table: Table, prefix: str, changes: DeleteChanges
+    ) -> tuple[list[ManifestFile], list[ManifestFile]]:
+        """Return the table's manifests that stay, and new ones without the removed files in place of the others."""
+        held = self._lists.manifests_of(table)
+        gone = {file.path for file in changes.removed}
+        shortened = {file.manifest for file in changes.removed}
+        return (
+            [manifest for manifest in held if manifest.manifest_path not in shortened],
+            [self.factory.without(table, prefix, each, gone) for each in held if each.manifest_path in shortened],
         )
 
     def mark(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
@@ -120,7 +131,9 @@ class SnapshotWriter:
         # So is the schema: once a column has been converted, the commit has other files.
         key = (prefix, *(f"{commit.next} {commit.schema_id}" for commit in staged))
         if key not in self._manifests:
-            by_spec = groupby(sorted(staged, key=lambda commit: commit.spec_id), key=lambda commit: commit.spec_id)
+            # A commit may have no files: its transaction only deletes rows.
+            filled = [commit for commit in staged if commit.file_count]
+            by_spec = groupby(sorted(filled, key=lambda commit: commit.spec_id), key=lambda commit: commit.spec_id)
             self._manifests[key] = [
                 self._write_manifest(table, prefix, spec_id, list(commits)) for spec_id, commits in by_spec
             ]
@@ -144,7 +157,7 @@ def _file_prefix(table: Table, writer: WriterId) -> str:
     The commit asserts the main branch that this value belongs to. Once the property has another value, the snapshot is
     committed or never will be.
     """
-    return file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
+    return fence.file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
 
 
 def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:
@@ -158,6 +171,25 @@ def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:
         SUMMARY_FENCE: newest.next,
         "flow.checkpoint": newest.checkpoint,
     }
+
+
+def _summarize_deletes(staged: Sequence[StagedCommit], changes: DeleteChanges) -> dict[str, str]:
+    added = [file for _, file in changes.added]
+    data = [file for file in changes.removed if file.content is DataFileContent.DATA]
+    deletes = [file for file in changes.removed if file.content is not DataFileContent.DATA]
+    counts = {
+        "added-delete-files": len(added),
+        "added-position-delete-files": len(added),
+        "added-position-deletes": sum(file.rows for file in added),
+        "removed-delete-files": len(deletes),
+        "removed-position-delete-files": len(deletes),
+        "removed-position-deletes": sum(file.rows for file in deletes),
+        "deleted-data-files": len(data),
+        "deleted-records": sum(file.rows for file in data),
+        "removed-files-size": sum(file.size for file in changes.removed),
+    }
+    size = sum(commit.size for commit in staged) + sum(file.size for file in added)
+    return {"added-files-size": str(size), **{name: str(count) for name, count in counts.items() if count}}
 
 
 def writer_summary(writer: WriterId) -> dict[str, str]:
@@ -176,51 +208,3 @@ def _with_totals(operation: Operation, summary: Mapping[str, str], table: Table)
     counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
     totals = update_snapshot_summaries(Summary(counted, **summary), before)
     return Summary(operation, **totals.additional_properties)
-
-
-def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
-    """Return the beginning of the names of files that are staged on a fence value; `FileOrigin` reads it.
-
-    A property that was changed by hand never becomes part of a path.
-    """
-    value = prev if fence.is_recorded_value(prev) else FIRST
-    return f"{fence.writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
-
-
-def find_file_prefix(table: Table, owner: Owner) -> str:
-    """Return the prefix of files that no session writes, named after one of the owner's writers.
-
-    A writer that is not closed is preferred: after its next commit, a session can tell whether the files are orphans.
-    """
-    whole = WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
-    is_closed = {
-        name.rpartition(".")[2]: value.startswith(fence.CLOSED)
-        for name, value in table.properties.items()
-        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(whole)}.")
-    }
-    key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=whole.key_range)
-    return _file_prefix(table, WriterId(owner.materialization, owner.state_key, key_range))
-
-
-@dataclass(frozen=True)
-class FileOrigin:
-    """What the name of one of our files says: its writer, its table, and the fence value that it was staged on."""
-
-    writer_hash: str
-    key_range: str
-    table_uuid: str
-    prev: str
-
-    @classmethod
-    def of(cls, name: str) -> "FileOrigin | None":
-        """Read a file's name; None if the file is not ours."""
-        match = FILE_NAME.fullmatch(name)
-        if match is None:
-            return None
-        value = "" if match["value"] == FIRST else match["value"].replace("-", ":")
-        return cls(match["writer"], match["range"], match["table"], value)
-
-    @property
-    def property_name(self) -> str:
-        """The table property that holds the fence value of the writer."""
-        return f"{fence.PREFIX}{self.writer_hash}.{self.key_range}"

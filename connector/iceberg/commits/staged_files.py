@@ -108,6 +108,12 @@ def is_converted(table: Table, column_id: int) -> bool:
     return f"{CONVERTED_PREFIX}{column_id}" in table.properties
 
 
+def find_newest_column(table: Table, column_id: int) -> int:
+    """Return the id of the column that has a column's values now. UserError if the property was changed by hand."""
+    with name_table_in_errors(table):
+        return _newest(column_id, dict(_successors(table.properties)))
+
+
 class LateFiles:
     """The late files of one writer's pending commits, rewritten once for all attempts."""
 
@@ -151,12 +157,16 @@ def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
                 raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
 
 
+def _newest(column_id: int, successors: Mapping[int, int]) -> int:
+    while column_id in successors:
+        column_id = successors[column_id]
+    return column_id
+
+
 def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
     current, before = _columns(table.schema()), _columns(*table.metadata.schemas)
     for column_id in held:
-        newest = column_id
-        while newest in successors:
-            newest = successors[newest]
+        newest = _newest(column_id, successors)
         if newest in current and column_id in before:
             yield TargetColumn.of(current[newest], before[column_id])
 

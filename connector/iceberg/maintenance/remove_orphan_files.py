@@ -19,7 +19,7 @@ from pyiceberg.table.locations import load_location_provider
 
 from connector.host.logs import Event, fields
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.snapshot import FileOrigin
+from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
 from connector.model.state import StagedCommit, WriterId

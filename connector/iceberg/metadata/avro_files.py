@@ -32,7 +32,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import StructType
+from pyiceberg.types import IntegerType, ListType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from connector.host.errors import UserError
@@ -42,6 +42,7 @@ AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
+_EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
 _HEADER_WRITER: Final = construct_writer(META_SCHEMA)
 _HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
@@ -80,6 +81,20 @@ class ManifestWriter(ManifestWriterV2):
             super().__exit__(exc_type, exc_value, traceback)
 
 
+class DeleteManifestWriter(ManifestWriter):
+    """Writes a manifest that lists delete files."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        return _Output(self._output_file, _of_delete_manifests(self._spec.partition_type(self._schema)), self._meta)
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
 class ManifestListWriter(ManifestListWriterV2):
     """PyIceberg's manifest list writer, with the Avro writer that all of them share. Not closed after an error."""
 
@@ -115,6 +130,18 @@ class _Form:
 def _of_manifests(partition_type: StructType) -> _Form:
     data_file = data_file_with_partition(partition_type, FORMAT_VERSION)
     return _Form.of(manifest_entry_schema_with_data_file(FORMAT_VERSION, data_file), "manifest_entry")
+
+
+@lru_cache(SCHEMAS)
+def _of_delete_manifests(partition_type: StructType) -> _Form:
+    """Return the form of manifests that may list equality deletes of other engines. PyIceberg would write the ids of
+    their columns as longs, which Java does not read."""
+    data_file = data_file_with_partition(partition_type, FORMAT_VERSION)
+    fields = [
+        field.model_copy(update={"field_type": _EQUALITY_IDS}) if field.name == "equality_ids" else field
+        for field in data_file.fields
+    ]
+    return _Form.of(manifest_entry_schema_with_data_file(FORMAT_VERSION, StructType(*fields)), "manifest_entry")
 
 
 @cache

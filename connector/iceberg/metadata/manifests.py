@@ -5,7 +5,7 @@ The table's properties say when to merge. They have the names and defaults of Ic
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
@@ -31,6 +31,7 @@ from pyiceberg.utils.properties import property_as_bool, property_as_int
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.avro_files import (
     AVRO_COMPRESSION,
+    DeleteManifestWriter,
     ManifestWriter,
     RememberedFile,
     WrittenFile,
@@ -60,20 +61,57 @@ class ManifestFactory:
                 manifest.add_entry(make_added_entry(file, spec_id, Record()))
         return manifest.to_manifest_file()
 
-    def of_existing(self, table: Table, prefix: str, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+    def of_deletes(self, table: Table, prefix: str, spec_id: int, files: Sequence[DataFile]) -> ManifestFile:
+        """Write a manifest of new position delete files, which inherit snapshot and sequence number, too."""
+        schema_id, content = table.metadata.current_schema_id, DataFileContent.POSITION_DELETES
+        with self.writer(table, prefix, spec_id, schema_id, ManifestContent.DELETES) as manifest:
+            for file in files:
+                manifest.add_entry(make_added_entry(file, spec_id, Record(), content=content))
+        return manifest.to_manifest_file()
+
+    def of_existing(
+        self,
+        table: Table,
+        prefix: str,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        content: ManifestContent = ManifestContent.DATA,
+    ) -> ManifestFile:
         """Write a manifest of files that the table has already.
 
-        Each keeps its snapshot and its sequence numbers. They decide which deletes of other engines apply to it.
+        Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
-        with self.writer(table, prefix, spec_id, table.metadata.current_schema_id) as manifest:
+        with self.writer(table, prefix, spec_id, table.metadata.current_schema_id, content) as manifest:
             for entry in entries:
                 manifest.existing(entry)
         return manifest.to_manifest_file()
 
-    def writer(self, table: Table, prefix: str, spec_id: int, schema_id: int) -> ManifestWriter:
+    def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[str]) -> ManifestFile:
+        """Write the manifest again, with the files of these paths as deleted. If it lists none of them, return it."""
+        entries = manifest.fetch_manifest_entry(table.io)
+        if not any(entry.data_file.file_path in gone for entry in entries):
+            return manifest
+        spec_id, schema_id = manifest.partition_spec_id, table.metadata.current_schema_id
+        with self.writer(table, prefix, spec_id, schema_id, manifest.content) as writer:
+            for entry in entries:
+                if entry.data_file.file_path in gone:
+                    writer.delete(entry)
+                else:
+                    writer.existing(entry)
+        return writer.to_manifest_file()
+
+    def writer(
+        self,
+        table: Table,
+        prefix: str,
+        spec_id: int,
+        schema_id: int,
+        content: ManifestContent = ManifestContent.DATA,
+    ) -> ManifestWriter:
         """Return the writer of a new manifest, whose file name begins with the prefix."""
         check_version(table)
-        return ManifestWriter(
+        kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
+        return kind(
             spec=table.specs()[spec_id],
             schema=table.schemas().get(schema_id, table.schema()),
             output_file=WrittenFile(table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))),
@@ -93,11 +131,15 @@ def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 
 def make_added_entry(
-    file: DataFile, spec_id: int, partition: Record, sequence_number: int | None = None
+    file: DataFile,
+    spec_id: int,
+    partition: Record,
+    sequence_number: int | None = None,
+    content: DataFileContent = DataFileContent.DATA,
 ) -> ManifestEntry:
     """Return an ADDED entry. Without a sequence number it inherits one from the manifest list."""
     data_file = ManifestDataFile.from_args(
-        content=DataFileContent.DATA,
+        content=content,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
         partition=partition,
@@ -207,13 +249,17 @@ class ManifestMerger:
     def merge(
         self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
-        """Return the table's manifests; fewer of them if a partition spec that is added to has too many."""
+        """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
         try:
             thresholds = Thresholds.of(table.properties)
             if thresholds is None:
                 return list(held)
-            for spec_id in {manifest.partition_spec_id for manifest in added}:
-                held = self._merge(table, prefix, spec_id, held, added, thresholds)
+            for spec_id, content in {(manifest.partition_spec_id, manifest.content) for manifest in added}:
+                more = [m for m in added if (m.partition_spec_id, m.content) == (spec_id, content)]
+                of_kind = [m for m in held if (m.partition_spec_id, m.content) == (spec_id, content)]
+                chosen = find_mergeable(of_kind, len(more), thresholds)
+                if chosen:
+                    held = self._merge(table, prefix, held, chosen)
         except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
@@ -221,29 +267,22 @@ class ManifestMerger:
         return list(held)
 
     def _merge(
-        self,
-        table: Table,
-        prefix: str,
-        spec_id: int,
-        held: Sequence[ManifestFile],
-        added: Sequence[ManifestFile],
-        thresholds: Thresholds,
+        self, table: Table, prefix: str, held: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
     ) -> Sequence[ManifestFile]:
-        of_spec = [m for m in held if m.partition_spec_id == spec_id and m.content == ManifestContent.DATA]
-        chosen = find_mergeable(of_spec, sum(m.partition_spec_id == spec_id for m in added), thresholds)
-        if not chosen:
-            return held
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         key = (prefix, *(manifest.manifest_path for manifest in chosen))
         if key not in self._written:
-            self._written[key] = self._write(table, prefix, spec_id, chosen)
+            self._written[key] = self._write(table, prefix, chosen)
         # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
         return [*deepcopy(self._written[key]), *(manifest for manifest in held if manifest not in chosen)]
 
-    def _write(self, table: Table, prefix: str, spec_id: int, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+    def _write(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = _live_entries(table.io, chosen)
         first = next(entries, None)
-        return [self._factory.of_existing(table, prefix, spec_id, chain([first], entries))] if first is not None else []
+        if first is None:
+            return []
+        spec_id, content = chosen[0].partition_spec_id, chosen[0].content
+        return [self._factory.of_existing(table, prefix, spec_id, chain([first], entries), content)]
 
 
 def _file_count(manifest: ManifestFile) -> int:

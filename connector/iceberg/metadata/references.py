@@ -5,6 +5,7 @@ Manifests are read only as far as the answer needs them.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import Final
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -13,6 +14,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.iceberg.metadata.avro_files import read_manifest_list
+
+LOCATED: Final = "-located.parquet"  # how the names of located rows end; no manifest lists them
 
 
 class SessionEndedError(Exception):
@@ -23,15 +26,16 @@ def _never() -> bool:
     return False
 
 
-def _is_parquet(name: str) -> bool:
-    return name.endswith(".parquet")
+def _is_listed(name: str) -> bool:
+    """Whether a manifest may list our file of this name: a data file or a delete file, but not located rows."""
+    return name.endswith(".parquet") and not name.endswith(LOCATED)
 
 
 def find_unreferenced(
     table: Table,
     names: Iterable[str],
     is_interrupted: Callable[[], bool] = _never,
-    is_data: Callable[[str], bool] = _is_parquet,
+    is_data: Callable[[str], bool] = _is_listed,
 ) -> set[str]:
     """Return the file names to which no snapshot of the table refers, neither as data nor as metadata.
 

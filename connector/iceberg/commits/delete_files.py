@@ -1,0 +1,155 @@
+"""Writes the position delete files of a commit, and merges older ones into them.
+
+A reader opens all delete files that may apply to a data file. One file for each commit is cheap to write, but many such
+files are slow to read.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.manifest import FileFormat
+from pyiceberg.table import Table
+
+from connector.encoding.position_deletes import read_position_deletes, write_position_deletes
+from connector.host.signals import map_in_threads
+from connector.iceberg.commits.file_names import new_delete_location
+from connector.iceberg.commits.row_deletes import DeletedRows, Positions, group_by_file
+from connector.iceberg.metadata.listed_files import ListedFile
+from connector.model.state import DataFile
+
+MOST: Final = 16  # delete files that may apply to one data file, before they are merged
+OWN_FILES: Final = 8  # data files: up to so many get a delete file each
+MERGED_FILES: Final = 256  # data files: the same where older delete files are merged
+LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only to drop a data file without rows
+_FILES_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True)
+class DeleteChanges:
+    """New position delete files, and files that the same commit removes: delete files, and data files without rows."""
+
+    added: tuple[tuple[int, DataFile], ...] = ()  # with their partition specs
+    removed: tuple[ListedFile, ...] = ()
+
+
+class DeleteFiles:
+    """Writes the delete files of one writer's pending commits. An attempt uses files of an earlier one if they delete
+    the same rows."""
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[str, tuple[tuple[str, bytes], ...]], DataFile] = {}
+
+    def write(self, table: Table, prefix: str, rows: DeletedRows) -> DeleteChanges:
+        """Write the delete files. They are durable when this returns; their names begin with the prefix."""
+        merge = _Merge(table, rows)
+        positions, removed = merge.perform()
+        limit = MERGED_FILES if merge.is_due else OWN_FILES
+        files = [
+            (spec_id, chunk)
+            for spec_id, paths in _group_by_spec(positions, rows.spec_ids)
+            for chunk in ([[path] for path in paths] if len(paths) <= limit else [paths])
+        ]
+
+        def write(paths: Sequence[str]) -> DataFile:
+            return self._write(table, prefix, {path: positions[path] for path in paths})
+
+        written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
+        added = tuple((spec_id, file) for (spec_id, _), file in zip(files, written, strict=True))
+        return DeleteChanges(added, tuple(removed))
+
+    def _write(self, table: Table, prefix: str, positions: Mapping[str, Positions]) -> DataFile:
+        # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.
+        key = prefix, tuple((path, rows.tobytes()) for path, rows in positions.items())
+        if key not in self._written:
+            places = np.repeat(np.arange(len(positions), dtype=np.int32), [len(rows) for rows in positions.values()])
+            paths = pa.DictionaryArray.from_arrays(places, pa.array([*positions], pa.string()))
+            numbers = pa.array(np.concatenate([*positions.values()]))
+            location = new_delete_location(table, prefix)
+            self._written[key] = write_position_deletes(table.io, location, paths, numbers)
+        return self._written[key]
+
+
+class _Merge:
+    """Merges new positions with those of older delete files.
+
+    Delete files for many data files are merged all at once, when there are too many. Those for one data file are merged
+    when there are too many of them, when others are merged into them, or when the data file may have no row left.
+    """
+
+    def __init__(self, table: Table, rows: DeletedRows) -> None:
+        self._table = table
+        self._rows = rows
+        self._many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
+        self._manifest_sizes = Counter(file.manifest for file in rows.live.values())
+        self.is_due = len(self._many) > MOST
+
+    def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
+        """Return the positions to write, by data file, and the files to remove."""
+        older = self._read(self._many) if self.is_due else {}
+        removed = [*self._many, *self._list_dangling()] if self.is_due else []
+        own = {path: self._choose_own(path, older) for path in self._rows.positions.keys() | older.keys()}
+        chosen = [file for files in own.values() for file in files]
+        of_own = self._read(chosen)
+        removed += chosen
+        positions = {}
+        for path, files in own.items():
+            merged = _union(each[path] for each in (self._rows.positions, older, of_own) if path in each)
+            if self._has_no_rows(path, merged):
+                removed += [self._rows.live[path], *(file for file in self._list_own(path) if file not in files)]
+            else:
+                positions[path] = merged
+        return positions, removed
+
+    def _list_own(self, path: str) -> list[ListedFile]:
+        return [file for file in self._rows.deletes.of_one.get(path, ()) if file.format is FileFormat.PARQUET]
+
+    def _choose_own(self, path: str, older: Mapping[str, Positions]) -> list[ListedFile]:
+        """Return the delete files for this data file that are to be merged."""
+        own = self._list_own(path)
+        file = self._rows.live.get(path)
+        rows = len(self._rows.positions.get(path, ())) + sum(each.rows for each in own)
+        return own if file and (path in older or len(own) > MOST or rows >= file.rows) else []
+
+    def _list_dangling(self) -> Iterator[ListedFile]:
+        """Find the delete files of data files that are gone."""
+        for path, files in self._rows.deletes.of_one.items():
+            if path not in self._rows.live:
+                yield from files
+
+    def _has_no_rows(self, path: str, deleted: Positions) -> bool:
+        file = self._rows.live.get(path)
+        return (
+            file is not None and len(deleted) >= file.rows and self._manifest_sizes[file.manifest] <= LARGEST_MANIFEST
+        )
+
+    def _read(self, files: Sequence[ListedFile]) -> dict[str, Positions]:
+        """Return the positions in these delete files, by data file. Rows of files that are gone do not count."""
+
+        def read(file: ListedFile) -> list[tuple[str, Positions]]:
+            rows = group_by_file(read_position_deletes(self._table.io, file.path))
+            return [(path, positions) for path, positions in rows if self._applies(file, path)]
+
+        found: dict[str, list[Positions]] = {}
+        for rows in map_in_threads(read, files, _FILES_AT_ONCE, "merge"):
+            for path, positions in rows:
+                found.setdefault(path, []).append(positions)
+        return {path: _union(positions) for path, positions in found.items()}
+
+    def _applies(self, delete: ListedFile, path: str) -> bool:
+        file = self._rows.live.get(path)
+        return file is not None and delete.applies_to(file)
+
+
+def _union(positions: Iterable[Positions]) -> Positions:
+    return np.unique(np.concatenate([*positions]))
+
+
+def _group_by_spec(paths: Iterable[str], spec_ids: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
+    in_order = sorted(paths, key=lambda path: (spec_ids[path], path))
+    for spec_id, of_spec in groupby(in_order, key=lambda path: spec_ids[path]):
+        yield spec_id, list(of_spec)

@@ -1,0 +1,73 @@
+"""The names of our files. They say which writer wrote a file, and on which fence value it was staged."""
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+
+from connector.evolution.table_change import Owner
+from connector.iceberg.commits import fence
+from connector.iceberg.metadata.manifests import metadata_location
+from connector.iceberg.metadata.references import LOCATED
+from connector.model.state import WriterId
+from protocol.flow import WHOLE_RANGE
+
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+FILE_NAME: Final = re.compile(
+    "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
+    rf"(?P<table>{_UUID})-(?P<value>{fence.FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
+    rf"{_UUID}(?:\.parquet|-deletes\.parquet|-located\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
+)
+
+
+def new_delete_location(table: Table, prefix: str) -> str:
+    """Return the location of a new position delete file, beside the table's data files."""
+    provider = load_location_provider(table.location(), table.properties)
+    return provider.new_data_location(f"{prefix}-{uuid.uuid4()}-deletes.parquet")
+
+
+def new_located_location(table: Table, prefix: str) -> str:
+    """Return the location of a new object of located rows, beside the table's metadata."""
+    return metadata_location(table, f"{prefix}-{uuid.uuid4()}{LOCATED}")
+
+
+def find_file_prefix(table: Table, owner: Owner) -> str:
+    """Return the prefix of files that no session writes, named after one of the owner's writers.
+
+    A writer that is not closed is preferred: after its next commit, a session can tell whether the files are orphans.
+    """
+    whole = WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
+    is_closed = {
+        name.rpartition(".")[2]: value.startswith(fence.CLOSED)
+        for name, value in table.properties.items()
+        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(whole)}.")
+    }
+    key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=whole.key_range)
+    writer = WriterId(owner.materialization, owner.state_key, key_range)
+    return fence.file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
+
+
+@dataclass(frozen=True)
+class FileOrigin:
+    """What the name of one of our files says: its writer, its table, and the fence value that it was staged on."""
+
+    writer_hash: str
+    key_range: str
+    table_uuid: str
+    prev: str
+
+    @classmethod
+    def of(cls, name: str) -> "FileOrigin | None":
+        """Read a file's name; None if the file is not ours."""
+        match = FILE_NAME.fullmatch(name)
+        if match is None:
+            return None
+        value = "" if match["value"] == fence.FIRST else match["value"].replace("-", ":")
+        return cls(match["writer"], match["range"], match["table"], value)
+
+    @property
+    def property_name(self) -> str:
+        return f"{fence.PREFIX}{self.writer_hash}.{self.key_range}"

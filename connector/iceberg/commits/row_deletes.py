@@ -1,0 +1,185 @@
+"""Finds the rows that staged commits delete, in the table as an attempt finds it.
+
+A staged commit names these rows by file and position, and by key. Until it is committed, another writer may have moved
+them to other files. Then their keys find them again, in the files that were added since. A commit that deletes at the
+old positions would delete nothing, and leave two rows for a key.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.types import PrimitiveType
+
+from connector.encoding.located_rows import Located, read_located
+from connector.encoding.row_search import SearchedFile, search
+from connector.encoding.searched_keys import Keys
+from connector.host.errors import UserError
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.commits.staged_files import find_newest_column
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.references import file_name
+from connector.model.binding import Updates
+from connector.model.state import LocatedRows, StagedCommit, WriterId
+from connector.storage.file_io import files_of
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+
+_NONE: Final = -1  # lower than every sequence number
+
+
+@dataclass(frozen=True)
+class DeletedRows:
+    """Rows that a commit deletes, and the live files of the table at that time."""
+
+    positions: Mapping[str, Positions]  # by data file; in order, each once
+    spec_ids: Mapping[str, int]  # of these data files
+    live: Mapping[str, ListedFile]  # data files, by path
+    deletes: PositionDeletes
+
+
+class RowDeletes:
+    """The rows that one writer's pending commits delete. What one attempt has read is used by the next ones."""
+
+    def __init__(self, manifests: ManifestReader) -> None:
+        self._manifests = manifests
+        self._located: dict[str, Located] = {}
+        self._found: dict[tuple[str, Updates, str], Positions] = {}
+
+    def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletedRows | None:
+        """Return the rows to delete in the commit of `staged`, None if they delete nothing.
+
+        `fitting` are the same commits with the files that the table gets. UserError if rows cannot be found any more.
+        """
+        if not any(commit.located for commit in staged):
+            return None
+        listed = self._manifests.list_files(table)
+        live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
+        deletes = PositionDeletes(listed)
+        spec_ids = {path: file.spec_id for path, file in live.items()}
+        found: dict[str, list[Positions]] = {}
+        rewritten: list[SearchedFile] = []
+        for before, commit in zip(staged, fitting, strict=True):
+            if before.located:
+                moved = [*_find_newer(table, before, live, deletes), *rewritten]
+                for path, positions in self._rows(table, before.located, moved):
+                    if path in spec_ids and len(positions):
+                        found.setdefault(path, []).append(positions)
+            # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
+            files = files_of(table.io, commit.files)
+            spec_ids.update((file.path, commit.spec_id) for file in files)
+            if commit is not before:
+                rewritten += [SearchedFile(file.path, file.size) for file in files]
+        merged = {path: np.unique(np.concatenate(rows)) for path, rows in found.items()}
+        return DeletedRows(merged, spec_ids, live, deletes)
+
+    def _rows(
+        self, table: Table, located: LocatedRows, moved: Sequence[SearchedFile]
+    ) -> Iterator[tuple[str, Positions]]:
+        """Yield the rows at their old positions, and those in files that may have them now."""
+        if located.location not in self._located:
+            self._located[located.location] = read_located(table.io, located.location)
+        rows = self._located[located.location]
+        yield from group_by_file(rows.rows)
+        if moved:
+            updates = _follow_conversions(table, rows.updates)
+            keys: Keys | None = None
+            for file in moved:
+                key = located.location, updates, file.path
+                if key not in self._found:
+                    keys = keys or Keys(replace(rows, updates=updates).keys(_column_types(table)), updates)
+                    self._found[key] = _search(table.io, file, keys)
+                yield file.path, self._found[key]
+
+
+def _search(io: FileIO, file: SearchedFile, keys: Keys) -> Positions:
+    found = [rows.positions for rows in search(io, file, keys, with_documents=False)]
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:
+    """Yield the positions in each file."""
+    paths = rows["file_path"].unify_dictionaries().combine_chunks()
+    if isinstance(paths, pa.ChunkedArray):
+        paths = paths.chunk(0) if paths.num_chunks else pa.array([], paths.type)
+    places, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
+    order = np.argsort(places, kind="stable")
+    ends = np.cumsum(np.bincount(places, minlength=len(paths.dictionary)))
+    for path, of_file in zip(paths.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
+        if len(of_file):
+            yield path, of_file
+
+
+def _find_newer(
+    table: Table, commit: StagedCommit, live: Mapping[str, ListedFile], deletes: PositionDeletes
+) -> Iterator[SearchedFile]:
+    """Find the files that were added after the rows were looked for."""
+    assert commit.located is not None
+    since = _find_sequence_number(table, commit.located.snapshot_id)
+    for file in live.values():
+        if file.file_sequence_number > since and not _is_of_other_keys(file, commit.writer):
+            paths = tuple(delete.path for delete in deletes.find(file))
+            yield SearchedFile(file.path, file.size, position_deletes=paths)
+
+
+def _find_sequence_number(table: Table, snapshot_id: int | None) -> int:
+    """Return the sequence number of the snapshot if it led to the current one. Files with a higher one are new.
+
+    If the table was rolled back, or the snapshot has expired, then all files are new.
+    """
+    led: Iterable[int] = (
+        snapshot.sequence_number or 0
+        for snapshot in ancestors_of(table.current_snapshot(), table.metadata)
+        if snapshot.snapshot_id == snapshot_id
+    )
+    return next(iter(led), _NONE)
+
+
+def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:
+    """Whether a shard of the same task has added the file, for a key range that does not overlap the writer's.
+
+    Rewritten files have rows of all shards. They keep the sequence number of the rows in them, which is lower.
+    """
+    origin = FileOrigin.of(file_name(file.path))
+    return (
+        origin is not None
+        and origin.writer_hash == fence.writer_hash(writer)
+        and not writer.overlaps(origin.key_range)
+        and file.sequence_number == file.file_sequence_number
+    )
+
+
+def _follow_conversions(table: Table, updates: Updates) -> Updates:
+    """Return where the key is now. A converted column may have the same value for different keys."""
+    columns = _column_types(table)
+    parts = []
+    for part in updates.parts:
+        newest = find_newest_column(table, part.column_id)
+        if newest not in columns:
+            raise _explain_lost_key(table, part.column_id)
+        parts.append(replace(part, column_id=newest, is_exact=part.is_exact and newest == part.column_id))
+    return replace(updates, parts=tuple(parts), document_id=find_newest_column(table, updates.document_id))
+
+
+def _column_types(table: Table) -> dict[int, PrimitiveType]:
+    fields = table.schema().fields
+    return {field.field_id: field.field_type for field in fields if isinstance(field.field_type, PrimitiveType)}
+
+
+def _explain_lost_key(table: Table, column_id: int) -> UserError:
+    names = {column.field_id: column.name for schema in table.metadata.schemas for column in schema.fields}
+    name = names.get(column_id, str(column_id))
+    return UserError(
+        f"table {'.'.join(table.name())}: another engine has dropped the key column {name!r} and rewritten "
+        "data files. So the rows that a staged commit replaces cannot be found. The staged rows were not "
+        "added, and stay in the task's state. Roll the table back to a snapshot with the column, or backfill the "
+        "binding, which begins with a new table."
+    )

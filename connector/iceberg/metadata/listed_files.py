@@ -1,0 +1,123 @@
+"""The files that a table's manifests list: what is needed to find rows in them, and to delete these rows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestFile,
+)
+from pyiceberg.table import Table
+
+from connector.host.signals import map_in_threads
+from connector.iceberg.metadata.manifests import WrittenLists
+
+PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
+_READS_AT_ONCE: Final = 8
+
+_Parsed: TypeAlias = Mapping[str, tuple["ListedFile", ...]]  # by the manifest's location
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A live file of a table."""
+
+    path: str  # exactly as the manifest has it
+    manifest: str  # its location
+    content: DataFileContent
+    format: FileFormat
+    rows: int
+    size: int  # bytes
+    row_groups: int  # 0: the manifest does not say
+    spec_id: int
+    sequence_number: int  # of its rows: deletes with a lower one do not apply to them
+    file_sequence_number: int  # of the snapshot that added the file
+    bounds: tuple[bytes, bytes] | None  # of a position delete file: the paths that it may name, both included
+
+    @classmethod
+    def of(cls, manifest: str, entry: ManifestEntry) -> "ListedFile":
+        file = entry.data_file
+        assert entry.sequence_number is not None, "the manifest's reader fills it in"
+        assert entry.file_sequence_number is not None, "the manifest's reader fills it in"
+        return cls(
+            file.file_path,
+            manifest,
+            file.content,
+            file.file_format,
+            file.record_count,
+            file.file_size_in_bytes,
+            len(file.split_offsets or ()),
+            int(file.spec_id),
+            entry.sequence_number,
+            entry.file_sequence_number,
+            _path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
+        )
+
+    @property
+    def data_path(self) -> str | None:
+        """The only data file of a position delete file. None if there may be several."""
+        return self.bounds[0].decode() if self.bounds and self.bounds[0] == self.bounds[1] else None
+
+    def applies_to(self, data: "ListedFile") -> bool:
+        """Whether a delete file that names this data file applies to it: its rows must not be newer."""
+        return self.sequence_number >= data.sequence_number and self.spec_id == data.spec_id
+
+
+def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
+    lower, upper = (bounds and bounds.get(PATH_COLUMN) for bounds in (file.lower_bounds, file.upper_bounds))
+    return (lower, upper) if lower and upper else None
+
+
+class ManifestReader:
+    """Lists the live files of tables. It remembers the manifests of each table's newest snapshot, which never change.
+
+    It reads manifest lists from `lists`, if this session has written them.
+    """
+
+    def __init__(self, lists: WrittenLists | None = None) -> None:
+        self._lists = WrittenLists() if lists is None else lists
+        self._parsed: dict[UUID, _Parsed] = {}
+
+    def list_files(self, table: Table) -> list[ListedFile]:
+        """Return all live files of the current snapshot, in the order of its manifests."""
+        manifests = self._lists.manifests_of(table)
+        before = self._parsed.get(table.metadata.table_uuid, {})
+        new = [manifest for manifest in manifests if manifest.manifest_path not in before]
+        parsed = {**before, **_parse(table.io, new)}
+        # Replaced as a whole: another thread may list the files of the same table.
+        self._parsed[table.metadata.table_uuid] = {
+            manifest.manifest_path: parsed[manifest.manifest_path] for manifest in manifests
+        }
+        return [file for manifest in manifests for file in parsed[manifest.manifest_path]]
+
+
+def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
+    def parse(manifest: ManifestFile) -> tuple[str, tuple[ListedFile, ...]]:
+        entries = manifest.fetch_manifest_entry(io)
+        return manifest.manifest_path, tuple(ListedFile.of(manifest.manifest_path, entry) for entry in entries)
+
+    return dict(map_in_threads(parse, manifests, _READS_AT_ONCE, "view"))
+
+
+class PositionDeletes:
+    """Position delete files, by the data files to which they may apply."""
+
+    def __init__(self, files: Iterable[ListedFile]) -> None:
+        self.of_one: dict[str, list[ListedFile]] = {}  # by data file
+        self.of_many: list[ListedFile] = []
+        for file in files:
+            if file.content is DataFileContent.POSITION_DELETES:
+                target = file.data_path
+                (self.of_many if target is None else self.of_one.setdefault(target, [])).append(file)
+
+    def find(self, data: ListedFile) -> list[ListedFile]:
+        """Return the delete files that may apply to a data file."""
+        path = data.path.encode()
+        of_many = [file for file in self.of_many if file.bounds is None or file.bounds[0] <= path <= file.bounds[1]]
+        return [file for file in (*self.of_one.get(data.path, ()), *of_many) if file.applies_to(data)]

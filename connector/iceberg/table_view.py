@@ -1,0 +1,128 @@
+"""What a Load finds in a table: the rows of its current snapshot, and those of pending commits.
+
+A table may refuse commits for a while. Its Loads must still see every row that the runtime's log has committed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import Table
+
+from connector.encoding.row_search import SearchedFile
+from connector.host.errors import UserError
+from connector.iceberg.commits import fence
+from connector.iceberg.metadata.avro_files import check_version
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.model.state import StagedCommit
+from connector.storage.file_io import files_of
+from connector.storage.storage_errors import translate_errors
+
+UNIT_SIZE: Final = 32 << 20  # bytes of a data file that one task searches at once
+
+
+@dataclass(frozen=True)
+class TableView:
+    """The rows of a table and of its pending commits: data files and what is deleted in them."""
+
+    snapshot_id: int | None
+    files: tuple[SearchedFile, ...]  # oldest first; ranges of row groups where files are large
+
+
+class TableViews:
+    """Makes the views of a session's tables."""
+
+    def __init__(self, manifests: ManifestReader) -> None:
+        self._manifests = manifests
+
+    def view(self, table: Table, pending: Sequence[StagedCommit], unit_size: int = UNIT_SIZE) -> TableView:
+        """Return the view of a table that was just loaded. `pending` are the staged commits that may not be in it yet.
+
+        UserError if the table has rows or deletes that cannot be searched; FencedError if another process has taken
+        over.
+        """
+        check_version(table)
+        with translate_errors(table.location()):
+            listed = self._manifests.list_files(table)
+            check_files(table, listed)
+            live = [file for file in listed if file.content is DataFileContent.DATA]
+            remaining = _remaining_commits(table, pending)
+            files = [
+                *_search_live(live, PositionDeletes(listed), _locations(remaining), unit_size),
+                *_search_staged(table, remaining, {file.path for file in live}, unit_size),
+            ]
+        snapshot = table.current_snapshot()
+        return TableView(snapshot.snapshot_id if snapshot else None, tuple(files))
+
+
+def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[StagedCommit]:
+    """Return the commits that the table does not have yet, in the order in which it will get them."""
+    by_writer = sorted(fence.group_by_writer(pending), key=lambda commits: not commits[-1].is_recovered)
+    return [commit for commits in by_writer for commit in fence.remaining_commits(commits, table.properties)]
+
+
+def _locations(commits: Iterable[StagedCommit]) -> tuple[str, ...]:
+    return tuple(commit.located.location for commit in commits if commit.located)
+
+
+def _search_live(
+    live: Iterable[ListedFile], deletes: PositionDeletes, located: tuple[str, ...], unit_size: int
+) -> Iterator[SearchedFile]:
+    for file in sorted(live, key=lambda file: file.sequence_number):
+        paths = tuple(delete.path for delete in deletes.find(file))
+        whole = SearchedFile(file.path, file.size, position_deletes=paths, located=located)
+        yield from _split(whole, file.row_groups, unit_size)
+
+
+def _search_staged(
+    table: Table, remaining: Sequence[StagedCommit], live: set[str], unit_size: int
+) -> Iterator[SearchedFile]:
+    for number, commit in enumerate(remaining, start=1):
+        # The rows that a commit deletes are older than its own.
+        located = _locations(remaining[number:])
+        for file in files_of(table.io, commit.files):
+            if file.path not in live:
+                whole = SearchedFile(file.path, file.size, located=located)
+                yield from _split(whole, len(file.splits), unit_size)
+
+
+def _split(file: SearchedFile, row_groups: int, unit_size: int) -> Iterator[SearchedFile]:
+    """Divide a large file into ranges of row groups of similar size.
+
+    The last range is open: another engine may name fewer places to split than there are row groups.
+    """
+    units = min(row_groups, -(-file.size // unit_size))
+    if units <= 1:
+        yield file
+        return
+    for unit in range(units):
+        first, following = (row_groups * place // units for place in (unit, unit + 1))
+        last = unit == units - 1
+        yield SearchedFile(
+            file.path, file.size, first, None if last else following - first, file.position_deletes, file.located
+        )
+
+
+def check_files(table: Table, files: Iterable[ListedFile]) -> None:
+    """Raise UserError if a file of another writer has rows or deletes that cannot be searched."""
+    name = ".".join(table.name())
+    specs = table.specs()
+    for file in files:
+        if file.content is DataFileContent.EQUALITY_DELETES:
+            raise UserError(
+                f"table {name}: another writer has deleted rows by their values ({file.path} has equality deletes). "
+                "Standard updates cannot read such deletes. Have the table's files rewritten (in Spark: CALL "
+                "system.rewrite_data_files), and let the other writer delete by position."
+            )
+        if file.format is not FileFormat.PARQUET:
+            raise UserError(
+                f"table {name}: {file.path} is no Parquet file. Standard updates only read Parquet. Have the table's "
+                "files rewritten as Parquet (in Spark: CALL system.rewrite_data_files)."
+            )
+        if not specs[file.spec_id].is_unpartitioned():
+            raise UserError(
+                f"table {name}: another writer has partitioned the table ({file.path} is of partition spec "
+                f"{file.spec_id}). Standard updates need a table without partitions. Remove the partition fields, and "
+                "have the table's files rewritten (in Spark: CALL system.rewrite_data_files)."
+            )

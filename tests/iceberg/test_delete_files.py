@@ -1,0 +1,237 @@
+"""Delete files stay few, and what is deleted stays deleted: as other engines read it, and as the summaries count it."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
+
+from connector.iceberg.commits import delete_files
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.model.state import StagedCommit
+from support.altered_tables import PATH, append, current_manifests, entries
+from support.foreign_deletes import delete_equal, delete_position
+from support.readers import duckdb_connection
+from support.staged_rows import WRITER
+from support.tables import local_catalog
+from support.updated_rows import make_table, row, stage_updates, values_of
+
+MOST = 4
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    monkeypatch.setattr(delete_files, "MOST", MOST)
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    return catalog
+
+
+def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
+    staged = stage_updates(catalog, values, removed)
+    commit_all_or_raise(catalog, [staged])
+    return staged
+
+
+def listed(catalog: Catalog, content: DataFileContent = DataFileContent.POSITION_DELETES) -> list[ManifestEntry]:
+    return [entry for entry in entries(catalog) if entry.data_file.content is content]
+
+
+def of_deletes(catalog: Catalog) -> list[ManifestFile]:
+    manifests = current_manifests(catalog.load_table(PATH))
+    return [manifest for manifest in manifests if manifest.content is ManifestContent.DELETES]
+
+
+def summary(catalog: Catalog) -> dict[str, str]:
+    snapshot = catalog.load_table(PATH).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    return {"operation": snapshot.summary.operation.value, **snapshot.summary.additional_properties}
+
+
+def check_totals(catalog: Catalog) -> None:
+    """The totals are what the manifests list."""
+    found = entries(catalog)
+    of_data = [entry.data_file for entry in found if entry.data_file.content is DataFileContent.DATA]
+    deletes = [entry.data_file for entry in found if entry.data_file.content is not DataFileContent.DATA]
+    said = {name: number for name, number in summary(catalog).items() if name.startswith("total-")}
+    assert said == {
+        "total-data-files": str(len(of_data)),
+        "total-delete-files": str(len(deletes)),
+        "total-records": str(sum(file.record_count for file in of_data)),
+        "total-files-size": str(sum(file.file_size_in_bytes for file in (*of_data, *deletes))),
+        "total-position-deletes": str(sum(file.record_count for file in deletes)),
+        "total-equality-deletes": "0",
+    }
+
+
+def test_a_summary_says_what_a_commit_has_added_and_deleted(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    assert summary(catalog)["operation"] == "append"
+    land(catalog, {1: "b"})
+    found = summary(catalog)
+    assert found["operation"] == "overwrite"
+    assert {name: found[name] for name in found if "delete" in name and not name.startswith("total")} == {
+        "added-delete-files": "1",
+        "added-position-delete-files": "1",
+        "added-position-deletes": "1",
+    }
+    check_totals(catalog)
+
+
+def test_other_engines_read_one_row_for_each_key(catalog: Catalog, tmp_path: Path) -> None:
+    land(catalog, {1: "a", 2: "a", 3: "a"})
+    land(catalog, {1: "b"}, removed=[3])
+    append(catalog, row(4, "foreign"))
+    land(catalog, {4: "c"})
+    location = catalog.load_table(PATH).metadata_location.removeprefix("file://")
+    with duckdb_connection(tmp_path / "extensions") as duckdb:
+        rows = duckdb.sql(f"SELECT id, doc->>'value' FROM iceberg_scan('{location}') ORDER BY id").fetchall()
+    assert rows == [(1, "b"), (2, "a"), (4, "c")]
+    assert values_of(catalog) == {1: "b", 2: "a", 4: "c"}
+
+
+@pytest.mark.parametrize(("touched", "files"), [(delete_files.OWN_FILES, delete_files.OWN_FILES), (12, 1)])
+def test_a_few_data_files_get_a_delete_file_each_and_many_get_one_together(
+    catalog: Catalog, touched: int, files: int
+) -> None:
+    for number in range(touched):
+        append(catalog, row(number, "a"), row(100 + number, "a"))
+    land(catalog, dict.fromkeys(range(touched), "b"))
+    assert len(listed(catalog)) == files
+    assert values_of(catalog) == dict.fromkeys(range(touched), "b") | dict.fromkeys(range(100, 100 + touched), "a")
+
+
+def test_delete_files_of_one_data_file_are_merged_when_there_are_too_many(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    for number in range(MOST + 1):
+        land(catalog, {number: "b"})
+    assert len(listed(catalog)) == MOST + 1
+    land(catalog, {9: "b"})
+    [merged] = listed(catalog)
+    assert merged.data_file.record_count == MOST + 2
+    assert summary(catalog)["removed-position-delete-files"] == str(MOST + 1)
+    check_totals(catalog)
+    assert values_of(catalog) == {number: "b" if number <= MOST or number == 9 else "a" for number in range(10)}
+
+
+def test_delete_files_of_many_data_files_are_merged_when_there_are_too_many(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete_files, "OWN_FILES", 1)
+    for number in range(3):
+        land(catalog, {10 * number + each: "a" for each in range(10)})
+    for number in range(MOST + 1):
+        land(catalog, {number: "b", 10 + number: "b"})
+    assert len(listed(catalog)) == MOST + 1
+    land(catalog, {20: "b"})
+    of_file = Counter(entry.data_file.lower_bounds[2147483546] for entry in listed(catalog))
+    assert sorted(of_file.values()) == [1, 1, 1]
+    check_totals(catalog)
+    changed = {*range(MOST + 1), *range(10, 11 + MOST), 20}
+    assert values_of(catalog) == {number: "b" if number in changed else "a" for number in range(30)}
+
+
+def test_delete_files_of_other_engines_are_merged_too_and_those_of_files_that_are_gone_are_dropped(
+    catalog: Catalog,
+) -> None:
+    append(catalog, *(row(number, "a") for number in range(10)))
+    [file] = listed(catalog, DataFileContent.DATA)
+    for position in range(MOST + 1):
+        delete_position(catalog.load_table(PATH), file.data_file.file_path, position)
+    land(catalog, {8: "b", 9: "b"})
+    [merged] = listed(catalog)
+    assert merged.data_file.record_count == MOST + 3
+    assert values_of(catalog) == {number: "b" if number >= 8 else "a" for number in range(MOST + 1, 10)}
+
+
+def test_a_data_file_without_rows_leaves_the_table_with_its_delete_files(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    land(catalog, {3: "a", 4: "a"})
+    land(catalog, {1: "b"})
+    land(catalog, {2: "c"})
+    assert len(listed(catalog, DataFileContent.DATA)) == 3
+    assert not listed(catalog)
+    assert summary(catalog)["deleted-data-files"] == "1"
+    check_totals(catalog)
+    assert values_of(catalog) == {1: "b", 2: "c", 3: "a", 4: "a"}
+
+
+def test_a_large_manifest_is_not_written_again_to_drop_one_file(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete_files, "LARGEST_MANIFEST", 0)
+    land(catalog, {1: "a"})
+    land(catalog, {1: "b"})
+    assert len(listed(catalog, DataFileContent.DATA)) == 2
+    assert values_of(catalog) == {1: "b"}
+
+
+def test_manifests_of_delete_files_are_merged_and_the_files_still_apply(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "3"})
+    for number in range(4):
+        append(catalog, row(number, "a"), row(100 + number, "a"))
+    for number in range(3):
+        land(catalog, {number: "b"})
+    # The file is added after the deletes: they must not get its sequence number.
+    append(catalog, row(50, "a"))
+    assert [manifest.existing_files_count for manifest in of_deletes(catalog)] == [0, 2]
+    numbers = [entry.sequence_number for entry in listed(catalog)]
+    assert len(set(numbers)) == 3
+    assert len(values_of(catalog)) == 9
+
+
+def test_equality_deletes_in_a_merged_manifest_can_be_read_by_java(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "3"})
+    land(catalog, {1: "a", 2: "a", 3: "a"})
+    land(catalog, {3: "b"})
+    staged = stage_updates(catalog, {1: "b"})
+    delete_equal(catalog.load_table(PATH), 2)
+    commit_all_or_raise(catalog, [staged])
+    [equality] = listed(catalog, DataFileContent.EQUALITY_DELETES)
+    assert equality.data_file.equality_ids == [1]
+    [_, merged] = of_deletes(catalog)
+    assert merged.existing_files_count == 2
+    assert b'"items": "int"' in Path(merged.manifest_path.removeprefix("file://")).read_bytes()
+
+
+def files(tmp_path: Path, ending: str) -> int:
+    return len(list(tmp_path.rglob(f"*{ending}")))
+
+
+def test_located_rows_and_delete_files_that_nobody_needs_are_deleted_and_no_others(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    land(catalog, {1: "a", 2: "a", 3: "a"})
+    land(catalog, {1: "b"})
+    pending = stage_updates(catalog, {2: "c"})
+    assert pending.located
+    left = pending.located.location.replace("/metadata/", "/data/").replace("-located", "-deletes")
+    with catalog.load_table(PATH).io.new_output(left).create() as stream:
+        stream.write(b"of an attempt that was refused")
+    assert remove_orphan_files(catalog, PATH, WRITER, [pending]) == 1, "the located rows of the first update"
+    commit_all_or_raise(catalog, [pending])
+    assert remove_orphan_files(catalog, PATH, WRITER, []) == 2
+    assert files(tmp_path, "-located.parquet") == 0
+    assert files(tmp_path, "-deletes.parquet") == 2
+    assert values_of(catalog) == {1: "b", 2: "c", 3: "a"}
+
+
+def test_delete_files_that_were_merged_are_deleted_when_their_snapshots_expire(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    for number in range(MOST + 2):
+        land(catalog, {number: "b"})
+    assert files(tmp_path, "-deletes.parquet") == MOST + 2
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": "0"})
+    expire_snapshots(catalog, PATH)
+    assert files(tmp_path, "-deletes.parquet") == 1
+    assert values_of(catalog) == {number: "b" if number < MOST + 2 else "a" for number in range(10)}

@@ -1,0 +1,276 @@
+"""A key has one row, whatever happens between the search for its older row and the commit that deletes it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.types import StringType
+
+from connector.encoding.row_search import search
+from connector.host.errors import UserError
+from connector.iceberg.commits import commit, row_deletes
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.model.binding import KeyPart, Updates
+from connector.model.state import StagedCommit, WriterId
+from support.altered_tables import PATH, append, entries, fit, wanted
+from support.snapshots import check_text
+from support.staged_rows import WRITER
+from support.tables import local_catalog
+from support.updated_rows import make_table, row, stage_updates, values_of
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
+LEFT, RIGHT = (replace(WRITER, key_range=key_range) for key_range in ("00000000-7fffffff", "80000000-ffffffff"))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    return catalog
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that commits have searched."""
+    found: list[str] = []
+
+    def note(io: Any, file: Any, *arguments: Any, **options: Any) -> Any:
+        found.append(file.path)
+        return search(io, file, *arguments, **options)
+
+    monkeypatch.setattr(row_deletes, "search", note)
+    return found
+
+
+def land(catalog: Catalog, values: dict[int, Any], removed: Any = (), writer: WriterId = WRITER) -> StagedCommit:
+    staged = stage_updates(catalog, values, removed, writer=writer)
+    commit_all_or_raise(catalog, [staged])
+    return staged
+
+
+def compact(catalog: Catalog) -> None:
+    """Another engine writes all rows to one new file, in another order."""
+    table = catalog.load_table(PATH)
+    table.overwrite(table.scan().to_arrow().sort_by([("id", "descending")]))
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]) -> None:
+    """Before each commit reaches the catalog, something happens, once each."""
+    commit_table, remaining = SqlCatalog.commit_table, list(events)
+
+    def send(self: SqlCatalog, *arguments: Any) -> Any:
+        if remaining:
+            remaining.pop(0)()
+        return commit_table(self, *arguments)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", send)
+
+
+def delete_files(catalog: Catalog) -> int:
+    return sum(entry.data_file.content is DataFileContent.POSITION_DELETES for entry in entries(catalog))
+
+
+def test_a_new_version_takes_the_place_of_the_old_one_in_one_snapshot(catalog: Catalog, searched: list[str]) -> None:
+    land(catalog, {1: "a", 2: "b"})
+    before = len(catalog.load_table(PATH).snapshots())
+    land(catalog, {2: "c", 3: "d"})
+    assert values_of(catalog) == {1: "a", 2: "c", 3: "d"}
+    assert len(catalog.load_table(PATH).snapshots()) == before + 1
+    assert not searched, "the table is as the search found it"
+
+
+def test_a_repeated_commit_deletes_nothing_more(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    staged = land(catalog, {1: "b"})
+    commit_all_or_raise(catalog, [replace(staged, is_recovered=True)])
+    assert values_of(catalog) == {1: "b"}
+
+
+def test_a_transaction_may_only_delete(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "b"})
+    staged = land(catalog, {}, removed=[1])
+    assert staged.file_count == 0
+    assert values_of(catalog) == {2: "b"}
+
+
+def test_transactions_that_waited_land_in_one_snapshot_each_deleting_rows_of_the_one_before(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    pending: list[StagedCommit] = []
+    for values, removed in (({1: "b", 2: "b"}, ()), ({2: "c"}, (1,)), ({1: "d", 2: "d"}, ())):
+        pending.append(stage_updates(catalog, values, removed, after=pending))
+    commit_all_or_raise(catalog, pending)
+    assert values_of(catalog) == {1: "d", 2: "d"}
+
+
+def test_a_part_of_what_waited_may_have_landed(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    first = stage_updates(catalog, {1: "b"})
+    second = stage_updates(catalog, {1: "c"}, after=[first])
+    commit_all_or_raise(catalog, [first])
+    commit_all_or_raise(catalog, [first, second])
+    assert values_of(catalog) == {1: "c"}
+
+
+def test_rows_that_another_engine_has_moved_are_found_by_their_keys(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    staged = stage_updates(catalog, {1: "b", 8: "b"}, removed=[3])
+    compact(catalog)
+    commit_all_or_raise(catalog, [staged])
+    expected = {number: "b" if number in (1, 8) else "a" for number in range(10) if number != 3}
+    assert values_of(catalog) == expected
+
+
+def test_rows_that_move_in_the_middle_of_a_commit_are_found(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+    other = local_catalog(tmp_path)
+    meanwhile(monkeypatch, lambda: compact(other))
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_rows_that_moved_while_transactions_waited_are_found(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a", 3: "a"})
+    first = stage_updates(catalog, {1: "b", 4: "b"})
+    second = stage_updates(catalog, {1: "c", 2: "c", 4: "c"}, after=[first])
+    compact(catalog)
+    commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in (first, second)])
+    assert values_of(catalog) == {1: "c", 2: "c", 3: "a", 4: "c"}
+
+
+def test_a_row_of_the_same_key_that_another_engine_has_added_is_replaced_too(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+    append(catalog, row(1, "foreign"))
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b"}
+
+
+def test_rows_that_another_engine_has_deleted_are_none_to_delete(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+    catalog.load_table(PATH).delete("id = 1")
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_a_table_that_was_rolled_back_is_searched_anew(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    before = catalog.load_table(PATH).current_snapshot()
+    assert before
+    compact(catalog)
+    staged = stage_updates(catalog, {1: "b"})
+    table = catalog.load_table(PATH)
+    main = SetSnapshotRefUpdate(
+        ref_name=MAIN_BRANCH,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=before.snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    catalog.commit_table(table, (), (main,))
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_a_snapshot_that_has_expired_since_the_search_is_not_needed(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+    assert staged.located
+    compact(catalog)
+    catalog.load_table(PATH).maintenance.expire_snapshots().by_id(staged.located.snapshot_id or 0).commit()
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_shards_with_other_keys_cost_no_search(catalog: Catalog, searched: list[str]) -> None:
+    land(catalog, {1: "a"}, writer=LEFT)
+    staged = stage_updates(catalog, {1: "b"}, writer=LEFT)
+    land(catalog, {2: "a"}, writer=RIGHT)
+    commit_all_or_raise(catalog, [staged])
+    assert not searched
+    staged = stage_updates(catalog, {1: "c"}, writer=LEFT)
+    compact(catalog)
+    commit_all_or_raise(catalog, [staged])
+    assert searched
+    assert values_of(catalog) == {1: "c", 2: "a"}
+
+
+def test_rows_are_found_after_their_key_column_was_converted(catalog: Catalog) -> None:
+    land(catalog, {7: "a", 8: "a"})
+    first = stage_updates(catalog, {7: "b", 9: "b"})
+    second = stage_updates(catalog, {7: "c", 9: "c"}, after=[first])
+    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
+    commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in (first, second)])
+    found = catalog.load_table(PATH).scan().to_arrow().sort_by("id").to_pylist()
+    assert [(each["id"], each["doc"][-4:]) for each in found] == [("7", '"c"}'), ("8", '"a"}'), ("9", '"c"}')]
+
+
+def test_a_key_column_that_another_engine_has_dropped_is_named(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    updates = Updates((KeyPart(1, "/id"),), document_id=2)
+    staged = replace(stage_updates(catalog, {1: "b"}, updates=updates), is_recovered=True)
+    table = catalog.load_table(PATH)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("id")
+    table = catalog.load_table(PATH)
+    table.overwrite(table.scan().to_arrow())
+    with pytest.raises(UserError) as error:
+        commit_all_or_raise(catalog, [staged])
+    check_text(SNAPSHOTS, "another engine drops a key column while rows are to be deleted", str(error.value), {})
+
+
+def test_an_attempt_that_was_refused_leaves_its_delete_file_to_the_next_one(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+
+    def refuse() -> None:
+        raise CommitFailedException("branch main has changed")
+
+    meanwhile(monkeypatch, refuse, refuse)
+    commit_all_or_raise(catalog, [staged])
+    assert len(list(tmp_path.rglob("*-deletes.parquet"))) == 1
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_transactions_leave_the_rows_of_a_dictionary(catalog: Catalog, seed: int) -> None:
+    """Other engines compact, delete and append in between; transactions wait, land in parts, and are repeated."""
+    chance = random.Random(seed)
+    expected: dict[int, Any] = {}
+    pending: list[StagedCommit] = []
+    for number in range(30):
+        ids = chance.sample(range(30), chance.randint(1, 12))
+        removed = {each for each in ids if each in expected and chance.random() < 0.3}
+        values = {each: number for each in ids if each not in removed}
+        pending.append(stage_updates(catalog, values, removed, after=pending))
+        expected = {key: value for key, value in expected.items() if key not in removed} | values
+        if chance.random() < 0.2 and catalog.load_table(PATH).current_snapshot():
+            compact(catalog)
+        if chance.random() < 0.6:
+            commit_all_or_raise(catalog, pending[: chance.randint(1, len(pending))])
+            for _ in range(2):
+                commit_all_or_raise(catalog, pending)
+            pending = []
+            assert values_of(catalog) == dict(sorted(expected.items()))
+    commit_all_or_raise(catalog, pending)
+    assert values_of(catalog) == dict(sorted(expected.items()))

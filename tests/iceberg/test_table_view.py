@@ -1,0 +1,169 @@
+"""A Load finds the rows of the table's snapshot and of pending commits, each of them once."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import FileFormat, ManifestEntry
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
+
+from connector.encoding.row_search import SearchedFile
+from connector.host.errors import FencedError, UserError
+from connector.iceberg import table_view
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.file_names import new_located_location
+from connector.iceberg.metadata import listed_files
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.table_view import TableViews
+from connector.model.state import DataFile, LocatedRows, StagedCommit
+from support.altered_tables import ID, PATH, append, table_of
+from support.foreign_deletes import delete_equal, delete_position
+from support.snapshots import check_text
+from support.staged_files import listed
+from support.staged_rows import staged
+from support.tables import local_catalog, upgrade_to_version_3
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def view(catalog: Catalog, *pending: StagedCommit, unit_size: int = table_view.UNIT_SIZE) -> tuple[SearchedFile, ...]:
+    table = catalog.load_table(PATH)
+    found = TableViews(ManifestReader()).view(table, pending, unit_size)
+    current = table.current_snapshot()
+    assert found.snapshot_id == (current.snapshot_id if current else None)
+    return found.files
+
+
+def ids(catalog: Catalog, *files: SearchedFile) -> list[list[int]]:
+    io = catalog.load_table(PATH).io
+    found = []
+    for file in files:
+        with io.new_input(file.path).open() as stream:
+            found.append(pq.read_table(stream)["id"].to_pylist())
+    return found
+
+
+def locating(catalog: Catalog, commit: StagedCommit) -> StagedCommit:
+    """The same, as if it deleted a row; the object is not read."""
+    return replace(commit, located=LocatedRows(new_located_location(catalog.load_table(PATH), "x"), 1, None))
+
+
+def location(commit: StagedCommit) -> str:
+    assert commit.located
+    return commit.located.location
+
+
+def test_a_table_without_snapshots_has_nothing_to_find(catalog: Catalog) -> None:
+    table_of(catalog, ID)
+    assert view(catalog) == ()
+
+
+def test_files_are_found_oldest_first_with_the_deletes_that_apply_to_them(catalog: Catalog) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    [first] = view(catalog)
+    delete_position(catalog.load_table(PATH), first.path, 0)
+    append(catalog, {"id": 2})
+    files = view(catalog)
+    assert ids(catalog, *files) == [[1], [2]]
+    assert [len(file.position_deletes) for file in files] == [1, 0]
+
+
+def test_the_rows_of_a_commit_that_waits_are_found_and_those_that_it_deletes_are_known(catalog: Catalog) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    first = locating(catalog, staged(catalog, {"id": 2}))
+    second = locating(catalog, listed(catalog.load_table(PATH), staged(catalog, {"id": 3}, after=first)))
+    files = view(catalog, second, first)
+    assert ids(catalog, *files) == [[1], [2], [3]]
+    # A commit deletes older rows only: a search in its own file must not read its list.
+    assert [file.located for file in files] == [(location(first), location(second)), (location(second),), ()]
+
+
+def test_a_commit_that_the_table_has_is_not_found_twice(catalog: Catalog) -> None:
+    table_of(catalog, ID)
+    first = staged(catalog, {"id": 1})
+    second = staged(catalog, {"id": 2}, after=first)
+    commit.commit_all_or_raise(catalog, [first])
+    assert ids(catalog, *view(catalog, first, second)) == [[1], [2]]
+
+
+def test_a_replaced_process_finds_nothing(catalog: Catalog) -> None:
+    table_of(catalog, ID)
+    stale = staged(catalog, {"id": 1})
+    commit.commit_all_or_raise(catalog, [staged(catalog, {"id": 2})])
+    with pytest.raises(FencedError):
+        view(catalog, stale)
+
+
+def test_a_large_file_is_divided_between_its_row_groups(catalog: Catalog) -> None:
+    table_of(catalog, ID)
+    waiting = staged(catalog, {"id": 1})
+    [file] = waiting.files if isinstance(waiting.files, tuple) else ()
+    large = replace(waiting, files=(DataFile(file.path, file.rows, 100, (4, 24, 44, 64, 84), file.columns),))
+    units = [(unit.first_row_group, unit.row_groups) for unit in view(catalog, large, unit_size=40)]
+    assert units == [(0, 1), (1, 2), (3, None)]
+    assert [unit.row_groups for unit in view(catalog, large, unit_size=100)] == [None]
+
+
+def test_a_manifest_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}], [{"id": 2}]])
+    parsed: list[str] = []
+    of = listed_files.ListedFile.of
+
+    def noted(manifest: str, entry: ManifestEntry) -> listed_files.ListedFile:
+        parsed.append(manifest)
+        return of(manifest, entry)
+
+    monkeypatch.setattr(listed_files.ListedFile, "of", noted)
+    views = TableViews(ManifestReader())
+    for _ in range(2):
+        views.view(catalog.load_table(PATH), [])
+    assert len(parsed) == 2
+    append(catalog, {"id": 3})
+    assert len(views.view(catalog.load_table(PATH), []).files) == 3
+    assert len(parsed) == 3
+
+
+def refusal(catalog: Catalog) -> str:
+    with pytest.raises(UserError) as error:
+        view(catalog)
+    text = str(error.value)
+    for file in catalog.load_table(PATH).inspect.all_files()["file_path"].to_pylist():
+        text = text.replace(file, "<file>")
+    return text
+
+
+def test_equality_deletes_are_refused(catalog: Catalog) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    delete_equal(catalog.load_table(PATH), 1)
+    check_text(SNAPSHOTS, "another writer deletes rows by their values", refusal(catalog), {})
+
+
+def test_partitions_of_another_engine_are_refused(catalog: Catalog) -> None:
+    by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    table_of(catalog, ID, rows=[[{"id": 1}]], spec=by_id)
+    check_text(SNAPSHOTS, "another writer partitions the table", refusal(catalog), {})
+
+
+def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    table = catalog.load_table(PATH)
+    [file] = ManifestReader().list_files(table)
+    orc = replace(file, path="s3://bucket/orders.orc", format=FileFormat.ORC)
+    with pytest.raises(UserError) as error:
+        table_view.check_files(table, [orc])
+    check_text(SNAPSHOTS, "a data file is not Parquet", str(error.value), {})
+
+
+def test_format_version_3_is_refused(catalog: Catalog) -> None:
+    table_of(catalog, ID)
+    upgrade_to_version_3(catalog, PATH)
+    with pytest.raises(UserError, match="format version 3"):
+        view(catalog)

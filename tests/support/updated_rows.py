@@ -1,0 +1,76 @@
+"""Transactions with standard updates, staged as a session stages them: keys are looked up, rows are located."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType, NestedField, StringType
+
+from connector.encoding.key_tables import keys_of_texts
+from connector.encoding.located_rows import write_located
+from connector.encoding.row_search import search
+from connector.encoding.searched_keys import Keys
+from connector.iceberg.commits.fence import file_prefix
+from connector.iceberg.commits.file_names import new_located_location
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.table_view import TableViews
+from connector.model.binding import KeyPart, Updates
+from connector.model.state import LocatedRows, StagedCommit, WriterId
+from support.altered_tables import ID, PATH, table_of
+from support.staged_rows import WRITER, staged
+
+DOCUMENT: Final = NestedField(2, "doc", StringType())
+UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
+
+
+def make_table(catalog: Catalog, **properties: str) -> None:
+    table = table_of(catalog, ID, DOCUMENT)
+    if properties:
+        with table.transaction() as transaction:
+            transaction.set_properties({name.replace("_", "."): value for name, value in properties.items()})
+
+
+def row(number: int, value: Any) -> dict[str, Any]:
+    return {"id": number, "doc": json.dumps({"id": number, "value": value})}
+
+
+def stage_updates(
+    catalog: Catalog,
+    values: dict[int, Any],
+    removed: Iterable[int] = (),
+    after: Sequence[StagedCommit] = (),
+    writer: WriterId = WRITER,
+    updates: Updates = UPDATES,
+) -> StagedCommit:
+    """A transaction that stores these values and deletes the removed ids, after pending ones of the same writer."""
+    table = catalog.load_table(PATH)
+    view = TableViews(ManifestReader()).view(table, after)
+    texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
+    keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates)
+    found = [
+        {"file_path": file.path, "pos": int(position), "key": texts[int(key)].as_py()}
+        for file in view.files
+        for rows in search(table.io, file, keys, with_documents=False)
+        for key, position in zip(rows.keys, rows.positions, strict=True)
+    ]
+    commit = staged(
+        catalog, *(row(*each) for each in values.items()), after=after[-1] if after else None, writer=writer
+    )
+    if not found:
+        return commit
+    prefix = file_prefix(writer, str(table.metadata.table_uuid), commit.prev)
+    location = new_located_location(table, prefix)
+    write_located(table.io, location, pa.Table.from_pylist(found), updates)
+    return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))
+
+
+def values_of(catalog: Catalog) -> dict[int, Any]:
+    """The table's values by id. Each id has one row, and its document is of the same id."""
+    found = catalog.load_table(PATH).scan().to_arrow().to_pylist()
+    documents = {each["id"]: json.loads(each["doc"]) for each in found}
+    assert len(documents) == len(found), "two rows for a key"
+    assert all(document["id"] == number for number, document in documents.items())
+    return {number: document["value"] for number, document in sorted(documents.items())}
