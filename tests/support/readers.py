@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from math import isfinite, isnan
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import duckdb
 import duckdb_extensions
@@ -61,13 +61,16 @@ def duckdb_rows(connection: duckdb.DuckDBPyConnection, metadata_location: str, o
     return cast(list[Row], rows.to_arrow_table().to_pylist())
 
 
-def polars_table(metadata_location: str, properties: Mapping[str, str]) -> pa.Table:
-    """The same by polars' own reader of Parquet. `properties` open the files."""
+def polars_table(
+    metadata_location: str, properties: Mapping[str, str], reader: Literal["native"] | None = "native"
+) -> pa.Table:
+    """The same by polars, with its own reader of Parquet or with the one that it chooses. It leaves delete files that
+    cover several data files to PyIceberg. `properties` open the files."""
     # Set before it is imported, which takes a second: it would recommend a package for its plans.
     os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"
     import polars
 
-    scan = polars.scan_iceberg(metadata_location, storage_options=dict(properties), reader_override="native")
+    scan = polars.scan_iceberg(metadata_location, storage_options=dict(properties), reader_override=reader)
     return scan.collect().to_arrow(compat_level=polars.CompatLevel.oldest())
 
 
