@@ -11,7 +11,6 @@ from typing import Any, Final, Self
 import msgspec
 
 from connector.host.errors import ConnectorError
-from protocol.flow import Json
 
 WIDTH: Final = 116  # characters of a line that is shown
 
@@ -28,10 +27,10 @@ class ConversationEndedError(ConnectorError):
 
 
 class Conversation:
-    """The requests to a connector process and its responses, which are shown as they come. Its log goes to stderr."""
+    """The requests to a connector process, and its responses, which are shown. The process logs to stderr."""
 
     def __init__(self, show: Callable[[str], None], log_level: str) -> None:
-        """`log_level` holds if the environment has no LOG_LEVEL."""
+        """`show` gets each response line, shortened. `log_level` holds if the environment has no LOG_LEVEL."""
         self.lines = 0  # that were sent
         self._show = show
         self._process = subprocess.Popen(
@@ -56,10 +55,8 @@ class Conversation:
         self._stdout.close()
         self._process.wait()
 
-    def ask(self, kind: str, body: Json) -> Any:
+    def ask(self, request: bytes) -> Any:
         """Send a request, and return what is in its response. Raises ConversationEndedError if there is none."""
-        request = msgspec.json.encode({kind: body})
-        self._show(f"→ {shorten(request)}")
         self.send(request + b"\n")
         if not (line := self.receive()):
             raise ConversationEndedError(self.finish())
@@ -79,7 +76,7 @@ class Conversation:
     def receive(self) -> bytes:
         """Return the next response line, after it is shown. It is empty when the process has ended."""
         if line := self._stdout.readline():
-            self._show(f"← {shorten(line)}")
+            self._show(shorten(line))
         return line
 
     def feed(self, lines: Iterable[bytes]) -> None:

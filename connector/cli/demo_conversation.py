@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from connector.cli.conversation import Conversation, ConversationEndedError
+from connector.cli.conversation import Conversation, ConversationEndedError, shorten
 from connector.cli.documents import DocumentFile
 from connector.cli.field_selection import SelectedFields, select_fields
 from protocol.flow import WHOLE_RANGE, Collection, Json
@@ -24,22 +24,28 @@ def materialize(
     """
     task = {"name": TASK, "connectorType": "IMAGE", "config": config}
     binding = {"resourceConfig": {"table": table}, "collection": msgspec.to_builtins(collection)}
-    with Conversation(show, log_level="warn") as connector:
-        [validated] = connector.ask("validate", {**task, "bindings": [binding]})["bindings"]
+    with Conversation(lambda line: show(f"← {line}"), log_level="warn") as connector:
+
+        def ask(kind: str, body: Json) -> Any:
+            request = msgspec.json.encode({kind: body})
+            show(f"→ {shorten(request)}")
+            return connector.ask(request)
+
+        [validated] = ask("validate", {**task, "bindings": [binding]})["bindings"]
         selected = select_fields(collection, validated["projectionConstraints"])
         bound = _bind(binding, validated["resourcePath"], selected)
         materialization = {"materialization": {**task, "bindings": [bound]}, "version": "1"}
-        connector.ask("apply", materialization)
-        connector.ask("open", {**materialization, "range": msgspec.to_builtins(WHOLE_RANGE)})
-        connector.ask("acknowledge", {})
-        connector.ask("flush", {})
+        ask("apply", materialization)
+        ask("open", {**materialization, "range": msgspec.to_builtins(WHOLE_RANGE)})
+        ask("acknowledge", {})
+        ask("flush", {})
         before = connector.lines
         for line in _make_stores(documents, collection.key, selected):
             connector.send(line)
         rows = connector.lines - before
         show(f"→ {rows} store requests, from line {before + 1} of the input on")
-        connector.ask("startCommit", {"runtimeCheckpoint": {}})
-        connector.ask("acknowledge", {})
+        ask("startCommit", {"runtimeCheckpoint": {}})
+        ask("acknowledge", {})
         if status := connector.finish():
             raise ConversationEndedError(status)
     return rows

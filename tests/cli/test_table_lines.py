@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from connector.cli.table_lines import SPARK_PACKAGES, align, describe_table, explain_opening
+from support.jars import REPOSITORY
 from support.readers import local_catalog
-from support.readme import readme_lines
 
 ROWS = pa.table({"id": pa.array([41, 42], pa.int64()), "name": ["ä" * 40, None]})
 
@@ -48,12 +48,14 @@ def test_the_commands_that_open_a_table_are_words_of_a_shell_in_any_directory(na
     assert f"spark.sql.catalog.local.warehouse={directory}" in spark
 
 
-def test_spark_gets_the_same_packages_and_settings_as_readme_says(tmp_path: Path) -> None:
+def test_spark_gets_the_same_packages_and_settings_as_the_documentation_says(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.orders", ROWS.schema)
     printed = shlex.split("\n".join(explain_opening(table, tmp_path / "catalog.db")).split("Spark 4.1:")[1])
-    told = shlex.split(readme_lines("Spark", tmp_path))
+    pages = "".join((REPOSITORY / page).read_text() for page in ("README.md", "docs/reading.md"))
+    [block] = re.findall(r"```sh\n(spark-sql [^`]+JdbcCatalog[^`]+)```", pages)
+    told = shlex.split(block.replace("/absolute/path/to/warehouse", str(tmp_path)))
     assert printed[:-1] == told[:-1]
     assert ",".join(SPARK_PACKAGES) in told
     assert re.sub("`", "", printed[-1]) == told[-1]

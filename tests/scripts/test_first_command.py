@@ -12,11 +12,11 @@ import pytest
 
 from support.jars import REPOSITORY
 from support.readers import local_catalog
-from support.readme import readme_commands
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 FORGOTTEN: Final = {"JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV"}
+FIRST_COMMAND: Final = re.compile(r"^## Try it\n.*?^```sh\n([^\n]+)", re.DOTALL | re.MULTILINE)
 OWN: Final = str(Path(sys.prefix) / "bin")
 
 
@@ -43,7 +43,7 @@ def test_the_first_command_of_readme_installs_java_and_shows_tables(tmp_path: Pa
     environment = {name: value for name, value in os.environ.items() if name not in FORGOTTEN}
     environment["PATH"] = path_without_java(tmp_path / "programs")
     assert shutil.which("java", path=environment["PATH"]) is None
-    first = readme_commands("Try it")[0][0]
+    [first] = FIRST_COMMAND.findall((REPOSITORY / "README.md").read_text())
     outcome = subprocess.run(
         ["bash", "-c", first], cwd=clone, env=environment, capture_output=True, text=True, check=False
     )
