@@ -59,7 +59,7 @@ def how_to_open(warehouse: Path, table: Table) -> Iterable[str]:
     uri = f"sqlite:///{warehouse}/catalog.db"
     yield f"  PyIceberg  SqlCatalog('local', uri={uri!r}).load_table({name!r}).scan().to_arrow()"
     yield f"  DuckDB     INSTALL iceberg; LOAD iceberg; SELECT * FROM iceberg_scan('{table.metadata_location}');"
-    yield f"  Spark      a JdbcCatalog with uri=jdbc:sqlite:{warehouse}/catalog.db (README.md has all settings)"
+    yield f"  Spark      a JdbcCatalog with uri=jdbc:sqlite:{warehouse}/catalog.db (docs/reading.md has all settings)"
 
 
 def aligned(header: Sequence[object], rows: Sequence[Sequence[object]]) -> Iterable[str]:

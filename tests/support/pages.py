@@ -1,4 +1,4 @@
-"""The lines that README shows, for the tests to do what they say."""
+"""The lines that pages of the documentation show, for tests to do what they say."""
 
 import re
 from collections.abc import Sequence
@@ -7,18 +7,22 @@ from typing import Final
 
 from support.jars import REPOSITORY
 
-README: Final = REPOSITORY / "README.md"
-IMAGE_HEADING: Final = "The container image"
+DOCS: Final = REPOSITORY / "docs"
 
 
-def readme_lines(engine: str, warehouse: Path) -> str:
-    """Those by which this engine opens the embedded catalog's tables, with the warehouse's own path."""
-    [lines] = re.findall(rf"\*\*{engine}\*\*.*?\n```\w+\n(.*?)```", README.read_text(), re.DOTALL)
+def opening_lines(engine: str, warehouse: Path) -> str:
+    """Return the lines with which this engine opens the Local catalog's tables, with the warehouse's own path."""
+    page = (DOCS / "reading.md").read_text()
+    [lines] = re.findall(rf"\*\*{engine}\*\*.*?\n```\w+\n(.*?)```", _section(page, "The Local catalog"), re.DOTALL)
     return str(lines).replace("/absolute/path/to/warehouse", str(warehouse))
 
 
-def readme_commands(heading: str) -> Sequence[Sequence[str]]:
-    """The shell commands under a heading, word for word: a list for each block."""
-    [section] = re.findall(rf"^## {heading}\n(.*?)^## ", README.read_text(), re.DOTALL | re.MULTILINE)
-    blocks = re.findall(r"^```sh\n(.*?)\n```", section, re.DOTALL | re.MULTILINE)
-    return [re.split(r"(?<!\\)\n", block) for block in blocks]
+def commands(page: str, heading: str) -> Sequence[str]:
+    """Return the shell commands of the first block under a heading, word for word."""
+    [block, *_] = re.findall(r"^```sh\n(.*?)\n```", _section((DOCS / page).read_text(), heading), re.DOTALL | re.M)
+    return re.split(r"(?<!\\)\n", block)
+
+
+def _section(text: str, heading: str) -> str:
+    [section] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return str(section)
