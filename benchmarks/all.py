@@ -60,7 +60,9 @@ def _report(before: Mapping[str, Any], figures: Figures, given: Sequence[stores.
     load = before["load_before"][0]
     text = (
         f"Measured on {before['measured_at'][:10]}: R is {yardstick:.0f} MB/s, {before['cores']} cores, load "
-        f"{load:.1f} before the run.\n\n" + "\n".join(targets.table(figures, yardstick)) + "\n"
+        f"{load:.1f} before the run.\n\n"
+        + "\n".join([*targets.headlines(figures, yardstick), "", *targets.table(figures, yardstick)])
+        + "\n"
     )
     print(text)
     write("all", before, [Line(*_named(key), figure) for key, figure in figures.items()])
@@ -150,7 +152,9 @@ def _arguments() -> argparse.Namespace:
         "--only", choices=PARTS, nargs="+", default=PARTS, help="of the lines (commits take half the time)"
     )
     parser.add_argument("--ten-gigabytes", action="store_true", help="these lines too: about ten minutes more")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the tables to docs/performance.md; README shows the short one"
+    )
     return parser.parse_args()
 
 

@@ -85,6 +85,30 @@ TARGETS: Final = (
 
 Figures: TypeAlias = Mapping[tuple[Target, Column], float]
 
+# The figures that README shows. A speed is in MB/s, with two digits: more are not the same from run to run.
+HEADLINES: Final = (
+    ("1 GB in one transaction, with Spark up", WARM),
+    ("peak memory of all processes, the same", MEMORY),
+    ("commit of 8 tables, median", EIGHT_ACKNOWLEDGED),
+)
+
+
+def headlines(figures: Figures, yardstick: float) -> Iterator[str]:
+    """Lines of Markdown: the figures of README, for plain rows."""
+    yield "| in short | local disk | REST catalog and S3 |"
+    yield "|---|---|---|"
+    for label, target in HEADLINES:
+        measured = [figures.get((target, (catalog, "plain"))) for catalog in PLACES]
+        yield f"| {label} | {' | '.join(_headline(target, figure, yardstick) for figure in measured)} |"
+
+
+def _headline(target: Target, figure: float | None, yardstick: float) -> str:
+    if figure is None:
+        return "not measured"
+    if target.unit == "R":
+        return f"{float(f'{figure * yardstick:.2g}'):.0f} MB/s"
+    return f"{figure:.0f} MB" if target.unit == "MB" else f"{figure:.2g} {target.unit}"
+
 
 def table(figures: Figures, yardstick: float) -> Iterator[str]:
     """Lines of Markdown. A figure that misses its target is bold, and its line red; a line is met on the reference when

@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run_to_exit_status(_plan)
         case "check":
             return _run_to_exit_status(partial(_check, options))
+        case "demo":
+            return _run_to_exit_status(partial(_demo, options))
         case _:
             return _run_to_exit_status(_serve)
 
@@ -87,6 +89,12 @@ def _check(options: argparse.Namespace) -> int:
 
     passed = check_command.check(options.config, _show, as_json=options.json)
     return 0 if passed else FAILED
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from connector.cli import demo_command as demo_command
+
+    demo_command.run_demo(demo_command.Demo(options.file, options.key, options.into), _show)
 
 
 def _fence(options: argparse.Namespace) -> None:

@@ -71,7 +71,7 @@ class RequestReader:
         self._interruption: Exception | None = None
         self._changed = threading.Condition()
         os.set_blocking(descriptor, True)
-        if sys.platform == "linux":
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux has it
             with suppress(OSError):  # not a pipe
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK)
         threading.Thread(target=self._read, name="stdin", daemon=True).start()

@@ -7,12 +7,12 @@ import sys
 
 from pyiceberg.catalog import load_catalog
 
-from show_tables import aligned
+from connector.cli.table_lines import align
 
 
 def main(name: str, row_filter: str = "true") -> None:
     found = load_catalog("lake").load_table(name).scan(row_filter).to_arrow()
-    print("\n".join(aligned(found.column_names, [list(row.values()) for row in found.to_pylist()])))
+    print("\n".join(align(found.column_names, [list(row.values()) for row in found.to_pylist()])))
     print(f"{found.num_rows} rows")
 
 

@@ -3,17 +3,16 @@
 import argparse
 import itertools
 import json
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
+from connector.cli.conversation import Conversation, ConversationEndedError
 from show_tables import show_tables
 
-ANSWER_WIDTH: Final = 116
 CONFIGURED: Final = {"validate", "apply", "open"}  # the requests that have a config
 
 
@@ -26,7 +25,7 @@ def main() -> int:
     with arguments.conversation as conversation:
         status = run(conversation, warehouse)
     if status:
-        print(f"The connector ended with status {status}. Its last line above says why.", file=sys.stderr)
+        print(ConversationEndedError(status), file=sys.stderr)
         return status
     if (warehouse / "catalog.db").exists():
         show_tables(warehouse)
@@ -36,22 +35,14 @@ def main() -> int:
 
 
 def run(conversation: Iterable[bytes], warehouse: Path) -> int:
-    with subprocess.Popen(
-        [sys.executable, "-m", "connector"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={"LOG_FORMAT": "text", **os.environ},
-    ) as connector:
-        assert connector.stdin is not None
-        assert connector.stdout is not None
+    with Conversation(partial(print, file=sys.stderr), log_level="info") as connector:
         # Use both pipes at the same time: the connector stops reading until its responses are read.
-        feeder = threading.Thread(target=_feed, args=(conversation, connector.stdin, warehouse))
+        lines = (with_warehouse(line, warehouse) for line in conversation)
+        feeder = threading.Thread(target=connector.feed, args=(lines,))
         feeder.start()
-        for answer in connector.stdout:
-            text = answer.decode().rstrip()
-            print(text if len(text) <= ANSWER_WIDTH else f"{text[:ANSWER_WIDTH]}…", file=sys.stderr)
+        status = connector.wait()
         feeder.join()
-    return connector.returncode
+    return status
 
 
 def with_warehouse(line: bytes, warehouse: Path) -> bytes:
@@ -73,14 +64,6 @@ def _embedded_catalogs(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         catalog = (task.get("config") or {}).get("catalog") or {}
         if catalog.get("catalog_type") == "Local":
             yield catalog
-
-
-def _feed(conversation: Iterable[bytes], stdin: IO[bytes], warehouse: Path) -> None:
-    try:
-        with stdin:
-            stdin.writelines(with_warehouse(line, warehouse) for line in conversation)
-    except BrokenPipeError:
-        return  # it has ended, and its status and last line say why
 
 
 def _fresh_directory(parent: Path, name: str) -> Path:

@@ -29,7 +29,7 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     lanes.add_options(parser)
-    parser.addoption("--readme", action="store_true", help="write README's table of catalogs and stores")
+    parser.addoption("--tested", action="store_true", help="write the table of catalogs and stores of docs/tested.md")
     parser.addoption("--consistency", type=Path, metavar="FILE", help="write what the crash scenarios have measured")
 
 
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     lanes.check_options(config)
     if (file := config.getoption("--consistency")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ConsistencyReport(file))
-    if config.getoption("--readme") and not hasattr(config, "workerinput"):
+    if config.getoption("--tested") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ReadBackReport())
 
 

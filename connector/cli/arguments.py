@@ -52,10 +52,36 @@ def make_parser() -> argparse.ArgumentParser:
         description="Reads requests from stdin, JSON lines as the runtime sends them. Prints what the first apply "
         "request would change, one line for each action, like actionDescription in the apply response.",
     )
+    _add_demo(commands.add_parser("demo", help="materialize sample documents, or your own, and show the table"))
     _add_fence(
         commands.add_parser("fence", help="show or reset a table's fence, which keeps replaced tasks from committing")
     )
     return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Materializes documents into a table of an embedded catalog, which is a directory. Shows the conversation, the "
+        "table, and how to open it. Infers the collection's schema from the documents. Needs no config."
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE.jsonl",
+        help="documents, one JSON object in each line; - reads stdin (default: four sample orders)",
+    )
+    parser.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        help="the field or JSON pointer that identifies a document: id, /id, customer/id; repeat it for several",
+    )
+    parser.add_argument(
+        "--into",
+        metavar="DIRECTORY",
+        help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
+        "or a new temporary directory if the current directory cannot be written to)",
+    )
 
 
 def _add_fence(parser: argparse.ArgumentParser) -> None:

@@ -53,8 +53,9 @@ def _stop(number: int, _frame: object) -> None:
 def _watch(wire: int) -> None:
     watch = select.poll()
     watch.register(wire, 0)  # poll always reports a closed pipe
-    watch.poll()
-    os.kill(os.getpid(), UNREAD)
+    ((_, reported),) = watch.poll()
+    if not reported & select.POLLNVAL:  # macOS cannot watch a device, such as /dev/null
+        os.kill(os.getpid(), UNREAD)
 
 
 def map_in_threads(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:

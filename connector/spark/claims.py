@@ -17,6 +17,7 @@ from multiprocessing.connection import Client, Connection, Listener, answer_chal
 from typing import Any, Final, TypeAlias
 
 from connector.encoding.key_digest import KeyDigest
+from connector.host import machine
 from connector.host.errors import ConnectorError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
@@ -30,16 +31,6 @@ from protocol.request import Store
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 64  # connections that wait to be accepted
-
-# Three probes after half a minute of silence; Spark itself gives a lost executor two minutes.
-_KEEP_ALIVE_OPTIONS: Final = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),  # milliseconds that sent data may be unacknowledged
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-)
 
 
 @dataclass(frozen=True)
@@ -166,7 +157,7 @@ class ClaimServer:
     def _serve(self, connection: "Connection[Any, Any]") -> None:
         with connection:
             try:
-                keep_alive(connection)
+                _keep_alive(connection)
                 deliver_challenge(connection, self.address.secret)
                 answer_challenge(connection, self.address.secret)
             except (AuthenticationError, EOFError, OSError):
@@ -231,12 +222,11 @@ class TaskClaims:
         return Claim(block, self.transfer.source(block, layout), layout)
 
 
-def keep_alive(connection: "Connection[Any, Any]") -> None:
-    """Make reading from the connection end within about a minute when the other machine is gone."""
+def _keep_alive(connection: "Connection[Any, Any]") -> None:
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         if same.family != socket.AF_UNIX:
-            for option in _KEEP_ALIVE_OPTIONS:
-                same.setsockopt(*option)
+            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            machine.keep_alive(same)
 
 
 def _send(connection: "Connection[Any, Any]", answer: Claim | Noted | None) -> None:

@@ -1,13 +1,13 @@
 """How much of the machine a session takes: fewer concurrent tasks and a smaller spool where there is less memory."""
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
+from connector.host.machine import count_cores, is_in_memory
 
 _MB: Final = 1 << 20
 # What a session with a table of tens of columns was measured to take, and a quarter more; see docs/performance.md.
@@ -27,12 +27,12 @@ class Limits:
     @classmethod
     def of(cls, group: Cgroup, spool_directory: Path) -> "Limits":
         """Return the limits for this machine or container. Raises UserError if its memory is too small."""
-        cores = len(os.sched_getaffinity(0))
+        cores = count_cores()
         if group.cores:
             cores = min(cores, math.ceil(group.cores))
         if (memory := group.memory) is None:
             return cls(cores, SPOOL_LIMIT)
-        return _divide(memory, cores, spools_in_memory=_is_in_memory(spool_directory))
+        return _divide(memory, cores, spools_in_memory=is_in_memory(spool_directory))
 
 
 def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
@@ -46,13 +46,3 @@ def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
     tasks = min(cores, available // _TASK)
     spool = memory - _FIXED - tasks * _TASK if spools_in_memory else SPOOL_LIMIT
     return Limits(tasks, min(spool, SPOOL_LIMIT))
-
-
-def _is_in_memory(directory: Path) -> bool:
-    """Return whether the directory is in a tmpfs: its files count as memory of the control group."""
-    kinds = {}
-    for line in Path("/proc/mounts").read_text().splitlines():
-        _, place, kind, *_ = line.split(" ")
-        kinds[Path(place)] = kind
-    path = directory.resolve()
-    return next(kinds[place] for place in (path, *path.parents) if place in kinds) == "tmpfs"

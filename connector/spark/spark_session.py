@@ -142,6 +142,8 @@ def _connect(jvm: Jvm, settings: Mapping[str, str], directories: TemporaryDirect
         gateway = jvm.connect()
         from pyspark import SparkConf, SparkContext
 
+        # PySpark would use the gateway and the context of an earlier JVM of this process, which has ended.
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
         context = SparkContext(gateway=gateway, conf=conf)
         if not is_local(settings):

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from fixtures.collection import NAMESPACE, Collection
 from support import spark_catalogs
 from support.azure import ACCOUNT, AzureStore
-from support.catalogs_and_stores import READ_BACK, in_readme
+from support.catalogs_and_stores import READ_BACK, on_page
 from support.endpoint_configs import glue, on_s3, rest
 from support.google import GoogleStore
 from support.hive import IN_ONE_WORKER, Metastore
@@ -251,7 +251,7 @@ def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
     assert notes == {engine: ["visible", "staged"] for engine in notes}
     assert exposed(seen, (*lake.secrets, SET_IN_SPARK)) == []
     record_property(READ_BACK, (catalog, store, ", ".join(notes)))
-    assert request.config.getoption("--readme") or in_readme()[catalog, store] == ", ".join(notes)
+    assert request.config.getoption("--tested") or on_page()[catalog, store] == ", ".join(notes)
 
 
 def session(lake: Lake, collection: Collection, watch: Watch) -> list[Leftover]:
@@ -289,7 +289,7 @@ def metadata(table: Table) -> Leftover:
         return "table metadata", stream.read()
 
 
-def test_readme_names_what_is_tried_here(request: pytest.FixtureRequest) -> None:
-    assert request.config.getoption("--readme") or {
-        pair for pair, cell in in_readme().items() if "PyIceberg" in cell
+def test_the_page_names_what_is_tried_here(request: pytest.FixtureRequest) -> None:
+    assert request.config.getoption("--tested") or {
+        pair for pair, cell in on_page().items() if "PyIceberg" in cell
     } == set(TRIED)

@@ -1,10 +1,11 @@
-"""README's way to build the image and to write tables with it works word for word, in the order of its lines."""
+"""The way to build the image and to write tables with it, in docs/docker.md, works word for word and in its order."""
 
 import os
 import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import docker
 import pytest
@@ -13,8 +14,10 @@ from fixtures.generate import DIRECTORY
 from support.containers import IMAGE, Image
 from support.expected_rows import expected_tables
 from support.jars import REPOSITORY
+from support.pages import commands
 from support.readers import local_catalog
-from support.readme import IMAGE_HEADING, readme_commands
+
+HEADING: Final = "The container image"
 
 pytestmark = [*IMAGE, pytest.mark.usefixtures("image")]
 
@@ -22,7 +25,7 @@ pytestmark = [*IMAGE, pytest.mark.usefixtures("image")]
 @pytest.fixture(scope="module")
 def environment(image: Image) -> Mapping[str, str]:
     """The environment of a shell in which the image was built, with what scripts/image says to export."""
-    build = readme_commands(IMAGE_HEADING)[0][0]
+    build, *_ = commands("docker.md", HEADING)
     built = _run(build, REPOSITORY, os.environ)
     assert built.stdout.strip() == image.id
     exports = re.findall(r"^export (DOCKER_HOST)=(.*)$", built.stderr, re.MULTILINE)
@@ -31,7 +34,7 @@ def environment(image: Image) -> Mapping[str, str]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A directory where README's paths exist, and which has no tables yet."""
+    """A directory where the page's paths exist, and which has no tables yet."""
     for name in (".venv", "fixtures", "scripts"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     return tmp_path
@@ -45,15 +48,15 @@ def _run(command: str, directory: Path, environment: Mapping[str, str]) -> "subp
     return outcome
 
 
-def test_docker_finds_the_image_by_the_name_that_readme_gives_it(
+def test_docker_finds_the_image_by_the_name_that_the_page_gives_it(
     environment: Mapping[str, str], directory: Path
 ) -> None:
-    _, spec, *_ = readme_commands(IMAGE_HEADING)[0]
+    _, spec, *_ = commands("docker.md", HEADING)
     assert '"configSchema"' in _run(spec, directory, environment).stdout
 
 
 def test_tables_that_a_container_wrote_are_opened_on_the_host(environment: Mapping[str, str], directory: Path) -> None:
-    _, _, send, show = readme_commands(IMAGE_HEADING)[0]
+    _, _, send, show = commands("docker.md", HEADING)
     assert '{"acknowledged"' in _run(send, directory, environment).stdout.splitlines()[-1]
     stored = expected_tables((DIRECTORY / "orders.jsonl").read_bytes().splitlines())
     shown = _run(show, directory, environment).stdout

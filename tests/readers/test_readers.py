@@ -15,8 +15,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
 from support.jars import REPOSITORY
+from support.pages import opening_lines
 from support.readers import as_json, duckdb_rows, local_catalog
-from support.readme import readme_lines
 from support.rest_catalog import RestCatalogServer
 from support.spark_sql import spark_sql
 
@@ -40,21 +40,21 @@ def orders_in(catalog: Catalog) -> Table:
     return table
 
 
-def test_pyiceberg_opens_the_embedded_catalog_as_readme_says(tmp_path: Path) -> None:
+def test_pyiceberg_opens_the_embedded_catalog_as_the_page_says(tmp_path: Path) -> None:
     orders_in(local_catalog(tmp_path))
-    *lines, scan = readme_lines("PyIceberg", tmp_path).strip().splitlines()
+    *lines, scan = opening_lines("PyIceberg", tmp_path).strip().splitlines()
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)
     with closing(names["catalog"]):
         assert eval(scan, names).to_pylist() == [SHIPPED]
 
 
-def test_duckdb_reads_a_table_from_its_metadata_file_as_readme_says(
+def test_duckdb_reads_a_table_from_its_metadata_file_as_the_page_says(
     tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
     table = orders_in(local_catalog(tmp_path))
     assert duckdb_rows(duckdb_reader, table.metadata_location, "id") == ORDERS.to_pylist()
-    install, query = readme_lines("DuckDB", tmp_path).strip().splitlines()
+    install, query = opening_lines("DuckDB", tmp_path).strip().splitlines()
     assert install == "INSTALL iceberg; LOAD iceberg;", "which it has from PyPI here"
     query = query.replace("/absolute/path/to/….metadata.json", table.metadata_location)
     assert sorted(duckdb_reader.sql(query).fetchall()) == [("open", 1), ("shipped", 1)]
@@ -81,11 +81,11 @@ def test_the_newest_row_of_each_key_is_found_as_documented(
 
 
 @pytest.mark.spark
-def test_spark_opens_the_embedded_catalog_as_readme_says(tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_spark_opens_the_embedded_catalog_as_the_page_says(tmp_path: Path, spark_reader_jars: Path) -> None:
     catalog = local_catalog(tmp_path)
     orders_in(catalog)
     catalog.create_table("shop.typed", TYPED.schema).append(TYPED)
-    lines = readme_lines("Spark", tmp_path)
+    lines = opening_lines("Spark", tmp_path)
     with spark_sql(spark_reader_jars, dict(re.findall(r"--conf (\S+?)=(\S+)", lines)), tmp_path) as spark:
         rows, typed, counts = spark.rows(
             *re.findall(r"-e '(.*)'", lines),

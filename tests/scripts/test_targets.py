@@ -47,3 +47,17 @@ def test_only_the_text_between_the_marks_of_the_page_is_replaced() -> None:
 def test_a_page_without_marks_is_left_alone() -> None:
     with pytest.raises(SystemExit, match="nothing is written"):
         targets.replaced(f"before\n{targets.BEGIN}old\n", "new\n")
+
+
+def test_the_short_table_has_speeds_in_bytes_and_says_what_was_not_measured() -> None:
+    figures = {
+        **FIGURES,
+        (targets.WARM, ("rest", "plain")): 1.91,
+        (targets.EIGHT_ACKNOWLEDGED, ("rest", "plain")): 0.214,
+    }
+    _, _, *lines = targets.headlines(figures, yardstick=75.0)
+    assert [line.split(" | ")[1:] for line in lines] == [
+        ["not measured", "140 MB/s |"],
+        ["650 MB", "not measured |"],
+        ["not measured", "0.21 s |"],
+    ]

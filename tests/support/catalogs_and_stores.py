@@ -1,4 +1,4 @@
-"""README's table of catalogs and stores: which engines have read back what a session wrote on each pair."""
+"""docs/tested.md's table of catalogs and stores: which engines have read back what a session wrote on each pair."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from support.jars import REPOSITORY
 
 Pair: TypeAlias = tuple[str, str]
 
-README: Final = REPOSITORY / "README.md"
+PAGE: Final = REPOSITORY / "docs" / "tested.md"
 READ_BACK: Final = "read back"  # the property of a test that has read a pair's rows
 TABLE: Final = re.compile(r"(?<=\n\n)\| catalog \\ store \|.*?\n(?=\n)", re.DOTALL)
 
@@ -28,8 +28,8 @@ class ReadBackReport:
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         if exitstatus == pytest.ExitCode.OK:
-            table = rendered({**in_readme(), **self._read_by})
-            README.write_text(TABLE.sub(lambda _: table, README.read_text()))
+            table = rendered({**on_page(), **self._read_by})
+            PAGE.write_text(TABLE.sub(lambda _: table, PAGE.read_text()))
 
 
 def rendered(cells: Mapping[Pair, str]) -> str:
@@ -39,9 +39,9 @@ def rendered(cells: Mapping[Pair, str]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def in_readme() -> dict[Pair, str]:
+def on_page() -> dict[Pair, str]:
     """Its cells: what is in them where no session is held is for people to decide."""
-    found = TABLE.search(README.read_text())
-    assert found, "README has the table"
+    found = TABLE.search(PAGE.read_text())
+    assert found, "the page has the table"
     (_, *stores), _, *lines = (line.strip("| ").split(" | ") for line in found[0].splitlines())
     return {(catalog, store): cell for catalog, *cells in lines for store, cell in zip(stores, cells, strict=True)}

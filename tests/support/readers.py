@@ -23,7 +23,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 def local_catalog(warehouse: Path) -> Catalog:
-    """The embedded catalog, opened by PyIceberg as README says."""
+    """The embedded catalog, opened by PyIceberg as docs/reading.md says."""
     return SqlCatalog("local", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
 
 

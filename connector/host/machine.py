@@ -1,0 +1,44 @@
+"""What the machine's operating system offers. Linux can say and do more than others, such as macOS. Each function here
+has a portable way for them; no other module of the connector uses something that only Linux has."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+MOUNTS: Final = Path("/proc/mounts")
+
+# Three probes after half a minute of silence; Spark itself gives a lost executor two minutes. The first name that the
+# system has is set.
+_KEEP_ALIVE: Final = (
+    (socket.SOL_SOCKET, ("SO_KEEPALIVE",), 1),
+    (socket.IPPROTO_TCP, ("TCP_KEEPIDLE", "TCP_KEEPALIVE"), 30),  # seconds; the second name is macOS's
+    (socket.IPPROTO_TCP, ("TCP_KEEPINTVL",), 10),
+    (socket.IPPROTO_TCP, ("TCP_KEEPCNT",), 3),
+    (socket.IPPROTO_TCP, ("TCP_USER_TIMEOUT",), 60_000),  # milliseconds that sent data may be unacknowledged
+)
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def is_in_memory(directory: Path) -> bool:
+    """Return whether the directory is in a tmpfs: its files count as memory. False if the system does not say it."""
+    try:
+        mounts = MOUNTS.read_text()
+    except OSError:
+        return False
+    kinds = {Path(place): kind for _, place, kind, *_ in (line.split(" ") for line in mounts.splitlines())}
+    path = directory.resolve()
+    return next((kinds[place] for place in (path, *path.parents) if place in kinds), "") == "tmpfs"
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Make reading from the TCP connection end within about a minute when the other machine is gone."""
+    for level, names, value in _KEEP_ALIVE:
+        if name := next((each for each in names if hasattr(socket, each)), None):
+            connection.setsockopt(level, getattr(socket, name), value)

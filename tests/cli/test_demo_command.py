@@ -1,0 +1,135 @@
+"""`demo` materializes documents without a config, says what it did, and names what is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from connector.cli.demo_command import SAMPLE_ORDERS
+from connector.cli.demo_conversation import TASK
+from support.jars import REPOSITORY
+from support.readers import local_catalog
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
+DOCUMENTS: Final = """\
+{"id": 1, "shop": "a", "at": "2026-11-02T08:15:00+01:00", "day": "2026-11-02", "price": 1.50, "who": {"name": "Ä"}}
+{"id": 1, "shop": "b", "at": "2026-11-02T08:15:01Z", "day": null, "price": 2, "who": {}, "tags": ["x", 1]}
+
+{"id": 1, "shop": "b", "at": "2026-11-02T08:15:02Z", "day": null, "price": 3, "who": {}, "count": 9007199254740993}
+"""
+
+
+def demo(directory: Path, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a directory."""
+    return subprocess.run(
+        [sys.executable, "-m", "connector", "demo", *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def rows_of(warehouse: Path, name: str) -> pa.Table:
+    return local_catalog(warehouse).load_table(f"demo.{name}").scan().to_arrow()
+
+
+@pytest.mark.spark
+def test_the_sample_needs_no_argument_and_a_second_run_adds_a_transaction(tmp_path: Path) -> None:
+    first, second = demo(tmp_path), demo(tmp_path)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout.splitlines()[0] == f"warehouse: {tmp_path / 'warehouse'}"
+    assert "━━ demo.orders: 4 rows, 1 snapshots" in first.stdout
+    assert '← {"acknowledged"' in first.stdout
+    assert "demo.orders has 4 rows already. A new transaction adds to them." in second.stdout
+    assert "━━ demo.orders: 8 rows, 2 snapshots" in second.stdout
+    assert "This transaction added 4 rows." in second.stdout
+    orders = rows_of(tmp_path / "warehouse", "orders")
+    assert sorted(orders["order_id"].to_pylist()) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert {"customer/city", "items", "note", "ordered_at"} <= set(orders.column_names)
+    assert orders["ordered_at"].type == pa.timestamp("us", "UTC")
+    documents = set(orders["flow_document"].to_pylist())
+    assert documents == set(SAMPLE_ORDERS.decode().splitlines())
+
+
+@pytest.mark.spark
+def test_a_file_of_documents_becomes_a_table_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "My documents.v1.jsonl").write_text(DOCUMENTS)
+    outcome = demo(tmp_path, "My documents.v1.jsonl", "--key", "shop", "--key=/id", "--into", "a/lake")
+    assert outcome.returncode == 0, outcome.stderr
+    assert "Rows whose key an earlier row has: 1." in outcome.stdout
+    table = rows_of(tmp_path / "a" / "lake", "my_documents_v1")
+    rows = [{name: row[name] for name in row if not name.startswith("flow_")} for row in table.to_pylist()]
+    assert table.column_names[:2] == ["shop", "id"], "the key's columns come first"
+    assert [row["at"].isoformat() for row in rows] == [
+        "2026-11-02T07:15:00+00:00",
+        "2026-11-02T08:15:01+00:00",
+        "2026-11-02T08:15:02+00:00",
+    ]
+    assert [(row["price"], row["tags"], row["count"], row["who/name"], str(row["day"])) for row in rows] == [
+        (1.5, None, None, "Ä", "2026-11-02"),
+        (2.0, '["x",1]', None, None, "None"),
+        (3.0, None, 9007199254740993, None, "None"),
+    ]
+    [nullable] = {field.nullable for field in table.schema if field.name in ("day", "tags", "count", "who/name")}
+    assert nullable
+    assert not table.schema.field("price").nullable
+
+
+@pytest.mark.spark
+def test_documents_of_stdin_change_a_table_that_exists(tmp_path: Path) -> None:
+    first = demo(tmp_path, "-", "--key", "id", stdin='{"id": 1, "n": 1, "old": true}\n')
+    second = demo(tmp_path, "-", "--key", "id", stdin='{"id": 2, "n": 1.5, "new": "a"}\n')
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    rows = rows_of(tmp_path / "warehouse", "documents").select(["id", "n", "old", "new"]).sort_by("id").to_pylist()
+    assert rows == [{"id": 1, "n": 1.0, "old": True, "new": None}, {"id": 2, "n": 1.5, "old": None, "new": "a"}]
+
+
+@pytest.mark.spark
+def test_an_error_of_the_connector_ends_the_demo_with_its_text(tmp_path: Path) -> None:
+    outcome = demo(tmp_path, "-", "--key", "id", stdin=f'{{"id": 1}}\n{{"id": {2**70}}}\n')
+    assert outcome.returncode == 1
+    assert f"line 7: table demo.documents, field 'id', key [{2**70}]: {2**70} is not an integer" in outcome.stderr
+    last = outcome.stderr.splitlines()[-1]
+    check_text(SNAPSHOTS, "demo: the connector has failed", last.partition("error ")[2], {})
+    assert "→ 2 store requests, from line 6 of the input on" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("demo: a file without a key", ("documents.jsonl",)),
+        ("demo: a key without a file", ("--key", "id")),
+        ("demo: a file without documents", ("empty.jsonl", "--key", "id")),
+        ("demo: a file that is missing", ("missing.jsonl", "--key", "id")),
+        ("demo: a key that a document does not have", ("documents.jsonl", "--key", "who/name")),
+    ],
+)
+def test_what_is_wrong_with_the_arguments_is_one_error_and_no_table_is_made(
+    name: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "documents.jsonl").write_text(DOCUMENTS)
+    (tmp_path / "empty.jsonl").write_text("\n")
+    outcome = demo(tmp_path, *arguments)
+    assert outcome.returncode == 1
+    [line] = outcome.stderr.splitlines()
+    check_text(SNAPSHOTS, name, line.partition("error ")[2], {})
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_table_of_another_task_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").mkdir()
+    catalog = local_catalog(tmp_path / "warehouse")
+    catalog.create_namespace("demo")
+    catalog.create_table("demo.orders", pa.schema([pa.field("order_id", pa.int64())]))
+    outcome = demo(tmp_path)
+    assert outcome.returncode == 1
+    assert "table demo.orders exists already, and this task did not create it" in outcome.stderr
+    assert TASK not in str(catalog.load_table("demo.orders").properties)

@@ -1,0 +1,66 @@
+"""A table is shown as it is, and the commands that open it are quoted for a shell."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from connector.cli.table_lines import SPARK_PACKAGES, align, describe_table, explain_opening
+from support.jars import REPOSITORY
+from support.readers import local_catalog
+
+ROWS = pa.table({"id": pa.array([41, 42], pa.int64()), "name": ["ä" * 40, None]})
+
+
+def test_a_table_is_shown_with_its_schema_its_snapshots_and_its_rows(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.things", ROWS.schema)
+    table.append(ROWS)
+    table.append(ROWS)
+    shown = "\n".join(describe_table(table))
+    assert "shop.things: 4 rows, 2 snapshots, 2 columns" in shown
+    assert [line.split() for line in shown.splitlines()].count(["42"]) == 2
+    assert "ä" * 27 + "…" in shown
+    assert str(table.current_snapshot().snapshot_id) in shown  # type: ignore[union-attr]  # it was just committed
+
+
+def test_a_table_without_a_snapshot_is_shown_as_empty(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.things", pa.schema([pa.field("id", pa.int64())]))
+    assert "shop.things: 0 rows, 0 snapshots, 1 columns" in "\n".join(describe_table(table))
+
+
+@pytest.mark.parametrize("name", ["warehouse", "it's $HOME", 'a "quoted" one'])
+def test_the_commands_that_open_a_table_are_words_of_a_shell_in_any_directory(name: str, tmp_path: Path) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    catalog = local_catalog(directory)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.things", ROWS.schema)
+    commands = "\n".join(explain_opening(table, directory / "catalog.db")).replace("\\\n", "").splitlines()
+    python, duckdb, spark = [shlex.split(line) for line in commands if line.startswith("    ")]
+    compile(python[2], "printed", "exec")
+    assert duckdb[2].count(table.metadata_location.replace("'", "''")) == 1
+    assert f"spark.sql.catalog.local.warehouse={directory}" in spark
+
+
+def test_spark_gets_the_same_packages_and_settings_as_the_documentation_says(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.orders", ROWS.schema)
+    printed = shlex.split("\n".join(explain_opening(table, tmp_path / "catalog.db")).split("Spark 4.1:")[1])
+    pages = "".join((REPOSITORY / page).read_text() for page in ("README.md", "docs/reading.md"))
+    [block] = re.findall(r"```sh\n(spark-sql [^`]+JdbcCatalog[^`]+)```", pages)
+    told = shlex.split(block.replace("/absolute/path/to/warehouse", str(tmp_path)))
+    assert printed[:-1] == told[:-1]
+    assert ",".join(SPARK_PACKAGES) in told
+    assert re.sub("`", "", printed[-1]) == told[-1]
+
+
+def test_columns_that_the_terminal_has_no_room_for_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "12")
+    assert list(align(("a", "b", "c"), [("12345", "1", "long, long")])) == ["  a      b  … 1 more", "  12345  1"]

@@ -1,0 +1,59 @@
+"""compose.yaml needs nothing of the host but Docker. The manifests of docs/docker.md have the form of Kubernetes."""
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from connector.cli.arguments import make_parser
+
+Json: TypeAlias = Any
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SERVICES: Final = {"s3", "catalog", "check", "send", "query"}
+yaml: Final = importlib.import_module("yaml")  # it has no types
+
+
+def compose() -> Json:
+    return yaml.safe_load((ROOT / "compose.yaml").read_text())
+
+
+def manifests() -> list[Json]:
+    return [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)```", _page(), re.DOTALL | re.MULTILINE)]
+
+
+def _page() -> str:
+    return (ROOT / "docs" / "docker.md").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_a_service_of_compose_works_where_docker_runs_in_a_virtual_machine(name: str) -> None:
+    service = compose()["services"][name]
+    assert service["network_mode"] == ("none" if name == "s3" else "service:s3"), "the host's network is another one"
+    assert service["build"]["network"] == "${BUILD_NETWORK:-default}"
+    assert service.keys().isdisjoint({"ports", "user", "pid", "ipc", "devices"})
+    assert service.get("volumes", []) in ([], ["./scripts:/scripts:ro"]), "only files of this repository"
+
+
+def test_compose_has_these_services() -> None:
+    assert compose()["services"].keys() == SERVICES
+
+
+def test_the_servers_of_compose_have_the_versions_of_the_tests() -> None:
+    built = (ROOT / "image" / "servers.Dockerfile").read_text()
+    [version] = re.findall(r"versitygw (v[\d.]+)", (ROOT / "scripts" / "setup").read_text())
+    assert f"ARG VERSITYGW={version}\n" in built
+    assert "COPY tests/jars/rest-catalog.pom.xml" in built
+
+
+def test_the_manifests_run_commands_that_exist_without_any_right() -> None:
+    specs = [manifest["spec"] for manifest in manifests()]
+    containers = [pod["containers"][0] for pod in (spec.get("template", {}).get("spec", spec) for spec in specs)]
+    assert [manifest["kind"] for manifest in manifests()] == ["Job", "Pod"]
+    for container in containers:
+        make_parser().parse_args(container.get("args", []))
+        confined = container["securityContext"]
+        assert (confined["readOnlyRootFilesystem"], confined["capabilities"]) == (True, {"drop": ["ALL"]})
+        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]

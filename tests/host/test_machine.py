@@ -1,0 +1,88 @@
+"""Where the operating system does not say something, a portable answer is given."""
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connector.host import machine, signals
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as accepted,
+    ):
+        yield client, accepted
+
+
+def test_without_affinity_every_core_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert machine.count_cores() == os.cpu_count()
+
+
+def test_affinity_limits_the_cores() -> None:
+    assert machine.count_cores() == len(os.sched_getaffinity(0))
+
+
+def test_a_system_without_a_list_of_mounts_has_nothing_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert machine.is_in_memory(Path("/dev/shm"))
+    monkeypatch.setattr(machine, "MOUNTS", tmp_path / "missing")
+    assert not machine.is_in_memory(Path("/dev/shm"))
+
+
+def test_a_list_of_mounts_without_a_root_names_nothing_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mounts").write_text("tmpfs /elsewhere tmpfs rw 0 0\n")
+    monkeypatch.setattr(machine, "MOUNTS", tmp_path / "mounts")
+    assert not machine.is_in_memory(tmp_path)
+
+
+def test_a_connection_is_probed_after_half_a_minute(pair: tuple[socket.socket, socket.socket]) -> None:
+    connection, _ = pair
+    machine.keep_alive(connection)
+    assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+
+
+def test_macos_has_another_name_for_the_time_of_silence(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, _ = pair
+    monkeypatch.setattr(socket, "TCP_KEEPALIVE", socket.TCP_KEEPIDLE, raising=False)
+    monkeypatch.delattr(socket, "TCP_KEEPIDLE")
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
+    machine.keep_alive(connection)
+    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPALIVE) == 30  # type: ignore[attr-defined,unused-ignore]
+
+
+@pytest.mark.parametrize(("is_closed", "sent"), [(True, [signals.UNREAD]), (False, [])])
+def test_only_a_closed_pipe_stops_the_process_and_not_a_wire_that_cannot_be_watched(
+    is_closed: bool, sent: list[int]
+) -> None:
+    received: list[int] = []
+    former = signal.signal(signals.UNREAD, lambda number, _: received.append(number))
+    reading, wire = os.pipe()
+    os.close(reading)
+    if not is_closed:
+        os.close(wire)  # poll reports a closed descriptor like macOS reports /dev/null
+    watch = select.poll()
+    watch.register(wire, 0)
+    assert bool(watch.poll()[0][1] & select.POLLNVAL) is not is_closed
+    try:
+        signals._watch(wire)
+    finally:
+        signal.signal(signals.UNREAD, former)
+        if is_closed:
+            os.close(wire)
+    assert received == sent

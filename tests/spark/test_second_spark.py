@@ -1,0 +1,26 @@
+"""A process may start Spark again after it ended: a request to apply may need it, and then the session does."""
+
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+from support.jars import REPOSITORY
+
+TWICE: Final = """
+from connector.spark.engine import start_engine
+
+for number in range(2):
+    with start_engine({"spark.master": "local[1]"}) as engine:
+        assert engine.spark.run(list).result() == [0]
+        print(number)
+"""
+
+
+@pytest.mark.spark
+def test_spark_starts_again_after_it_was_killed() -> None:
+    outcome = subprocess.run(
+        [sys.executable, "-c", TWICE], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert outcome.stdout.split() == ["0", "1"], outcome.stderr
