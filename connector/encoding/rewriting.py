@@ -18,7 +18,7 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
 from connector.encoding.conversions import NoEquivalentError, convert
 from connector.encoding.data_files import DataFileWriter, FileOptions
-from connector.host.errors import UserError
+from connector.encoding.file_columns import find_columns
 from connector.host.refresh import Refreshed
 from connector.model.binding import Column
 from connector.model.properties import Properties
@@ -28,7 +28,6 @@ from connector.storage.storage_errors import translate_errors
 _BATCH_SIZE: Final = 4 << 20  # bytes
 _LARGEST_BATCH: Final = 1 << 16  # rows
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
-_NO_ID: Final = -1
 
 # Of columns that only other engines' tables have.
 _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
@@ -98,7 +97,7 @@ class Rewriting:
             # would stay in memory until the file ends.
             buffer = _READ_BUFFERS // len(self.columns)
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
-            places = _places(file.schema_arrow, source.path)
+            places = find_columns(file.schema_arrow, source.path)
             columns = [column for column in self.columns if column.source_id in places]
             if not any(column.is_converted for column in columns):
                 return None
@@ -143,17 +142,6 @@ class Rewriting:
 Rewrite: TypeAlias = Callable[
     [Rewriting, Sequence[SourceFile], Refreshed[Properties]], Sequence[tuple[DataFile, ...] | None]
 ]
-
-
-def _places(schema: pa.Schema, path: str) -> dict[int, int]:
-    """Return the places of a file's columns, by their field ids."""
-    ids = [int((field.metadata or {}).get(FIELD_ID, _NO_ID)) for field in schema]
-    if _NO_ID in ids:
-        raise UserError(
-            f"{path} has columns without Iceberg's field ids: it cannot be written again. Have the table's files "
-            "rewritten first (in Spark: CALL system.rewrite_data_files)."
-        )
-    return {number: place for place, number in enumerate(ids)}
 
 
 def _field(column: TargetColumn, file_type: pa.DataType) -> pa.Field:

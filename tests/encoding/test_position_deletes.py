@@ -1,0 +1,91 @@
+"""Position delete files: what is written, what its statistics say, and files of other writers."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from connector.encoding.position_deletes import read_position_deletes, write_position_deletes
+from connector.host.errors import UserError
+from connector.model.state import DataFile
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
+LONG = "file:///warehouse/shop/orders/data/" + "x" * 100
+IDS = {"file_path": b"2147483546", "pos": b"2147483545"}
+
+
+def write(tmp_path: Path, rows: list[tuple[str, int]]) -> DataFile:
+    paths, positions = zip(*rows, strict=True)
+    location = f"file://{tmp_path}/deletes.parquet"
+    return write_position_deletes(PyArrowFileIO(), location, pa.array(paths), pa.array(positions, pa.int64()))
+
+
+def read(path: str) -> list[tuple[str, int]]:
+    rows = read_position_deletes(PyArrowFileIO(), path)
+    return [(row["file_path"], row["pos"]) for row in rows.to_pylist()]
+
+
+def test_rows_are_sorted_by_path_and_position_and_occur_once(tmp_path: Path) -> None:
+    file = write(tmp_path, [("b", 7), ("a", 9), ("b", 7), ("b", 2), ("a\U0001f600", 1), ("aé", 10)])
+
+    assert read(file.path) == [("a", 9), ("aé", 10), ("a\U0001f600", 1), ("b", 2), ("b", 7)]
+    assert file.rows == 5
+
+
+def test_a_dictionary_with_unused_and_equal_paths_is_sorted_by_its_strings(tmp_path: Path) -> None:
+    paths = pa.DictionaryArray.from_arrays(pa.array([2, 1, 3, 2], pa.int32()), pa.array(["z", "b", "a", "a"]))
+    positions = pa.array([4, 1, 3, 4], pa.int64())
+    file = write_position_deletes(PyArrowFileIO(), f"file://{tmp_path}/deletes.parquet", paths, positions)
+
+    assert read(file.path) == [("a", 3), ("a", 4), ("b", 1)]
+
+
+def test_the_file_has_icebergs_ids_and_encodings(tmp_path: Path) -> None:
+    file = pq.ParquetFile(write(tmp_path, [(LONG, position) for position in range(0, 3000, 3)]).path[7:])
+
+    assert {field.name: field.metadata[b"PARQUET:field_id"] for field in file.schema_arrow} == IDS
+    assert [(field.type, field.nullable) for field in file.schema_arrow] == [(pa.string(), False), (pa.int64(), False)]
+    paths, positions = (file.metadata.row_group(0).column(place) for place in range(2))
+    assert paths.compression == "ZSTD"
+    assert "RLE_DICTIONARY" in paths.encodings
+    assert "DELTA_BINARY_PACKED" in positions.encodings
+
+
+def test_statistics_have_whole_bounds_so_that_a_file_about_one_data_file_is_known(tmp_path: Path) -> None:
+    file = write(tmp_path, [(LONG, 5), (LONG, 300)])
+    paths, positions = file.columns
+
+    assert paths.lower == paths.upper == LONG.encode()
+    assert (positions.lower, positions.upper) == ((5).to_bytes(8, "little"), (300).to_bytes(8, "little"))
+    assert [(column.values, column.nulls) for column in file.columns] == [(2, 0), (2, 0)]
+    assert file.size == Path(file.path[7:]).stat().st_size
+    assert file.splits == (4,)
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_files_of_other_writers_are_read(tmp_path: Path, with_ids: bool) -> None:
+    """Spark and Flink may write the deleted row as a third column, and Arrow large strings."""
+    rows = {
+        "pos": pa.array([3, 1], pa.int32()),
+        "row": [{"id": 1}, None],
+        "file_path": pa.array(["b", "a"]).cast("large_string"),
+    }
+    fields = [
+        pa.field(name, array.type, metadata={b"PARQUET:field_id": IDS[name]} if with_ids and name in IDS else None)
+        for name, array in zip(rows, pa.table(rows).columns, strict=True)
+    ]
+    pq.write_table(pa.table(rows).cast(pa.schema(fields)), tmp_path / "other.parquet")
+
+    assert read(f"file://{tmp_path}/other.parquet") == [("b", 3), ("a", 1)]
+
+
+def test_a_file_without_positions_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"file_path": ["a"], "id": [1]}), tmp_path / "other.parquet")
+
+    with pytest.raises(UserError) as error:
+        read(f"file://{tmp_path}/other.parquet")
+
+    check_text(SNAPSHOTS, "a delete file without positions", str(error.value), {f"file://{tmp_path}": "…"})
