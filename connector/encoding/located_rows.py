@@ -1,5 +1,73 @@
 """Located rows: the rows of earlier versions that a commit deletes, with their keys, as a staged object.
 
 The object has keys, not only positions. Another engine may move a row to another file before the commit, and then only
-its key finds it again. See docs/decisions/0029-rows-are-deleted-by-position.md.
+its key finds it again. A later process may have no binding for the table any more. So the object also says which
+columns and which places in documents have the key.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.types import PrimitiveType
+
+from connector.encoding.key_tables import keys_of_texts
+from connector.host.errors import UserError
+from connector.model.binding import Updates
+from connector.storage.storage_errors import translate_errors
+
+_UPDATES: Final = b"updates"  # in the metadata of the schema
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("pos", pa.int64(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Rows with their files, their positions and their keys, and how rows are found by these keys."""
+
+    rows: pa.Table  # file_path (a dictionary of strings), pos, key (a JSON array)
+    updates: Updates
+
+    def keys(self, column_types: Mapping[int, PrimitiveType]) -> pa.Table:
+        """Return the different keys as a keys table, for key columns of these types. Raises KeyError if a key column
+        has no type."""
+        types = [column_types[part.column_id] for part in self.updates.parts]
+        return keys_of_texts(self.rows["key"].unique(), self.updates.parts, types)
+
+
+def write_located(io: FileIO, location: str, rows: pa.Table, updates: Updates) -> None:
+    """Write located rows: `file_path`, `pos` and `key`. They are durable when this returns."""
+    schema = _SCHEMA.with_metadata({_UPDATES: msgspec.json.encode(updates)})
+    with translate_errors(location), io.new_output(location).create() as stream:
+        pq.write_table(
+            rows.select(schema.names).cast(schema),
+            stream,
+            compression="zstd",
+            use_dictionary=["file_path"],
+            column_encoding={"pos": "DELTA_BINARY_PACKED"},
+        )
+
+
+def read_located(io: FileIO, location: str) -> Located:
+    """Return located rows. Raises UserError if the object was changed."""
+    with translate_errors(location), io.new_input(location).open() as stream:
+        content = stream.read()
+    try:
+        rows = pq.read_table(pa.BufferReader(content), read_dictionary=["file_path"])
+        updates = msgspec.json.decode((rows.schema.metadata or {}).get(_UPDATES, b""), type=Updates)
+        return Located(rows.select(_SCHEMA.names).cast(_SCHEMA), updates)
+    except (pa.ArrowException, OSError, KeyError, ValueError, msgspec.DecodeError) as error:
+        raise UserError(
+            f"{location}: this object of located rows was changed or is damaged ({error}). A staged commit has to "
+            "delete these rows, and stays in the task's state: restore the object, or backfill the binding, which "
+            "starts with a new table."
+        ) from error

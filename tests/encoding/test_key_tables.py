@@ -1,0 +1,64 @@
+"""Keys tables: the values that a row of a key has, and how tasks get them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, StringType, TimestamptzType
+
+from connector.encoding.key_tables import keys_of_texts, read_keys, write_keys
+from connector.model.binding import KeyPart
+
+
+def table(texts: Sequence[str], *types: PrimitiveType) -> list[tuple[Any, ...]]:
+    parts = [KeyPart(10 + place, f"/{place}") for place in range(len(types))]
+    rows = keys_of_texts(pa.array(texts, pa.string()), parts, types)
+    assert rows.column_names == [*(str(part.column_id) for part in parts), "key"]
+    return [tuple(row.values()) for row in rows.to_pylist()]
+
+
+def test_keys_are_converted_as_columns_are() -> None:
+    found = table(['["a",7]', '["b","07"]', '["\\u00e9",7.0]'], StringType(), LongType())
+
+    assert found == [("a", 7, '["a",7]'), ("b", 7, '["b","07"]'), ("é", 7, '["\\u00e9",7.0]')]
+
+
+@pytest.mark.parametrize(
+    ("column_type", "fitting", "unfit"),
+    [
+        (LongType(), "7", '"x"'),
+        (DateType(), '"2020-01-01"', "1"),
+        (TimestamptzType(), '"2020-01-01T00:00:00Z"', '"now"'),
+        (StringType(), '"a"', '"\\ud800"'),
+        (DoubleType(), "1e300", "1e999"),
+    ],
+)
+def test_a_key_that_its_columns_cannot_hold_is_left_out(column_type: PrimitiveType, fitting: str, unfit: str) -> None:
+    texts = [f"[1,{each}]" for each in (fitting, unfit, fitting)]
+
+    assert [row[-1] for row in table(texts, LongType(), column_type)] == [texts[0], texts[2]]
+
+
+def test_a_null_is_looked_for_as_null() -> None:
+    assert table(["[null]"], LongType()) == [(None, "[null]")]
+
+
+def test_a_table_without_keys_has_the_columns() -> None:
+    parts = [KeyPart(4, "/a")]
+    one = keys_of_texts(pa.array(["[1]"]), parts, [LongType()])
+
+    assert keys_of_texts(pa.array([], pa.string()), parts, [LongType()]).schema.equals(one.schema)
+
+
+def test_tasks_read_the_same_table_from_a_file_and_from_bytes(tmp_path: Path) -> None:
+    written = keys_of_texts(pa.array(["[1]", "[2]"]), [KeyPart(4, "/a")], [LongType()])
+    write_keys(str(tmp_path / "keys"), written)
+    read = read_keys(str(tmp_path / "keys"))
+    (tmp_path / "keys").unlink()
+
+    assert read.equals(written)
+    sink = pa.BufferOutputStream()
+    write_keys(sink, written)
+    assert read_keys(sink.getvalue().to_pybytes()).equals(written)

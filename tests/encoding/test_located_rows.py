@@ -1,0 +1,61 @@
+"""Located rows: an object from which a later process, without a binding, finds the rows again."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.types import LongType, StringType
+
+from connector.encoding.located_rows import read_located, write_located
+from connector.host.errors import UserError
+from connector.model.binding import KeyPart, Updates
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
+UPDATES = Updates((KeyPart(4, "/a~1b", default={"x": [1]}), KeyPart(1, "/n", is_exact=False)), 9, hard_delete=True)
+ROWS = pa.table({"file_path": ["b", "a", "b"], "pos": [2**40, 0, 1], "key": ['["x",7]', '["y","07"]', '["x",7]']})
+IO = PyArrowFileIO()
+
+
+@pytest.mark.parametrize("path_type", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
+def test_rows_and_the_way_to_find_them_are_read_back(tmp_path: Path, path_type: pa.DataType) -> None:
+    rows = ROWS.set_column(0, "file_path", ROWS["file_path"].cast(path_type))
+    write_located(IO, f"file://{tmp_path}/located", rows, UPDATES)
+    read = read_located(IO, f"file://{tmp_path}/located")
+
+    assert read.rows.to_pylist() == ROWS.to_pylist()
+    assert read.updates == UPDATES
+
+
+def test_each_key_occurs_once_in_the_keys_table_with_the_types_of_today(tmp_path: Path) -> None:
+    write_located(IO, f"file://{tmp_path}/located", ROWS, UPDATES)
+    located = read_located(IO, f"file://{tmp_path}/located")
+
+    of_longs = located.keys({1: LongType(), 4: StringType(), 9: StringType()})
+    of_strings = located.keys({1: StringType(), 4: StringType()})
+    assert of_longs.to_pylist() == [{"4": "x", "1": 7, "key": '["x",7]'}, {"4": "y", "1": 7, "key": '["y","07"]'}]
+    assert of_strings["1"].to_pylist() == ["7", "07"]
+
+
+def test_a_dropped_key_column_is_a_key_error(tmp_path: Path) -> None:
+    write_located(IO, f"file://{tmp_path}/located", ROWS, UPDATES)
+
+    with pytest.raises(KeyError, match="1"):
+        read_located(IO, f"file://{tmp_path}/located").keys({4: StringType()})
+
+
+@pytest.mark.parametrize("damage", ["cut off", "another file"])
+def test_a_damaged_object_is_an_error_that_says_what_to_do(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "located"
+    if damage == "cut off":
+        write_located(IO, f"file://{path}", ROWS, UPDATES)
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        pq.write_table(ROWS, path)
+
+    with pytest.raises(UserError, match="this object of located rows was changed or is damaged") as error:
+        read_located(IO, f"file://{path}")
+    if damage == "another file":
+        check_text(SNAPSHOTS, "located rows without their updates", str(error.value), {f"file://{tmp_path}": "…"})
