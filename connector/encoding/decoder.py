@@ -10,7 +10,7 @@ import pyarrow as pa
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.invalid_cells import InvalidCells, RejectedRow
 from connector.encoding.packed import PackedTupleError
-from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, loose_row, rows_decoder
+from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, rows_decoder
 from connector.encoding.tuple_columns import (
     ColumnInput,
     FittedColumn,
@@ -77,7 +77,7 @@ class RowDecoder:
         """Return the rows of these lines. Raises InvalidValueError if the policy is to stop at an invalid value, and
         ProtocolError if a line is no Store."""
         if self._is_new:
-            self._learn_from_line(lines.content.partition(_NEWLINE)[0], lines.number(0))
+            self._learn_from_line(Lines(lines.content.partition(_NEWLINE)[0] + _NEWLINE, lines.number))
         try:
             return self._decode_at_once(lines)
         except _UNUSUAL:
@@ -148,10 +148,10 @@ class RowDecoder:
         except ValueError as error:
             raise ProtocolError(f"line {number}: the Store {error}") from error
 
-    def _learn_from_line(self, line: bytes, number: int) -> None:
+    def _learn_from_line(self, line: Lines) -> None:
         """Learn from the first line. Otherwise a whole batch would often be decoded twice."""
         self._is_new = False
-        row = loose_row(line, number)
+        row, number = line.row(0), line.number(0)
         if binding_of(row, number) == self._binding.index:
             self._check(row, number)
             self._learn_from([row])

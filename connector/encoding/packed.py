@@ -28,6 +28,7 @@ DOUBLE: Final = 0x21
 FALSE: Final = 0x26
 TRUE: Final = 0x27
 LARGEST: Final = 8  # bytes of an integer whose code says its size
+INTEGERS: Final = frozenset(range(ZERO - LARGEST, ZERO + LARGEST + 1))
 _ESCAPE: Final = 0xFF  # after a 00 that is part of a string
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 

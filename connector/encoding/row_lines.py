@@ -1,4 +1,4 @@
-"""Store lines to rows: by a decoder made for one binding, or loosely, line by line."""
+"""Store and Load lines to rows: by a decoder made for one binding, or loosely, line by line."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -11,77 +11,93 @@ import numpy as np
 from protocol.codec import REQUESTS, find_kind, message_name
 from protocol.json_parts import MalformedJsonError, parse_items, parse_members
 from protocol.protocol_error import ProtocolError
-from protocol.request import Store
+from protocol.request import Request, Store
 
 _Keys = TypeVar("_Keys")
 _Values = TypeVar("_Values")
 
 
-class Row(msgspec.Struct, Generic[_Keys, _Values], frozen=True, rename="camel", gc=False):
-    """A Store; each of its halves is in the plain form, the packed form, or both."""
+class KeyRow(msgspec.Struct, Generic[_Keys], frozen=True, rename="camel", gc=False):
+    """A Load, or the part of a Store that says which row it is. The key is in the plain form, the packed form, or
+    both."""
 
     binding: int | str | None = 0
     key: _Keys | None = None
-    values: _Values | None = None
     key_packed: bytes | None = None
+
+
+class Row(KeyRow[_Keys], Generic[_Keys, _Values], frozen=True, rename="camel", gc=False):
+    """A Store; its values have the forms that its key may have."""
+
+    values: _Values | None = None
     values_packed: bytes | None = None
     doc: msgspec.Raw = msgspec.Raw()
+    exists: bool | None = False  # the row was loaded in this transaction
+    delete: bool | None = False  # the document is deleted
 
 
 _NEWLINE: Final = b"\n"
-_HEAD: Final = ("binding", "keyPacked", "valuesPacked")  # all but the fields that hold JSON of documents
 
+LooseKeyRow: TypeAlias = KeyRow[list[msgspec.Raw]]
 LooseRow: TypeAlias = Row[list[msgspec.Raw], list[msgspec.Raw]]
+_AnyRow = TypeVar("_AnyRow", bound=KeyRow[Any])
 
 
-class _Stores:
-    """Decodes lines with one Store each.
+class _Messages(Generic[_AnyRow]):
+    """Decodes lines with one message each, of one kind.
 
-    msgspec keeps the last of two members of one name and drops the others without a word. So each Row is noted when it
-    is made, and the Rows are counted.
+    msgspec keeps the last of two members of one name and drops the others without a word. So each row is noted when it
+    is made, and the rows are counted.
     """
 
-    def __init__(self, keys: Any, values: Any, **line_options: Any) -> None:
-        self._made: list[Row[Any, Any]] = []
-        halves = [("key", keys | None, None), ("values", values | None, None)]
+    def __init__(self, row_type: type[_AnyRow], message: str, tuples: Sequence[tuple[str, Any]], **line: Any) -> None:
+        """`tuples` are the types of the row's plain tuples, `line` are options of the line."""
+        self._made: list[_AnyRow] = []
+        fields = [(name, elements | None, None) for name, elements in tuples]
         noting = {"__post_init__": self._made.append}
-        row = msgspec.defstruct("Row", halves, bases=(Row,), namespace=noting, frozen=True, rename="camel", gc=False)
-        line: Any = msgspec.defstruct("_Line", [("store", row)], frozen=True, gc=False, **line_options)
-        self._decoder = msgspec.json.Decoder(line)
+        row = msgspec.defstruct(
+            "Row", fields, bases=(row_type,), namespace=noting, frozen=True, rename="camel", gc=False
+        )
+        line_type: Any = msgspec.defstruct("_Line", [(message, row)], frozen=True, gc=False, **line)
+        self._message = message
+        self._decoder = msgspec.json.Decoder(line_type)
 
-    def of_lines(self, lines: bytes) -> list[Row[Any, Any]]:
+    def of_lines(self, lines: bytes) -> list[_AnyRow]:
         """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
         self._made.clear()
         count = len(self._decoder.decode_lines(lines))
         return self._noted(count)
 
-    def of_line(self, line: bytes) -> Row[Any, Any]:
+    def of_line(self, line: bytes) -> _AnyRow:
         self._made.clear()
         self._decoder.decode(line)
         [row] = self._noted(1)
         return row
 
-    def _noted(self, count: int) -> list[Row[Any, Any]]:
+    def _noted(self, count: int) -> list[_AnyRow]:
         rows = self._made.copy()
         self._made.clear()
         if len(rows) != count:
-            raise msgspec.ValidationError("Object has several fields `store`")
+            raise msgspec.ValidationError(f"Object has several fields `{self._message}`")
         return rows
 
 
-_NO_OTHER: Final = msgspec.defstruct(
-    "_NoOtherMessage", [(name, None, None) for name in REQUESTS if name != "store"], frozen=True, kw_only=True, gc=False
-)
-# A line may have further members, but no other message.
-_LOOSE: Final = _Stores(list[msgspec.Raw], list[msgspec.Raw], bases=(_NO_OTHER,))
+def _no_other(message: str) -> Any:
+    """Return the base of lines that may have further members, but no other message than this one."""
+    names = [(name, None, None) for name in REQUESTS if name != message]
+    return msgspec.defstruct("_NoOtherMessage", names, frozen=True, kw_only=True, gc=False)
+
+
+_NO_OTHER_THAN_STORE: Final = _no_other("store")
 
 
 def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
-    """Return a decoder of lines whose elements have these types. On another line the decoder raises msgspec's error,
-    which does not name the line."""
-    halves = GenericAlias(tuple, tuple(keys)), GenericAlias(tuple, tuple(values))
+    """Return a decoder of Store lines whose elements have these types. On another line the decoder raises msgspec's
+    error, which does not name the line."""
+    halves = [("key", GenericAlias(tuple, tuple(keys))), ("values", GenericAlias(tuple, tuple(values)))]
     # Usual lines have no other member than the Store. That costs nothing to check, while fields for other messages do.
-    alone, among_others = _Stores(*halves, forbid_unknown_fields=True), _Stores(*halves, bases=(_NO_OTHER,))
+    alone: _Messages[Row[Any, Any]] = _Messages(Row, "store", halves, forbid_unknown_fields=True)
+    among_others: _Messages[Row[Any, Any]] = _Messages(Row, "store", halves, bases=(_NO_OTHER_THAN_STORE,))
 
     def decode(lines: bytes) -> list[Row[Any, Any]]:
         try:
@@ -92,49 +108,67 @@ def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes]
     return decode
 
 
-def loose_row(line: bytes, number: int) -> LooseRow:
-    """Return the row of a Store of any binding, with any elements. Raises ProtocolError if the line is no Store."""
-    try:
-        row = _loose_row(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"line {number}: {_complaint(line, error)}") from error
-    # In proto3 JSON an empty list is the same as an absent one.
-    if row.key == [] and row.key_packed:
-        row = msgspec.structs.replace(row, key=None)
-    if row.values == [] and row.values_packed:
-        row = msgspec.structs.replace(row, values=None)
-    return row
+class LineDecoder(Generic[_AnyRow]):
+    """Decodes lines with one message of a kind each: of any binding, with any elements, which stay JSON."""
 
+    def __init__(self, row_type: type[_AnyRow], kind: type[Request]) -> None:
+        self._kind, self._name = kind, message_name(kind)
+        fields = row_type.__struct_fields__
+        self._tuples = [name for name in fields if f"{name}_packed" in fields]
+        self._raw = [*self._tuples, *({"doc"} & {*fields})]  # the fields that hold JSON of documents
+        encoded = zip(fields, row_type.__struct_encode_fields__, strict=True)
+        self._head = {member for name, member in encoded if name not in self._raw}
+        types = [(name, list[msgspec.Raw]) for name in self._tuples]
+        self._messages: _Messages[_AnyRow] = _Messages(row_type, self._name, types, bases=(_no_other(self._name),))
 
-def _complaint(line: bytes, refusal: Exception) -> str:
-    try:
-        kind = find_kind(line)
-    except ProtocolError as error:
-        return str(error)
-    return f"expected a Store: {refusal}" if kind is Store else f"expected a Store, got {message_name(kind)}"
+    def of_lines(self, lines: bytes) -> list[_AnyRow]:
+        """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
+        return [self._without_empty_tuples(row) for row in self._messages.of_lines(lines)]
 
-
-def _loose_row(line: bytes) -> LooseRow:
-    try:
-        return _LOOSE.of_line(line)
-    except msgspec.ValidationError:
-        raise
-    except (msgspec.DecodeError, RecursionError) as refusal:
+    def of_line(self, line: bytes, number: int) -> _AnyRow:
+        """Return the row of one line. Raises ProtocolError if it is no such message."""
         try:
-            return _row_of_parts(line)
-        except MalformedJsonError:
-            raise refusal from None
+            return self._without_empty_tuples(self._of_line(line))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"line {number}: {self._complaint(line, error)}") from error
 
+    def _without_empty_tuples(self, row: _AnyRow) -> _AnyRow:
+        """In proto3 JSON an empty list is the same as an absent one."""
+        empty = [name for name in self._tuples if getattr(row, name) == [] and getattr(row, f"{name}_packed")]
+        return msgspec.structs.replace(row, **dict.fromkeys(empty)) if empty else row
 
-def _row_of_parts(line: bytes) -> LooseRow:
-    """Return the row of a line with a value that msgspec refuses: only the field of that value is invalid."""
-    messages = [(name, value) for name, value in parse_members(line) if name in REQUESTS and value != b"null"]
-    stores = [parse_members(value) for name, value in messages if name == "store"]
-    heads = [(name, value) for store in stores for name, value in store if name in _HEAD]
-    row = _LOOSE.of_line(_object([(name, _object(heads) if name == "store" else b"{}") for name, _ in messages]))
-    store = dict(stores[0])
-    plain = {half: _elements(store.get(half, b"null")) for half in ("key", "values")}
-    return msgspec.structs.replace(row, **plain, doc=msgspec.Raw(store.get("doc", b"")))
+    def _complaint(self, line: bytes, refusal: Exception) -> str:
+        try:
+            kind = find_kind(line)
+        except ProtocolError as error:
+            return str(error)
+        expected = f"expected a {self._kind.__name__}"
+        return f"{expected}: {refusal}" if kind is self._kind else f"{expected}, got {message_name(kind)}"
+
+    def _of_line(self, line: bytes) -> _AnyRow:
+        try:
+            return self._messages.of_line(line)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, RecursionError) as refusal:
+            try:
+                return self._of_parts(line)
+            except MalformedJsonError:
+                raise refusal from None
+
+    def _of_parts(self, line: bytes) -> _AnyRow:
+        """Return the row of a line with a value that msgspec refuses: only the field of that value is invalid."""
+        messages = [(name, value) for name, value in parse_members(line) if name in REQUESTS and value != b"null"]
+        rows = [parse_members(value) for name, value in messages if name == self._name]
+        heads = [(name, value) for row in rows for name, value in row if name in self._head]
+        row = self._messages.of_line(
+            _object([(name, _object(heads) if name == self._name else b"{}") for name, _ in messages])
+        )
+        parts = dict(rows[0])
+        raw: dict[str, Any] = {name: _elements(parts.get(name, b"null")) for name in self._tuples}
+        if "doc" in self._raw:
+            raw["doc"] = msgspec.Raw(parts.get("doc", b""))
+        return msgspec.structs.replace(row, **raw)
 
 
 def _object(named: Sequence[tuple[str, bytes]]) -> bytes:
@@ -143,6 +177,9 @@ def _object(named: Sequence[tuple[str, bytes]]) -> bytes:
 
 def _elements(array: bytes) -> list[msgspec.Raw] | None:
     return None if array == b"null" else [msgspec.Raw(item) for item in parse_items(array)]
+
+
+_STORES: Final[LineDecoder[LooseRow]] = LineDecoder(Row, Store)
 
 
 class Lines:
@@ -163,10 +200,10 @@ class Lines:
 
     def row(self, place: int) -> LooseRow:
         """Return the row of one line (from 0)."""
-        return loose_row(self.each[place], self.number(place))
+        return _STORES.of_line(self.each[place], self.number(place))
 
 
-def binding_of(row: Row[Any, Any], number: int) -> int:
+def binding_of(row: KeyRow[Any], number: int) -> int:
     """Return the index of the row's binding. Proto3 JSON may write a number as a string, and a zero as null or not at
     all."""
     try:

@@ -30,15 +30,14 @@ from connector.encoding.column_types import arrow_type_of, rule
 from connector.encoding.packed import (
     DOUBLE,
     FALSE,
-    LARGEST,
+    INTEGERS,
     NULL,
     TRUE,
-    ZERO,
     Elements,
     PackedRows,
     PackedTupleError,
 )
-from connector.encoding.row_lines import LooseRow, Row
+from connector.encoding.row_lines import KeyRow, LooseKeyRow
 from connector.encoding.texts import NO_ROWS, Positions, Texts, UnfitError, double_texts, of_json, validity
 from connector.model.binding import Column
 
@@ -56,8 +55,7 @@ _CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
 }
 _FROM_STRINGS: Final = frozenset({DateType(), TimestamptzType()})
 
-_INTEGERS: Final = frozenset(range(ZERO - LARGEST, ZERO + LARGEST + 1))
-_NUMBERS: Final = _INTEGERS | {NULL, DOUBLE}
+_NUMBERS: Final = INTEGERS | {NULL, DOUBLE}
 _SIGN: Final = np.uint64(2**63)
 
 
@@ -211,7 +209,7 @@ _Reader: TypeAlias = Callable[[Elements], pa.Array | None]
 # By column type, the codes whose elements are read straight from the buffer, and the reader.
 _OWN_CODES: Final[dict[PrimitiveType, tuple[frozenset[int], _Reader]]] = {
     BooleanType(): (frozenset({NULL, FALSE, TRUE}), _booleans),
-    LongType(): (_INTEGERS | {NULL}, _longs),
+    LongType(): (INTEGERS | {NULL}, _longs),
     DoubleType(): (_NUMBERS, _doubles),
 }
 
@@ -223,17 +221,17 @@ class TupleColumns:
     name: str
     columns: tuple[Column, ...]
 
-    def tuple_of(self, row: Row[Any, Any]) -> Any:
+    def tuple_of(self, row: KeyRow[Any]) -> Any:
         """Return the row's plain tuple; None if it is packed or absent."""
         return getattr(row, self.name)
 
-    def cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
+    def cells(self, rows: Sequence[KeyRow[Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         """Yield the cells of each column. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
             return self._packed_cells(rows)
         return self._plain_cells(rows, cell_types)
 
-    def check(self, row: LooseRow) -> None:
+    def check(self, row: LooseKeyRow) -> None:
         """Raise ValueError unless the row has this tuple, with the right number of elements."""
         elements = self.tuple_of(row)
         if elements is None:
@@ -242,7 +240,7 @@ class TupleColumns:
         elif len(elements) != len(self.columns):
             raise ValueError(f"has {len(elements)} elements in {self.name}, expected {len(self.columns)}")
 
-    def json_texts(self, rows: Sequence[LooseRow]) -> Iterator[list[str]]:
+    def json_texts(self, rows: Sequence[LooseKeyRow]) -> Iterator[list[str]]:
         """Yield the values of each column as JSON, for people. All rows have the form of the first one."""
         if self.tuple_of(rows[0]) is None:
             for elements in self._packed_rows(rows).elements(len(self.columns)):
@@ -252,15 +250,15 @@ class TupleColumns:
                 yield [bytes(value).decode(errors="replace") for value in values]
 
     @property
-    def _packed_of(self) -> Callable[[Row[Any, Any]], bytes | None]:
+    def _packed_of(self) -> Callable[[KeyRow[Any]], bytes | None]:
         return attrgetter(f"{self.name}_packed")
 
-    def _plain_cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
+    def _plain_cells(self, rows: Sequence[KeyRow[Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         values_by_column = zip(*map(attrgetter(self.name), rows), strict=True)
         for column, cell_type, values in zip(self.columns, cell_types, values_by_column, strict=True):
             yield PlainCells(cell_type, column.type, values)
 
-    def _packed_cells(self, rows: Sequence[Row[Any, Any]]) -> Iterator[ColumnInput]:
+    def _packed_cells(self, rows: Sequence[KeyRow[Any]]) -> Iterator[ColumnInput]:
         elements_by_column = self._packed_rows(rows).elements(len(self.columns))
         try:
             # strict=True makes `elements` check that nothing is left over behind the last element.
@@ -269,5 +267,5 @@ class TupleColumns:
         except PackedTupleError as error:
             raise PackedTupleError(error.row, f"{self.name}Packed: the tuple {error.reason}") from error
 
-    def _packed_rows(self, rows: Sequence[Row[Any, Any]]) -> PackedRows:
+    def _packed_rows(self, rows: Sequence[KeyRow[Any]]) -> PackedRows:
         return PackedRows([content or b"" for content in map(self._packed_of, rows)])
