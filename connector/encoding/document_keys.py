@@ -1,0 +1,100 @@
+"""The key of a document, compared as the runtime packs keys: by type and value.
+
+A key column may not tell which key a row has: `7` and `07` are the same long. The document of the row always tells.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias, cast
+
+import msgspec
+
+from connector.model.binding import KeyPart
+from protocol.flow import Json
+from protocol.json_parts import MalformedJsonError, parse_items, parse_members
+
+Key: TypeAlias = tuple[Json, ...]
+
+_POINTERS: Final = 1024
+_decode = msgspec.json.Decoder().decode
+
+
+class MalformedDocumentError(Exception):
+    """The text is not a JSON object."""
+
+
+def parse_key(text: str) -> Key:
+    """Return the elements of a key that is a JSON array, to be compared with `document_key`."""
+    try:
+        elements = _decode(text)
+    except msgspec.DecodeError:  # half of a surrogate pair
+        elements = json.loads(text)
+    return tuple(map(_comparable, elements))
+
+
+def document_key(document: str, parts: Sequence[KeyPart]) -> Key:
+    """Return the key of a document. Raises MalformedDocumentError."""
+    try:
+        root = _decode(document)
+    except (msgspec.DecodeError, RecursionError):
+        # Half of a surrogate pair, or nested too deeply for msgspec.
+        return tuple(_comparable(_find_in_text(document, part)) for part in parts)
+    if not isinstance(root, dict):
+        raise MalformedDocumentError
+    return tuple(_comparable(_find(root, part)) for part in parts)
+
+
+def _comparable(value: Json) -> Json:
+    """Python takes true for 1. The runtime does not, but it takes 7.0 for 7, as Python does."""
+    return {"boolean": value} if isinstance(value, bool) else value
+
+
+@lru_cache(_POINTERS)
+def _tokens(pointer: str) -> tuple[str, ...]:
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
+
+
+def _find(root: Json, part: KeyPart) -> Json:
+    value = root
+    for token in _tokens(part.pointer):
+        if isinstance(value, dict):
+            if token not in value:
+                return part.default
+            value = value[token]
+        else:
+            place = _place(token)
+            if not isinstance(value, list) or place is None or place >= len(value):
+                return part.default
+            value = value[place]
+    return value
+
+
+def _place(token: str) -> int | None:
+    """Return the index that a pointer's token means in an array."""
+    is_index = token.isascii() and token.isdecimal() and (token == "0" or token[0] != "0")
+    return int(token) if is_index else None
+
+
+def _find_in_text(document: str, part: KeyPart) -> Json:
+    """Return the same as `_find`, but parse only the values on the way, one level after the other."""
+    found = document.strip().encode()
+    if not found.startswith(b"{"):
+        raise MalformedDocumentError
+    for token in _tokens(part.pointer):
+        value = _child(found, token)
+        if value is None:
+            return part.default
+        found = value
+    is_scalar = found[:1] not in (b"{", b"[")
+    return cast("Json", json.loads(found)) if is_scalar else {}  # no key has an object
+
+
+def _child(text: bytes, token: str) -> bytes | None:
+    try:
+        if text.startswith(b"{"):
+            return dict(parse_members(text)).get(token)
+        items, place = parse_items(text) if text.startswith(b"[") else [], _place(token)
+    except MalformedJsonError as error:
+        raise MalformedDocumentError from error
+    return items[place] if place is not None and place < len(items) else None
