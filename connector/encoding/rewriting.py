@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
@@ -18,6 +17,7 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
 from connector.encoding.conversions import NoEquivalentError, convert
 from connector.encoding.data_files import DataFileWriter, FileOptions
+from connector.encoding.deleted_rows import RowPositions, find_deleted_rows
 from connector.encoding.file_columns import find_columns
 from connector.host.refresh import Refreshed
 from connector.model.binding import Column
@@ -122,7 +122,7 @@ class Rewriting:
         options = FileOptions.of_table(self.properties)
         writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
         try:
-            for batch in _batches(file, _find_deleted_rows(io, source)):
+            for batch in _batches(file, find_deleted_rows(io, source.path, source.position_deletes)):
                 arrays = [
                     _array(batch.column(places[column.source_id]), column, field.type)
                     for column, field in zip(columns, fields, strict=True)
@@ -171,7 +171,7 @@ def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> p
         raise UnconvertibleError(column.source_id) from error
 
 
-def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+def _batches(file: pq.ParquetFile, deleted: RowPositions) -> Iterator[pa.RecordBatch]:
     """Yield the rows that are not deleted, a few megabytes at a time."""
     groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
@@ -182,13 +182,3 @@ def _batches(file: pq.ParquetFile, deleted: npt.NDArray[np.int64]) -> Iterator[p
         kept[deleted[begin:end] - first] = False
         yield batch if kept.all() else batch.filter(pa.array(kept))
         first += batch.num_rows
-
-
-def _find_deleted_rows(io: FileIO, source: SourceFile) -> npt.NDArray[np.int64]:
-    """Return the positions of deleted rows, in order and without duplicates."""
-    positions = [np.empty(0, np.int64)]
-    for path in source.position_deletes:
-        with translate_errors(path), io.new_input(path).open() as stream:
-            deletes = pq.read_table(stream, columns=["pos"], filters=[("file_path", "==", source.path)])
-            positions.append(deletes["pos"].to_numpy())
-    return np.unique(np.concatenate(positions))

@@ -1,6 +1,27 @@
 """Finds the rows of keys in data files: by the key columns, and by the documents where columns cannot tell."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from cachetools import LRUCache, cached
+from pyiceberg.io import FileIO
+
+from connector.encoding.deleted_rows import RowPositions, find_deleted_rows
+from connector.encoding.document_keys import Key, MalformedDocumentError, document_key
+from connector.encoding.file_columns import column_id, find_columns
+from connector.encoding.searched_keys import Bounds, Keys, Places
+from connector.host.errors import UserError
+from connector.storage.storage_errors import translate_errors
+
+_KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are read at once
+_DOCUMENTS: Final = 8 << 20  # bytes of documents that are decoded at once
+_MOST_DOCUMENTS: Final = 1 << 16  # rows
+_FOOTERS: Final = 32 << 20  # bytes of footers that a process remembers
 
 
 @dataclass(frozen=True)
@@ -13,3 +34,192 @@ class SearchedFile:
     row_groups: int | None = None  # None: all that follow
     position_deletes: tuple[str, ...] = ()  # the table's delete files that may apply
     located: tuple[str, ...] = ()  # objects of located rows that pending commits delete
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """Rows of keys in one data file. A row occurs for each key that it has, and a key for each row that has it."""
+
+    keys: Places  # places in the keys table
+    positions: RowPositions  # within the file, in order
+    documents: pa.StringArray | None
+
+
+def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
+    """Yield the rows of these keys that are not deleted, in the file's order.
+
+    The memory that this takes does not depend on the file's size, but on the size of its row groups.
+    """
+    footer = _read_footer(io, file.path)
+    last = footer.num_row_groups if file.row_groups is None else file.first_row_group + file.row_groups
+    source = _Source(file.path, footer, keys)
+    groups = [group for group in range(file.first_row_group, last) if keys.may_be_within(source.bounds(group))]
+    if not groups:
+        return
+    with translate_errors(file.path), io.new_input(file.path).open() as stream:
+        for some in source.divide(groups):
+            found = source.find(stream, some)
+            if len(found.positions):
+                found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.located))
+            if with_documents or not keys.updates.is_exact:
+                yield from source.read_documents(stream, found, with_documents=with_documents)
+            elif len(found.positions):
+                rows, places = keys.keys_of(found.ids)
+                yield FoundRows(places, found.positions[rows], None)
+
+
+@cached(
+    LRUCache(_FOOTERS, getsizeof=lambda footer: footer.serialized_size),
+    key=lambda _, path: path,
+    lock=Lock(),
+)
+def _read_footer(io: FileIO, path: str) -> pq.FileMetaData:
+    with translate_errors(path), io.new_input(path).open() as stream:
+        return pq.read_metadata(stream)
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Rows that have the values of some key in the key columns."""
+
+    positions: RowPositions
+    ids: Places
+
+    def without(self, deleted: RowPositions) -> "_Candidates":
+        if not len(deleted):
+            return self
+        nearest = np.minimum(np.searchsorted(deleted, self.positions), len(deleted) - 1)
+        lives = deleted[nearest] != self.positions
+        return _Candidates(self.positions[lives], self.ids[lives])
+
+
+class _Source:
+    """A data file, and the places of the columns that a search reads."""
+
+    def __init__(self, path: str, footer: pq.FileMetaData, keys: Keys) -> None:
+        self._path, self._footer, self._keys = path, footer, keys
+        schema = footer.schema.to_arrow_schema()
+        places = find_columns(schema, path)
+        # None: the file is older than the column, so all of its rows have null there.
+        self._names = {number: str(schema.field(place).name) for number, place in places.items()}
+        self._key_ids = [part.column_id for part in keys.updates.parts]
+        rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        self._begins = np.cumsum([0, *rows])  # of the row groups
+
+    def bounds(self, group: int) -> list[Bounds]:
+        """Return what is known of the key columns in a row group."""
+        return [self._bounds(group, *each) for each in zip(self._key_ids, self._keys.types, strict=True)]
+
+    def divide(self, groups: Sequence[int]) -> Iterator[list[int]]:
+        """Divide row groups into parts whose key columns are read at once."""
+        some: list[int] = []
+        size = 0
+        for group in groups:
+            own = sum(chunk.total_uncompressed_size for chunk in self._chunks(group, self._key_ids))
+            if some and size + own > _KEY_COLUMNS:
+                yield some
+                some, size = [], 0
+            some.append(group)
+            size += own
+        if some:
+            yield some
+
+    def find(self, stream: Any, groups: Sequence[int]) -> _Candidates:
+        """Return the rows of these row groups that have the values of some key."""
+        table = self._open(stream).read_row_groups(groups, columns=self._columns(self._key_ids), use_threads=False)
+        positions = np.concatenate([np.arange(*self._begins[group : group + 2]) for group in groups])
+        arrays = {column_id(field): table.column(place) for place, field in enumerate(table.schema)}
+        columns = [
+            arrays[number].cast(arrow_type).combine_chunks()
+            if number in arrays
+            else pa.nulls(len(positions), arrow_type)
+            for number, arrow_type in zip(self._key_ids, self._keys.types, strict=True)
+        ]
+        rows, ids = self._keys.find(columns)
+        return _Candidates(positions[rows], ids)
+
+    def read_documents(self, stream: Any, found: _Candidates, *, with_documents: bool) -> Iterator[FoundRows]:
+        """Yield the candidates whose documents have the keys, and these documents if they are wanted."""
+        groups = np.searchsorted(self._begins, found.positions, side="right") - 1
+        for group in np.unique(groups).tolist():
+            own = groups == group
+            positions, ids = found.positions[own], found.ids[own]
+            for begin, end, documents in self._documents(stream, group, positions):
+                rows, places = self._keys_of(positions[begin:end], ids[begin:end], documents)
+                if len(rows):
+                    taken = documents.take(pa.array(rows)) if with_documents else None
+                    yield FoundRows(places, positions[begin:end][rows], taken)
+
+    def _keys_of(self, positions: RowPositions, ids: Places, documents: pa.StringArray) -> tuple[Places, Places]:
+        if documents.null_count:
+            raise self._lacks_document(positions[np.flatnonzero(documents.is_null())[0]])
+        if self._keys.updates.is_exact:
+            return self._keys.keys_of(ids)
+        found = zip(documents.to_pylist(), positions.tolist(), strict=True)
+        return self._keys.keys_of_documents(ids, [self._document_key(*each) for each in found])
+
+    def _document_key(self, document: str, position: int) -> Key:
+        try:
+            return document_key(document, self._keys.updates.parts)
+        except MalformedDocumentError as error:
+            raise self._lacks_document(position) from error
+
+    def _documents(self, stream: Any, group: int, positions: RowPositions) -> Iterator[tuple[int, int, pa.StringArray]]:
+        """Yield the documents of these rows of a row group, some at a time: from the first to before the second."""
+        document_id = self._keys.updates.document_id
+        if document_id not in self._names:
+            raise self._lacks_document(positions[0])
+        first, rows = int(self._begins[group]), self._footer.row_group(group).num_rows
+        size = sum(chunk.total_uncompressed_size for chunk in self._chunks(group, [document_id]))
+        at_once = max(1, min(_MOST_DOCUMENTS, _DOCUMENTS * rows // max(size, 1)))
+        # What is read stays in memory until the file is closed, so each row group has its own.
+        batches = self._open(stream).iter_batches(
+            at_once, [group], columns=self._columns([document_id]), use_threads=False
+        )
+        for batch in batches:
+            begin, end = np.searchsorted(positions, (first, first + batch.num_rows)).tolist()
+            if begin < end:
+                [place] = [place for place, field in enumerate(batch.schema) if column_id(field) == document_id]
+                found = batch.column(place).take(pa.array(positions[begin:end] - first))
+                yield begin, end, found.cast(pa.string())
+            if end == len(positions):
+                return
+            first += batch.num_rows
+
+    def _open(self, stream: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(stream, metadata=self._footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
+
+    def _columns(self, ids: Sequence[int]) -> list[str]:
+        return list(dict.fromkeys(self._names[number] for number in ids if number in self._names))
+
+    def _chunks(self, group: int, ids: Sequence[int]) -> list[pq.ColumnChunkMetaData]:
+        columns = self._columns(ids)
+        row_group = self._footer.row_group(group)
+        chunks = [row_group.column(place) for place in range(row_group.num_columns)]
+        return [chunk for chunk in chunks if chunk.path_in_schema in columns]
+
+    def _bounds(self, group: int, number: int, arrow_type: pa.DataType) -> Bounds:
+        if number not in self._names:
+            return Bounds(None, has_nulls=True)
+        chunks = self._chunks(group, [number])
+        # Names are only for people, and two columns may have one.
+        statistics = chunks[0].statistics if len(chunks) == 1 else None
+        has_nulls = statistics is None or not statistics.has_null_count or statistics.null_count > 0
+        return Bounds(_extremes(statistics, arrow_type), has_nulls)
+
+    def _lacks_document(self, position: int) -> UserError:
+        return UserError(
+            f"{self._path}: row {position} has no JSON object as its document, which the connector always writes. "
+            "Another program has changed the table. Restore the column of documents, or backfill the binding, which "
+            "starts with a new table."
+        )
+
+
+def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.Array | None:
+    # NaN is in no statistics.
+    if statistics is None or not statistics.has_min_max or pa.types.is_floating(arrow_type):
+        return None
+    try:
+        return pa.array([statistics.min, statistics.max]).cast(arrow_type)
+    except (pa.ArrowException, ValueError):  # Python cannot represent them
+        return None

@@ -1,0 +1,223 @@
+"""The search for the rows of keys: what it finds, what it reads for it, and files that it refuses."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.encoding.row_search import SearchedFile
+from connector.host.errors import RetryableError, UserError
+from encoding.searched_tables import SearchedTable
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
+
+
+def whole(path: str) -> SearchedFile:
+    return SearchedFile(path, Path(path[7:]).stat().st_size)
+
+
+# Values of each type; several of them are the same in the column.
+VALUES = {
+    LongType(): ["7", '"07"', "7.0", '"7"', "8", '"-1"', "9223372036854775807", "null"],
+    IntegerType(): ["7", '"07"', "-8", "null"],
+    StringType(): ['"7"', "7", '"a"', '""', '"\\u00e9"', '"é"', "true", '"true"', "null", f'"{"x" * 5000}"'],
+    DoubleType(): ["7", "7.0", '"7"', '"NaN"', '"Infinity"', "-0.0", "0", "9007199254740993", "9007199254740992"],
+    BooleanType(): ["true", "false", "null"],
+    DateType(): ['"2020-01-01"', '"+12020-01-01"', '"+13020-01-01"', '"0001-01-01"', "null"],
+    TimestamptzType(): ['"2020-01-01T00:00:00Z"', '"2020-01-01T01:00:00+01:00"', '"2020-01-01T00:00:00.0000001Z"'],
+    DecimalType(38, 2): ["1.10", '"1.1"', "1.1", "-7", "12345678901234567890"],
+    BinaryType(): ['"YQ=="', '"/w=="', "null"],
+}
+SHAPES = [[each] for each in VALUES] + [
+    [LongType(), StringType()],
+    [BooleanType(), TimestamptzType(), LongType()],
+    [StringType(), DoubleType()],
+]
+
+
+@pytest.mark.parametrize("with_documents", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("types", SHAPES, ids=lambda types: "-".join(map(str, types)))
+def test_a_search_finds_what_a_model_finds(
+    tmp_path: Path, types: list[PrimitiveType], seed: int, with_documents: bool
+) -> None:
+    random = Random(seed)
+    table = SearchedTable(tmp_path, types, is_exact=False)
+
+    def some_keys(count: int) -> list[str]:
+        return [f"[{','.join(random.choice(VALUES[each]) for each in types)}]" for _ in range(count)]
+
+    rows = {}
+    for _ in range(3):
+        keys = some_keys(random.randrange(1, 60))
+        rows[table.write(keys, row_group_size=random.randrange(1, 30))] = keys
+    deleted = [
+        (path, position) for path, keys in rows.items() for position in range(len(keys)) if not random.randrange(4)
+    ]
+    deleted = deleted or [(next(iter(rows)), 0)]
+    half = len(deleted) // 2
+    deletes = (table.delete(deleted[half:]),)
+    located = (table.locate(deleted[:half]),) if half else ()
+    files = []
+    for path in rows:
+        groups = pq.read_metadata(path[7:]).num_row_groups
+        cut = random.randrange(groups + 1)
+        files += [SearchedFile(path, 0, 0, cut, deletes, located), SearchedFile(path, 0, cut, None, deletes, located)]
+    wanted = list({json.dumps(json.loads(key)): key for key in some_keys(10)}.values())
+
+    found = table.find(files, wanted, with_documents=with_documents)
+
+    assert sorted(found, key=str) == sorted(table.expect(rows, deleted, wanted, with_documents=with_documents), key=str)
+    assert [row[2] for row in found if row[1] == files[0].path] == sorted(
+        row[2] for row in found if row[1] == files[0].path
+    )
+
+
+def test_many_random_keys_of_two_columns_are_found(tmp_path: Path) -> None:
+    random = Random(1)
+    table = SearchedTable(tmp_path, [LongType(), StringType()])
+    keys = [json.dumps([random.randrange(50), str(random.randrange(20))]) for _ in range(1000)]
+    path = table.write(keys, row_group_size=170)
+    wanted = list({json.dumps([random.randrange(60), str(random.randrange(20))]) for _ in range(100)})
+
+    assert sorted(table.find([whole(path)], wanted)) == sorted(table.expect({path: keys}, [], wanted))
+
+
+def test_a_key_that_several_spellings_share_in_the_column_is_the_documents(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()], is_exact=False)
+    path = table.write(["[7]", '["07"]', '["7"]'])
+
+    assert [(row[0], row[2]) for row in table.find([whole(path)], ['["7"]', "[7.0]", '["007"]'])] == [
+        ("[7.0]", 0),
+        ('["7"]', 2),
+    ]
+
+
+def test_all_rows_of_a_key_are_found(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]", "[1]"], row_group_size=1)
+
+    assert [row[2] for row in table.find([whole(path)], ["[1]"])] == [0, 2]
+
+
+def test_deletes_of_other_files_do_not_count(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path, other = table.write(["[1]", "[2]"]), table.write(["[1]", "[2]"])
+    deletes = table.delete([(other, 0), (path, 1), (path.replace("file://", "file:"), 0)])
+
+    assert [row[2] for row in table.find([SearchedFile(path, 0, 0, None, (deletes,))], ["[1]", "[2]"])] == [0]
+
+
+def test_a_file_whose_statistics_exclude_all_keys_is_not_opened(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType(), StringType()])
+    path = table.write([f'[{number},"{number}"]' for number in range(10, 20)])
+    table.find([whole(path)], ['[10,"10"]'])  # the footer is remembered from now on
+    Path(path[7:]).unlink()
+
+    file = SearchedFile(path, 0)
+    assert table.find([file], ['[9,"15"]', '[20,"15"]', '[15,"0"]', '[null,"15"]']) == []
+    with pytest.raises(RetryableError):
+        table.find([file], ['[15,"15"]'])
+
+
+def test_documents_are_read_only_from_row_groups_with_a_key(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write([f"[{2 * number}]" for number in range(100)], row_group_size=50)
+    column = pq.read_metadata(path[7:]).row_group(1).column(1)
+    content = bytearray(Path(path[7:]).read_bytes())
+    begin = column.dictionary_page_offset or column.data_page_offset
+    content[begin : begin + column.total_compressed_size] = bytes(column.total_compressed_size)
+    Path(path[7:]).write_bytes(content)
+
+    assert [row[2] for row in table.find([whole(path)], ["[8]", "[101]"])] == [4]
+    with pytest.raises(RetryableError):
+        table.find([whole(path)], ["[8]", "[100]"])
+
+
+def test_columns_are_found_by_their_ids_whatever_the_file_calls_and_types_them(tmp_path: Path) -> None:
+    """Another engine may have written 32 bits before the column was widened, large strings or dictionaries."""
+    table = SearchedTable(tmp_path, [LongType(), StringType(), StringType()])
+    keys = ['[1,"a","x"]', '[2,"b","y"]']
+    path = table.write(
+        keys,
+        other=pa.array(["[2]", "[1]"]),
+        k0=pa.array([1, 2], pa.int32()),
+        k1=pa.array(["a", "b"], pa.large_string()),
+        k2=pa.array(["x", "y"]).dictionary_encode(),
+        flow_document=pa.array(['{"a":1}', '{"b":2}'], pa.large_string()),
+    )
+    file = pq.read_table(path[7:])
+    renamed = f"file://{tmp_path}/renamed.parquet"
+    pq.write_table(
+        pa.table(file.columns, schema=pa.schema([each.with_name("same") for each in file.schema])), renamed[7:]
+    )
+
+    for each in (path, renamed):
+        assert [(row[0], row[3]) for row in table.find([whole(each)], keys)] == [
+            (keys[0], '{"a":1}'),
+            (keys[1], '{"b":2}'),
+        ]
+
+
+def test_a_column_that_is_newer_than_the_file_is_null_there(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType(), StringType()])
+    path = table.write(['[1,"a"]', "[2,null]"], k1=None)
+
+    assert [row[0] for row in table.find([whole(path)], ['[1,"a"]', "[2,null]"])] == ["[2,null]"]
+
+
+def test_many_documents_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    keys = [f"[{number}]" for number in range(40)]
+    documents = pa.array([json.dumps({"0": number, "text": "x" * (1 << 20)}) for number in range(40)])
+    path = table.write(keys, flow_document=documents)
+
+    found = table.find([whole(path)], keys[::3])
+    assert [row[3] for row in found] == documents.to_pylist()[::3]
+
+
+@pytest.mark.parametrize("document", [None, "[1]", '{"0":'])
+def test_a_document_that_is_no_object_is_an_error_that_names_its_row(tmp_path: Path, document: str | None) -> None:
+    table = SearchedTable(tmp_path, [LongType()], is_exact=False)
+    path = table.write(["[1]", "[2]", "[3]"], row_group_size=2, flow_document=pa.array(["x", "y", document]))
+
+    with pytest.raises(UserError, match="row 2 has no JSON object") as error:
+        table.find([whole(path)], ["[3]"], with_documents=False)
+    check_text(SNAPSHOTS, "a row without a document", str(error.value), {f"file://{tmp_path}": "…"})
+
+
+def test_a_file_without_documents_is_refused_where_they_are_wanted(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]"], flow_document=None)
+
+    assert [row[2] for row in table.find([whole(path)], ["[2]"], with_documents=False)] == [1]
+    with pytest.raises(UserError, match="row 1 has no JSON object"):
+        table.find([whole(path)], ["[2]"])
+
+
+def test_a_file_without_field_ids_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k0": [1]}), tmp_path / "0.parquet")
+
+    with pytest.raises(UserError, match="without Iceberg's field ids"):
+        SearchedTable(tmp_path, [LongType()]).find([whole(f"file://{tmp_path}/0.parquet")], ["[1]"])
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(RetryableError, match=r"gone\.parquet"):
+        SearchedTable(tmp_path, [LongType()]).find([SearchedFile(f"file://{tmp_path}/gone.parquet", 0)], ["[1]"])
