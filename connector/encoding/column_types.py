@@ -1,4 +1,5 @@
-"""Column types: Arrow's type for each of Iceberg's, and the rule by which a text becomes a value of that type."""
+"""Columns: Arrow's type for each of Iceberg's, the rule by which a text becomes a value of that type, and the ids by
+which files name their columns."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -26,12 +27,14 @@ from pyiceberg.types import (
 from connector.encoding.decimals import NUMBER, arrow_decimal, decimals
 from connector.encoding.temporal import dates, instants
 from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts, UnfitError, validity
+from connector.host.errors import UserError
 from connector.model.binding import Binding
 
 # From texts to the column, and the rows whose values were clamped.
 Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, Positions]]
 
 FIELD_ID: Final = b"PARQUET:field_id"  # in the metadata of an Arrow field
+NO_ID: Final = -1
 
 _ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
     BooleanType(): pa.bool_(),
@@ -72,6 +75,22 @@ def arrow_schema(binding: Binding) -> pa.Schema:
         )
         for column in binding.columns
     )
+
+
+def column_id(field: pa.Field) -> int:
+    """Return a column's field id; NO_ID if the file does not say it."""
+    return int((field.metadata or {}).get(FIELD_ID, NO_ID))
+
+
+def find_columns(schema: pa.Schema, path: str) -> dict[int, int]:
+    """Return the places of a file's columns, by their field ids. Raises UserError if a column has none."""
+    ids = [column_id(field) for field in schema]
+    if NO_ID in ids:
+        raise UserError(
+            f"{path} has columns without Iceberg's field ids, so the connector cannot tell which column is which. Have "
+            "the table's files rewritten first (in Spark: CALL system.rewrite_data_files)."
+        )
+    return {number: place for place, number in enumerate(ids)}
 
 
 def _longs(texts: Texts) -> tuple[pa.Array, Positions]:

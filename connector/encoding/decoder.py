@@ -1,7 +1,8 @@
 """Store lines to record batches: usual lines in a few calls for a whole batch, other lines one by one."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.invalid_cells import InvalidCells, RejectedRow
+from connector.encoding.key_digest import KeyDigest, digest_keys, sum_digests
 from connector.encoding.packed import PackedTupleError
 from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, rows_decoder
 from connector.encoding.tuple_columns import (
@@ -60,6 +62,8 @@ class Decoded:
     treated: Tally
     strays: Sequence[Stray] = ()
     rejected: Sequence[RejectedRow] = ()
+    # Of the keys of Stores whose rows exist. With delta updates there are none.
+    updates: KeyDigest = field(default_factory=KeyDigest)
 
 
 class RowDecoder:
@@ -112,13 +116,11 @@ class RowDecoder:
     ) -> Decoded:
         """`places` are the rows' places among the lines."""
         invalid = InvalidCells(self._binding, lines)
-        batches = [] if rows else [pa.RecordBatch.from_pylist([], self.schema)]
-        for group in _by_form(rows):
-            try:
+        kept = self._without_deleted(rows)
+        batches = [] if kept else [pa.RecordBatch.from_pylist([], self.schema)]
+        for group in _by_form(rows, kept):
+            with _name_rows(group):
                 columns = self._columns([rows[row] for row in group], cell_types)
-            except PackedTupleError as error:
-                error.row = group[error.row]
-                raise
             lines_places = places if len(group) == len(rows) else [places[row] for row in group]
             rejected = invalid.treat(columns, lines_places)
             batch = pa.RecordBatch.from_arrays([column.array for column in columns], schema=self.schema)
@@ -126,7 +128,24 @@ class RowDecoder:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
             batches.append(batch)
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return Decoded(batch, invalid.tally, rejected=invalid.rejected)
+        return Decoded(batch, invalid.tally, rejected=invalid.rejected, updates=self._digest(rows, cell_types))
+
+    def _without_deleted(self, rows: Sequence[Row[Any, Any]]) -> Sequence[int]:
+        """Return the indices of the Stores that are rows. A document that is deleted for good has none."""
+        if not (self._binding.updates and self._binding.updates.hard_delete):
+            return range(len(rows))
+        return [index for index, row in enumerate(rows) if not row.delete]
+
+    def _digest(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> KeyDigest:
+        """Return the digest of the keys whose rows exist, those of deleted documents included."""
+        if not self._binding.updates:
+            return KeyDigest()
+        digests = []
+        for group in _by_form(rows, [index for index, row in enumerate(rows) if row.exists]):
+            with _name_rows(group):
+                cells = [*self._keys.cells([rows[row] for row in group], cell_types[: len(self._keys.columns)])]
+                digests.append(digest_keys([fit(column, is_required=False).array for column in cells]))
+        return sum_digests(digests)
 
     def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[FittedColumn]:
         return [
@@ -174,9 +193,19 @@ class RowDecoder:
         self._decode_rows = rows_decoder(cell_types[:keys], cell_types[keys:])
 
 
-def _by_form(rows: Sequence[Row[Any, Any]]) -> list[Sequence[int]]:
-    """Return the indices of the rows, grouped by the forms of key and values. Nearly always there is one group."""
-    forms = [(row.key is None, row.values is None) for row in rows]
+@contextmanager
+def _name_rows(group: Sequence[int]) -> Iterator[None]:
+    """Make errors name a row by its index among all rows, not by its place in the group."""
+    try:
+        yield
+    except PackedTupleError as error:
+        error.row = group[error.row]
+        raise
+
+
+def _by_form(rows: Sequence[Row[Any, Any]], kept: Sequence[int]) -> list[Sequence[int]]:
+    """Return the indices of the kept rows, grouped by the forms of key and values. Nearly always there is one group."""
+    forms = [(rows[index].key is None, rows[index].values is None) for index in kept]
     if len(set(forms)) <= 1:
-        return [range(len(rows))] if rows else []
-    return [[row for row, other in enumerate(forms) if other == form] for form in set(forms)]
+        return [kept] if kept else []
+    return [[index for index, other in zip(kept, forms, strict=True) if other == form] for form in set(forms)]

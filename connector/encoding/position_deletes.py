@@ -10,8 +10,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.column_types import FIELD_ID
-from connector.encoding.file_columns import NO_ID, column_id
+from connector.encoding.column_types import FIELD_ID, NO_ID, column_id
 from connector.encoding.statistics import split_offsets
 from connector.host.errors import UserError
 from connector.model.state import ColumnStatistics, DataFile

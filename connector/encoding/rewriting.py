@@ -14,11 +14,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
-from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
+from connector.encoding.column_types import FIELD_ID, arrow_type_of, find_columns, is_written
 from connector.encoding.conversions import NoEquivalentError, convert
 from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.encoding.deleted_rows import RowPositions, find_deleted_rows
-from connector.encoding.file_columns import find_columns
 from connector.host.refresh import Refreshed
 from connector.model.binding import Column
 from connector.model.properties import Properties

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
+from connector.encoding.column_types import column_id, find_columns
 from connector.encoding.deleted_rows import RowPositions, find_deleted_rows
 from connector.encoding.document_keys import Key, MalformedDocumentError, document_key
-from connector.encoding.file_columns import column_id, find_columns
 from connector.encoding.searched_keys import Bounds, Keys, Places
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors

@@ -1,0 +1,173 @@
+"""Stores of bindings with standard updates: which of them are rows, and the digest of the rows that exist."""
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.encoding.decoder import RowDecoder
+from connector.encoding.key_digest import KeyDigest, digest_of_loads, sum_digests
+from connector.encoding.load_lines import key_table, parse_loads
+from connector.model.binding import Binding, Column, KeyPart, Updates
+from encoding.packed_encoder import pack
+from encoding.store_lines import INDEX, binding, column, decode, json_line, numbered, packed, plain
+from protocol.protocol_error import ProtocolError
+
+
+def updated(*key_types: PrimitiveType, hard_delete: bool = False) -> Binding:
+    columns = tuple(Column(f"k{n}", f"k{n}", 20 + n, type_, True) for n, type_ in enumerate(key_types or [LongType()]))
+    parts = tuple(KeyPart(each.id, f"/{each.field}") for each in columns)
+    return replace(binding(StringType()), keys=columns, updates=Updates(parts, 100, hard_delete))
+
+
+def loads(of: Binding, *keys: Sequence[Any]) -> KeyDigest:
+    lines = b"".join(json.dumps({"load": {"binding": INDEX, "key": key}}).encode() + b"\n" for key in keys)
+    return digest_of_loads(key_table(of, parse_loads(numbered(lines))[INDEX])) if keys else KeyDigest()
+
+
+HARD = updated(hard_delete=True)
+
+
+def test_documents_that_are_deleted_for_good_are_no_rows() -> None:
+    lines = [
+        plain(1, "a"),
+        plain(2, "b", delete=True, exists=True),
+        plain(3, "c", delete=True),
+        packed(4, "d", delete=True),
+    ]
+
+    assert column(decode(HARD, lines)) == ["a"]
+    assert column(decode(HARD, lines[1:])) == []
+    assert decode(HARD, lines[1:]).batch.schema.equals(RowDecoder(HARD).schema)
+
+
+def test_other_deletions_are_rows() -> None:
+    assert column(decode(updated(), [plain(1, "a", delete=True, exists=True), plain(2, "b")])) == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", ["null", "false"])
+def test_a_deletion_that_is_false_or_null_is_none(value: str) -> None:
+    line = b'{"store":{"binding":3,"key":[1],"values":["a"],"delete":%b,"exists":%b}}\n' % ((value.encode(),) * 2)
+    decoded = decode(HARD, [line])
+
+    assert column(decoded) == ["a"]
+    assert decoded.updates == KeyDigest()
+
+
+def test_the_values_of_a_document_that_is_deleted_for_good_need_not_fit() -> None:
+    of = replace(HARD, values=binding(LongType()).values)
+
+    assert column(decode(of, [plain(1, "no number", delete=True), plain(2, 5)])) == [5]
+
+
+def test_a_wrong_line_among_deletions_is_named() -> None:
+    wrong = b'{"store":{"binding":3,"keyPacked":"FQE=","valuesPacked":"AmE="}}\n'
+
+    with pytest.raises(ProtocolError, match=r"^line 3: valuesPacked"):
+        decode(HARD, [packed(1, "a", delete=True), plain(2, "b"), wrong])
+    with pytest.raises(ProtocolError, match=r"^line 3: keyPacked"):
+        decode(HARD, [packed(1, "a"), plain(2, "b"), wrong.replace(b'FQE="', b'FgE=","exists":true,"delete":true')])
+    with pytest.raises(ProtocolError, match=r"expected a Store: Expected `bool \| null`"):
+        decode(HARD, [plain(1, "a", exists="yes")])
+
+
+@pytest.mark.parametrize("hard_delete", [True, False])
+def test_the_digest_has_all_keys_that_exist_and_no_other(hard_delete: bool) -> None:
+    of = updated(hard_delete=hard_delete)
+    lines = [
+        plain(1, "a", exists=True),
+        plain(2, "a"),
+        packed(3, "a", exists=True),
+        plain(4, "a", exists=True, delete=True),
+        packed(5, "a", delete=True),
+        json_line('"\\ud83d\\ude00"', "6"),
+    ]
+    expected = loads(of, [4], [1], [3])
+
+    assert decode(of, lines).updates == expected
+    assert decode(of, lines[::-1]).updates == expected
+    assert sum_digests([decode(of, [line]).updates for line in lines]) == expected
+    assert expected.keys == 3
+
+
+def test_lines_that_are_decoded_one_by_one_have_the_same_digest() -> None:
+    half = b'{"store":{"exists":true,"binding":3,"key":["1"],"values":["x"],"doc":{"a":"\\ud800"}}}\n'
+
+    assert decode(updated(), [half, plain(2, "b", exists=True)]).updates == loads(updated(), [1], [2])
+
+
+def test_with_delta_updates_there_is_no_digest() -> None:
+    assert decode(binding(StringType()), [plain(1, "a", exists=True)]).updates == KeyDigest()
+
+
+TYPES: dict[PrimitiveType, list[Any]] = {
+    LongType(): [0, 1, -1, 2**63 - 1, -(2**63)],
+    StringType(): ["", "a", "b", "ab", "ba", "aa", "é", "\0", "\0\0", "x" * 1000, "x" * 999 + "y"],
+    BooleanType(): [True, False],
+    DoubleType(): [0.0, 1.5, -1.5, 1e300],
+    DecimalType(38, 2): [0, 1, "1.01", "-1.01", "12345678901234567890.12"],
+    DateType(): ["2020-01-01", "2020-01-02"],
+    TimestamptzType(): ["2020-01-01T00:00:00Z", "2020-01-01T00:00:00.000001Z"],
+    BinaryType(): ["", "YQ==", "Yg=="],
+}
+
+
+@pytest.mark.parametrize("column_type", TYPES, ids=str)
+def test_different_keys_have_different_digests_and_equal_keys_equal_ones(column_type: PrimitiveType) -> None:
+    of = updated(column_type)
+    values = [*TYPES[column_type], None]
+    digests = [loads(of, [value]) for value in values]
+
+    assert len(set(digests)) == len(values)
+    assert sum_digests(digests) == loads(of, *([value] for value in reversed(values)))
+    for value, digest in zip(values, digests, strict=True):
+        line = (
+            json.dumps({"store": {"binding": INDEX, "key": [value], "values": ["a"], "exists": True}}).encode() + b"\n"
+        )
+        key = base64.b64encode(pack(value)).decode()
+        packed_line = line.replace(json.dumps({"key": [value]}).encode()[1:-1], f'"keyPacked":"{key}"'.encode())
+        if value is not None:
+            assert b"keyPacked" in packed_line
+            assert decode(of, [line]).updates == decode(of, [packed_line]).updates == digest
+
+
+def test_the_parts_of_a_key_have_an_order() -> None:
+    of = updated(StringType(), StringType())
+    keys = [["a", "b"], ["b", "a"], ["", "ab"], ["ab", ""], ["a", "a"], ["b", "b"]]
+
+    assert len({loads(of, key) for key in keys}) == len(keys)
+    assert loads(of, ["a", "a"], ["b", "b"]) != loads(of, ["a", "b"], ["b", "a"])
+
+
+def test_random_sets_of_keys_of_one_size_differ() -> None:
+    random = Random(1)
+    of = updated(StringType(), LongType())
+    sets = {frozenset((str(random.randrange(30)), random.randrange(30)) for _ in range(3)) for _ in range(300)}
+
+    assert len({loads(of, *sorted(keys)) for keys in sets}) == len(sets)
+
+
+def test_a_slice_of_a_keys_table_has_the_digest_of_its_keys() -> None:
+    of = updated(StringType())
+    table = key_table(
+        of, parse_loads(numbered(b'{"load":{"binding":3,"key":["a"]}}\n{"load":{"binding":3,"key":["bc"]}}\n'))[INDEX]
+    )
+
+    assert digest_of_loads(table.slice(1)) == digest_of_loads(table.take(pa.array([1]))) == loads(of, ["bc"])
+    assert digest_of_loads(table.slice(2)) == KeyDigest()
