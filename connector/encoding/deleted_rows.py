@@ -30,12 +30,10 @@ class _PositionsByFile:
         if not rows.num_rows:
             return cls(_NONE, {})
         paths = rows["file_path"].unify_dictionaries().combine_chunks()
-        different = paths.dictionary.dictionary_encode()  # a dictionary may have a path twice
-        places = different.indices.to_numpy()[paths.indices.to_numpy()]
-        positions = rows["pos"].to_numpy()
-        ends = np.cumsum(np.bincount(places, minlength=len(different.dictionary)))
+        places, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
+        ends = np.cumsum(np.bincount(places, minlength=len(paths.dictionary)))
         slices = map(slice, np.append(0, ends[:-1]).tolist(), ends.tolist())
-        by_path = dict(zip(different.dictionary.to_pylist(), slices, strict=True))
+        by_path = dict(zip(paths.dictionary.to_pylist(), slices, strict=True))
         return cls(positions[np.lexsort((positions, places))], by_path)
 
     def find(self, path: str) -> RowPositions:

@@ -17,6 +17,7 @@ from connector.encoding.key_tables import KEY
 from connector.encoding.packed import Words
 
 _BITS: Final = 64
+_WORD: Final = 8  # bytes
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _NULL: Final = np.uint64(0xD1B54A32D192ED03)  # the hash of a null
 
@@ -39,8 +40,10 @@ def digest_of_loads(keys: pa.Table) -> KeyDigest:
 
 def digest_keys(columns: Sequence[pa.Array]) -> KeyDigest:
     """Return the digest of the keys that have these values in their columns."""
+    if not len(columns[0]):
+        return KeyDigest()
     hashes = reduce(lambda total, column: _mix(total * _ODD + _hash(column)), columns, np.zeros(1, np.uint64))
-    return KeyDigest(len(columns[0]), int(hashes.sum(dtype=np.uint64)) if len(columns[0]) else 0)
+    return KeyDigest(len(columns[0]), int(hashes.sum(dtype=np.uint64)))
 
 
 def sum_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
@@ -69,19 +72,22 @@ def _hash_fixed(column: pa.Array) -> Words:
 
 
 def _hash_bytes(column: pa.Array) -> Words:
-    """Return a mixed sum of the bytes, each multiplied by a random weight of its position."""
+    """Return a mixed sum of eight bytes at a time, each multiplied by a random weight of its place."""
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     values = column.cast(pa.binary()).fill_null(b"")
     _, offsets, content = values.buffers()
     bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     begins, sizes = bounds[:-1], np.diff(bounds)
-    data = np.frombuffer(content or b"", np.uint8)[bounds[0] : bounds[-1]].astype(np.uint64)
-    positions = np.arange(bounds[0], bounds[-1]) - np.repeat(begins, sizes)
-    weighed = (data + np.uint64(1)) * _weights(int(sizes.max(initial=0)))[positions]
-    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(weighed, dtype=np.uint64)))
-    ends = bounds - bounds[0]
-    return _mix(sums[ends[1:]] - sums[ends[:-1]])
+    data = (content.to_pybytes() if content else b"") + bytes(_WORD)
+    counts = -(-sizes // _WORD)  # of words; the last one of a value may have bytes of the next, which are removed
+    ends = np.cumsum(counts)
+    places = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))[np.repeat(begins, counts) + _WORD * places]
+    surplus = np.maximum(_WORD * (places + 1) - np.repeat(sizes, counts), 0).astype(np.uint64) * np.uint64(8)
+    words = (words << surplus) * _weights(int(counts.max()))[places]
+    sums = np.append(np.zeros(1, np.uint64), np.cumsum(words, dtype=np.uint64))
+    return _mix(sums[ends] - sums[ends - counts] + sizes.astype(np.uint64) * _ODD)
 
 
 def _weights(count: int) -> Words:

@@ -69,7 +69,7 @@ class _Messages(Generic[_AnyRow]):
         return self._noted(count)
 
     def of_line(self, line: bytes) -> _AnyRow:
-        """Return the row of one line. Raises msgspec\'s errors."""
+        """Return the row of one line. Raises msgspec's errors."""
         self._made.clear()
         self._decoder.decode(line)
         [row] = self._noted(1)

@@ -65,6 +65,13 @@ def test_statistics_have_whole_bounds_so_that_a_file_about_one_data_file_is_know
     assert file.splits == (4,)
 
 
+def test_bounds_of_positions_are_those_of_all_data_files(tmp_path: Path) -> None:
+    paths, positions = write(tmp_path, [("a", 5), ("a", 300), ("b", 1), ("b", 20)]).columns
+
+    assert (paths.lower, paths.upper) == (b"a", b"b")
+    assert (positions.lower, positions.upper) == ((1).to_bytes(8, "little"), (300).to_bytes(8, "little"))
+
+
 @pytest.mark.parametrize("with_ids", [True, False])
 def test_files_of_other_writers_are_read(tmp_path: Path, with_ids: bool) -> None:
     """Spark and Flink may write the deleted row as a third column, and Arrow large strings."""

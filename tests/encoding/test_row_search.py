@@ -20,9 +20,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.encoding.located_rows import write_located
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import RetryableError, UserError
-from encoding.searched_tables import SearchedTable
+from encoding.searched_tables import IO, SearchedTable
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
@@ -89,6 +90,14 @@ def test_a_search_finds_what_a_model_finds(
     )
 
 
+@pytest.mark.parametrize(("column_type", "key"), [(DoubleType(), '["NaN"]'), (LongType(), "[null]")])
+def test_values_that_statistics_leave_out_are_found(tmp_path: Path, column_type: PrimitiveType, key: str) -> None:
+    table = SearchedTable(tmp_path, [column_type])
+    path = table.write(["[1]", key, "[2]"])
+
+    assert [row[2] for row in table.find([whole(path)], [key])] == [1]
+
+
 def test_many_random_keys_of_two_columns_are_found(tmp_path: Path) -> None:
     random = Random(1)
     table = SearchedTable(tmp_path, [LongType(), StringType()])
@@ -122,6 +131,16 @@ def test_deletes_of_other_files_do_not_count(tmp_path: Path) -> None:
     deletes = table.delete([(other, 0), (path, 1), (path.replace("file://", "file:"), 0)])
 
     assert [row[2] for row in table.find([SearchedFile(path, 0, 0, None, (deletes,))], ["[1]", "[2]"])] == [0]
+
+
+def test_a_path_that_a_dictionary_has_twice_is_one_path(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]", "[3]"])
+    paths = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array([path, path]))
+    located = f"file://{tmp_path}/located.parquet"
+    write_located(IO, located, pa.table({"file_path": paths, "pos": [0, 2], "key": ["[1]", "[3]"]}), table.updates)
+
+    assert [row[2] for row in table.find([SearchedFile(path, 0, located=(located,))], ["[1]", "[2]", "[3]"])] == [1]
 
 
 def test_a_file_whose_statistics_exclude_all_keys_is_not_opened(tmp_path: Path) -> None:
@@ -168,8 +187,9 @@ def test_columns_are_found_by_their_ids_whatever_the_file_calls_and_types_them(t
         pa.table(file.columns, schema=pa.schema([each.with_name("same") for each in file.schema])), renamed[7:]
     )
 
+    beyond_32_bits = '[4294967297,"a","x"]'
     for each in (path, renamed):
-        assert [(row[0], row[3]) for row in table.find([whole(each)], keys)] == [
+        assert [(row[0], row[3]) for row in table.find([whole(each)], [*keys, beyond_32_bits])] == [
             (keys[0], '{"a":1}'),
             (keys[1], '{"b":2}'),
         ]
