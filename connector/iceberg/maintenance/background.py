@@ -48,7 +48,7 @@ class Maintenance:
         self._ended = threading.Event()
 
     def after_commit(self, commit: Committed) -> None:
-        """Queue the tasks after a commit: delete old metadata files, and expire snapshots.
+        """Queue the tasks after a commit: delete located rows and old metadata files, and expire snapshots.
 
         An error is only logged as a warning, because the commit itself has succeeded.
         """
@@ -62,6 +62,9 @@ class Maintenance:
         except Exception as error:  # noqa: BLE001 - the commit is done: nothing that follows may fail it
             _warn(path, "old metadata files and snapshots were not removed", error)
             return
+        if commit.located:
+            # The fence has passed: a process that still reads them would be refused.
+            self._tasks.put(_Task(path, "located rows were not deleted", partial(delete_all, table.io, commit.located)))
         if dropped:
             self._tasks.put(
                 _Task(path, "old metadata files were not deleted", partial(delete_all, table.io, frozenset(dropped)))
