@@ -12,11 +12,10 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.current_view import SessionViews
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
 from connector.model.state import StagedCommit
 from connector.model.state_reader import check_estuary_staged_nothing, read_state

@@ -21,7 +21,7 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure, file_prefix
-from connector.iceberg.current_view import SessionViews
+from connector.iceberg.table_view import SessionViews
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction

@@ -29,6 +29,7 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.staged_files import leave_behind, stage
 from support.tables import foreign_table, ids_of, local_catalog
+from support.updated_rows import make_table, stage_updates, values_of
 
 PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
@@ -252,3 +253,19 @@ def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: py
         hung.wait()
     assert "maintenance" in {thread.name for thread in threading.enumerate()}
     released.set()
+
+
+def test_located_rows_are_deleted_after_their_commit(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    commit.commit_all_or_raise(catalog, [stage_updates(catalog, {1: "a", 2: "a"})])
+    staged = stage_updates(catalog, {1: "b"})
+    [outcome] = commit.try_commits(catalog, [staged])
+    assert isinstance(outcome, Landed)
+    assert outcome.commit
+    assert len(list(tmp_path.rglob("*-located.parquet"))) == 1
+    maintenance = Maintenance(catalog)
+    maintenance.after_commit(outcome.commit)
+    do_all(maintenance)
+    assert not list(tmp_path.rglob("*-located.parquet"))
+    assert values_of(catalog) == {1: "b", 2: "a"}

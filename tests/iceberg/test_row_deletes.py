@@ -13,12 +13,13 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
-from pyiceberg.types import StringType
+from pyiceberg.types import DoubleType, StringType
 
 from connector.encoding.row_search import search
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit, row_deletes
 from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit, WriterId
 from support.altered_tables import PATH, append, entries, fit, wanted
@@ -223,6 +224,25 @@ def test_rows_are_found_after_their_key_column_was_converted(catalog: Catalog) -
     assert [(each["id"], each["doc"][-4:]) for each in found] == [("7", '"c"}'), ("8", '"a"}'), ("9", '"c"}')]
 
 
+def test_a_file_that_was_rewritten_has_rows_of_all_shards_whatever_its_name_says(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"}, writer=LEFT)
+    land(catalog, {3: "a", 4: "a"}, writer=RIGHT)
+    staged = [stage_updates(catalog, {1: "b"}, writer=LEFT), stage_updates(catalog, {3: "b"}, writer=RIGHT)]
+    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
+    commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in staged])
+    assert sorted(catalog.load_table(PATH).scan().to_arrow()["id"].to_pylist()) == ["1", "2", "3", "4"]
+
+
+def test_keys_that_a_converted_column_cannot_tell_apart_are_told_apart_by_their_documents(catalog: Catalog) -> None:
+    even, odd = 2**53, 2**53 + 1
+    land(catalog, {even: "a", odd: "a"})
+    staged = replace(stage_updates(catalog, {}, removed=[odd]), is_recovered=True)
+    catalog.load_table(PATH).delete(f"id = {odd}")
+    fit(catalog, wanted("id", DoubleType()), wanted("doc", StringType()))
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {even: "a"}
+
+
 def test_a_key_column_that_another_engine_has_dropped_is_named(catalog: Catalog) -> None:
     land(catalog, {1: "a"})
     updates = Updates((KeyPart(1, "/id"),), document_id=2)
@@ -235,6 +255,74 @@ def test_a_key_column_that_another_engine_has_dropped_is_named(catalog: Catalog)
     with pytest.raises(UserError) as error:
         commit_all_or_raise(catalog, [staged])
     check_text(SNAPSHOTS, "another engine drops a key column while rows are to be deleted", str(error.value), {})
+
+
+def test_a_skipped_transaction_does_not_leave_the_rows_that_it_would_have_deleted(catalog: Catalog) -> None:
+    """The next one has found the rows of the skipped one, not those that are in the table."""
+    land(catalog, {1: "a", 2: "a"})
+    lost = stage_updates(catalog, {1: "b"})
+    kept = stage_updates(catalog, {1: "c"}, after=[lost])
+    Path(lost.locations[0].removeprefix("file://")).unlink()
+    table = catalog.load_table(PATH)
+    perform_reset(table, plan_reset(table, [lost], Decision.SKIP), "a test")
+    commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in (lost, kept)])
+    assert values_of(catalog) == {1: "c", 2: "a"}
+
+
+def test_a_transaction_that_only_deletes_may_have_landed_or_not_as_far_as_a_reset_can_tell(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a", 3: "a"})
+    first = stage_updates(catalog, {}, removed=[1])
+    second = stage_updates(catalog, {2: "b"}, after=[first])
+    third = stage_updates(catalog, {}, removed=[3], after=[first, second])
+    chain = [first, second, third]
+    commit_all_or_raise(catalog, chain)
+    land(catalog, {4: "a"})
+    said = plan_reset(catalog.load_table(PATH), chain, Decision.SKIP).consequences[0]
+    assert said.startswith("0 row(s) of 1 staged transaction(s) may be in the table or not")
+
+
+def test_a_reset_says_that_newer_rows_may_be_replaced(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    stale = stage_updates(catalog, {1: "b"})
+    land(catalog, {1: "c"})
+    said = plan_reset(catalog.load_table(PATH), [stale], Decision.ADD).consequences[0]
+    assert "replace all rows of the keys that they have updated" in said
+
+
+def test_a_process_that_made_the_same_commits_first_has_deleted_their_located_rows(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(catalog, {1: "a"})
+    staged = replace(stage_updates(catalog, {1: "b"}), is_recovered=True)
+    assert staged.located
+    load, other = SqlCatalog.load_table, local_catalog(tmp_path)
+    located = staged.located.location
+
+    def commit_first() -> None:
+        commit_all_or_raise(other, [staged])
+        other.load_table(PATH).io.delete(located)
+
+    first = [commit_first]
+
+    def load_before(self: SqlCatalog, identifier: Any) -> Any:
+        table = load(self, identifier)
+        if first and self is catalog:
+            first.pop()()
+        return table
+
+    monkeypatch.setattr(SqlCatalog, "load_table", load_before)
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(other) == {1: "b"}
+
+
+def test_located_rows_that_are_gone_keep_their_commit_pending(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    staged = replace(stage_updates(catalog, {1: "b"}), is_recovered=True)
+    assert staged.located
+    catalog.load_table(PATH).io.delete(staged.located.location)
+    with pytest.raises(UserError, match="staged file\\(s\\) are gone"):
+        commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "a"}
 
 
 def test_an_attempt_that_was_refused_leaves_its_delete_file_to_the_next_one(

@@ -271,7 +271,7 @@ def test_a_reset_does_not_call_rows_lost_whose_list_was_deleted_after_they_had_l
     place_of(old.locations[0]).unlink()
     assert verdicts(tmp_path, old) == ["fenced"]
     said = skip(tmp_path, old)
-    unknown = "1 row(s) of 1 staged transaction(s) may be in the table or not, because the list of their files is gone."
+    unknown = "1 row(s) of 1 staged transaction(s) may be in the table or not: the list of their files is gone,"
     assert unknown in said
     assert "are in no snapshot" not in said
     assert start(catalog, old) == [old]

@@ -14,13 +14,13 @@ from itertools import groupby
 from typing import Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from connector.host.errors import ConnectorError
+from connector.host.errors import ConnectorError, UserError
 from connector.host.logs import Event, fields
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import commit_errors, fence
@@ -53,6 +53,7 @@ class Committed:
 
     table: Table
     metadata: TableMetadata
+    located: frozenset[str] = frozenset()  # objects of located rows, which nothing needs any more
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _commit_pending(
                 return Landed(tuple(pending), number, time.monotonic() - began)
             # The files of a transaction that was staged just now are not checked: that would cost every commit a
             # request.
-            files.check(table, [commit for commit in remaining if has_failed or commit.is_recovered])
+            _check_files(catalog, table, files, [each for each in remaining if has_failed or each.is_recovered])
             check_columns(table, remaining)
             with name_table_in_errors(table):
                 check_properties(table.properties)
@@ -162,7 +163,9 @@ def _commit_pending(
                 rows = deletes.find(table, remaining, fitting)
             properties = fence.advance(table.properties, pending[-1])
             committed = _commit(catalog, table, fitting, snapshots, properties, rows)
-            return Landed(tuple(pending), number + 1, time.monotonic() - began, Committed(table, committed))
+            located = frozenset(commit.located.location for commit in pending if commit.located)
+            done = Committed(table, committed, located)
+            return Landed(tuple(pending), number + 1, time.monotonic() - began, done)
         except list_retried_errors() as error:
             if is_final(error):
                 raise commit_errors.explain_refusal(path, error) from error
@@ -177,6 +180,17 @@ def _commit_pending(
             last = error
     assert last is not None
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
+
+
+def _check_files(catalog: Catalog, table: Table, files: StagedFiles, staged: Sequence[StagedCommit]) -> None:
+    try:
+        files.check(table, staged)
+    except UserError as error:
+        # Another process may have made the same commits in this moment, and deleted their located rows. The next
+        # attempt sees it.
+        if _load(catalog, staged).metadata_location != table.metadata_location:
+            raise CommitFailedException(str(error)) from error
+        raise
 
 
 def count_attempts(retry_for: float) -> Iterator[int]:

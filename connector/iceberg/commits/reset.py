@@ -105,10 +105,11 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
                     f"the staged file {files_missing[0].location} has been deleted: it cannot be added. Use --staged "
                     f"{Decision.SKIP}."
                 )
-            consequence = f"{_count(missing)} will be added when the task opens again."
+            consequence = f"{_count(missing)} will be added when the task opens again.{_tell_cost_of_deleting(missing)}"
             value = pending[0].prev
         case Decision.SKIP:
-            consequence = " ".join(_tell_cost_of_skipping(missing, _find_unknown(table, pending, files_missing)))
+            unknown = [each for each in _find_unknown(table, pending, files_missing) if each in missing]
+            consequence = " ".join(_tell_cost_of_skipping(missing, unknown))
             value = pending[-1].next
     return Reset(
         tuple(pending),
@@ -162,11 +163,20 @@ def _tell_cost_of_skipping(missing: Sequence[StagedCommit], unknown: Sequence[St
         )
     if unknown:
         yield (
-            f"{_count(unknown)} may be in the table or not, because the list of their files is gone. If they are not, "
-            "they will never be added."
+            f"{_count(unknown)} may be in the table or not: the list of their files is gone, or they have no files "
+            "because they only delete rows. If they are not, they will never be added."
         )
     if not missing:
         yield "All staged rows are in the table already: none is lost."
+
+
+def _tell_cost_of_deleting(staged: Sequence[StagedCommit]) -> str:
+    if not any(commit.located for commit in staged):
+        return ""
+    return (
+        " Then they replace all rows of the keys that they have updated, also newer ones that another process has "
+        "committed meanwhile. Backfill the binding if that may have happened."
+    )
 
 
 def _find_unknown(
@@ -177,7 +187,11 @@ def _find_unknown(
         fence.remaining_commits(pending, table.properties)
     except FencedError:
         gone = {file.location for file in files_missing}
-        return [commit for commit in pending if isinstance(commit.files, FileList) and commit.files.location in gone]
+        return [
+            commit
+            for commit in pending
+            if not commit.file_count or (isinstance(commit.files, FileList) and commit.files.location in gone)
+        ]
     return []  # none was committed: the fence says so
 
 
@@ -189,12 +203,17 @@ def _find_added(
     gone = {file.location for file in files_missing}
     names = [{file_name(path) for path in _paths(table, commit, gone)} for commit in pending]
     absent = find_unreferenced(table, set().union(*names))
-    return [commit for commit, its_names in zip(pending, names, strict=True) if its_names - absent]
+    numbered = list(enumerate(zip(pending, names, strict=True)))
+    last = max((number for number, (_, its_names) in numbered if its_names - absent), default=-1)
+    # A commit that only deletes rows has no files. A chain is committed in order, so a later commit tells of it.
+    return [
+        commit for number, (commit, its_names) in numbered if its_names - absent or (not its_names and number < last)
+    ]
 
 
 def _paths(table: Table, commit: StagedCommit, gone: set[str]) -> Sequence[str]:
-    if gone.issuperset(commit.locations):
-        return commit.locations
+    if isinstance(commit.files, FileList) and commit.files.location in gone:
+        return [commit.files.location]
     return [file.path for file in files_of(table.io, commit.files)]
 
 

@@ -5,7 +5,7 @@ them to other files. Then their keys find them again, in the files that were add
 old positions would delete nothing, and leave two rows for a key.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -69,8 +69,14 @@ class RowDeletes:
         rewritten: list[SearchedFile] = []
         for before, commit in zip(staged, fitting, strict=True):
             if before.located:
-                moved = [*_find_newer(table, before, live, deletes), *rewritten]
-                for path, positions in self._rows(table, before.located, moved):
+                rows = self._read(table.io, before.located)
+                at_old_places = list(group_by_file(rows.rows))
+                since = self._find_sequence_number(
+                    table, before.located.snapshot_id, {path for path, _ in at_old_places} - spec_ids.keys()
+                )
+                newer = _find_newer(live.values(), since, before.writer, deletes)
+                moved = self._search(table, before.located.location, rows, [*newer, *rewritten])
+                for path, positions in (*at_old_places, *moved):
                     if path in spec_ids and len(positions):
                         found.setdefault(path, []).append(positions)
             # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
@@ -81,28 +87,39 @@ class RowDeletes:
         merged = {path: np.unique(np.concatenate(rows)) for path, rows in found.items()}
         return DeletedRows(merged, spec_ids, live, deletes)
 
-    def _rows(
-        self, table: Table, located: LocatedRows, moved: Sequence[SearchedFile]
-    ) -> Iterator[tuple[str, Positions]]:
-        """Yield the rows at their old positions, and those in files that may have them now."""
+    def _read(self, io: FileIO, located: LocatedRows) -> Located:
         if located.location not in self._located:
-            self._located[located.location] = read_located(table.io, located.location)
-        rows = self._located[located.location]
-        yield from group_by_file(rows.rows)
-        if moved:
-            updates = _follow_conversions(table, rows.updates)
-            keys: Keys | None = None
-            for file in moved:
-                key = located.location, updates, file.path
-                if key not in self._found:
-                    keys = keys or Keys(replace(rows, updates=updates).keys(_column_types(table)), updates)
-                    self._found[key] = _search(table.io, file, keys)
-                yield file.path, self._found[key]
+            self._located[located.location] = read_located(io, located.location)
+        return self._located[located.location]
 
+    def _find_sequence_number(self, table: Table, snapshot_id: int | None, missing: Collection[str]) -> int:
+        """Return the number above which a file is new: it was added after the snapshot in which the rows were found.
 
-def _search(io: FileIO, file: SearchedFile, keys: Keys) -> Positions:
-    found = [rows.positions for rows in search(io, file, keys, with_documents=False)]
-    return np.concatenate([np.empty(0, np.int64), *found])
+        All files are new if the snapshot has not led to the current one, or has expired. So they are if the rows were
+        found in files that it did not list, and that are missing now: `fence reset` has skipped the commit that would
+        have added them. Then the rows that this commit would have deleted are still there.
+        """
+        ancestors = ancestors_of(table.current_snapshot(), table.metadata)
+        snapshot = next((each for each in ancestors if each.snapshot_id == snapshot_id), None)
+        if snapshot is None or (missing and not self._manifests.list_paths(table, snapshot).issuperset(missing)):
+            return _NONE
+        return snapshot.sequence_number or 0
+
+    def _search(
+        self, table: Table, location: str, rows: Located, files: Sequence[SearchedFile]
+    ) -> Iterator[tuple[str, Positions]]:
+        """Yield the rows of the located keys in files that may have them now. Each file is searched once."""
+        if not files:
+            return
+        updates = _follow_conversions(table, rows.updates)
+        keys: Keys | None = None
+        for file in files:
+            key = location, updates, file.path
+            if key not in self._found:
+                keys = keys or Keys(replace(rows, updates=updates).keys(_column_types(table)), updates)
+                found = [each.positions for each in search(table.io, file, keys, with_documents=False)]
+                self._found[key] = np.concatenate([np.empty(0, np.int64), *found])
+            yield file.path, self._found[key]
 
 
 def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:
@@ -119,28 +136,13 @@ def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:
 
 
 def _find_newer(
-    table: Table, commit: StagedCommit, live: Mapping[str, ListedFile], deletes: PositionDeletes
+    live: Iterable[ListedFile], since: int, writer: WriterId, deletes: PositionDeletes
 ) -> Iterator[SearchedFile]:
-    """Find the files that were added after the rows were looked for."""
-    assert commit.located is not None
-    since = _find_sequence_number(table, commit.located.snapshot_id)
-    for file in live.values():
-        if file.file_sequence_number > since and not _is_of_other_keys(file, commit.writer):
+    """Find the files above a sequence number that may have rows of the writer's keys."""
+    for file in live:
+        if file.file_sequence_number > since and not _is_of_other_keys(file, writer):
             paths = tuple(delete.path for delete in deletes.find(file))
             yield SearchedFile(file.path, file.size, position_deletes=paths)
-
-
-def _find_sequence_number(table: Table, snapshot_id: int | None) -> int:
-    """Return the sequence number of the snapshot if it led to the current one. Files with a higher one are new.
-
-    If the table was rolled back, or the snapshot has expired, then all files are new.
-    """
-    led: Iterable[int] = (
-        snapshot.sequence_number or 0
-        for snapshot in ancestors_of(table.current_snapshot(), table.metadata)
-        if snapshot.snapshot_id == snapshot_id
-    )
-    return next(iter(led), _NONE)
 
 
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:

@@ -46,6 +46,11 @@ class _Recent:
 
     newest: Committed
     named_before: frozenset[str]  # metadata files that the table's log named before one of these commits
+    located: frozenset[str]  # objects of located rows that these commits have used
+
+    def after(self, earlier: "_Recent") -> "_Recent":
+        """Return the same, with what was due already."""
+        return _Recent(self.newest, self.named_before | earlier.named_before, self.located | earlier.located)
 
 
 class Maintenance:
@@ -59,7 +64,7 @@ class Maintenance:
         self._ended = threading.Event()
 
     def after_commit(self, commit: Committed) -> None:
-        """Queue what is due after a commit: to delete old metadata files, and to expire snapshots.
+        """Queue what is due after a commit: to delete located rows and old metadata files, and to expire snapshots.
 
         An error is only logged as a warning, because the commit itself has succeeded. The maintenance thread finds out
         what is due, so no commit waits for that.
@@ -68,7 +73,8 @@ class Maintenance:
         named = frozenset(entry.metadata_file for entry in commit.table.metadata.metadata_log)
         with self._noting:
             earlier = self._recent.get(uuid)
-            self._recent[uuid] = _Recent(commit, named | earlier.named_before if earlier else named)
+            recent = _Recent(commit, named, commit.located)
+            self._recent[uuid] = recent.after(earlier) if earlier else recent
         if earlier is None:
             self._tasks.put(
                 _Task(
@@ -88,6 +94,9 @@ class Maintenance:
         path = TableIdentifier(*table.name())
         dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
         is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
+        if recent.located:
+            # The fence has passed: a process that still reads them would be refused.
+            self._perform(_Task(path, "located rows were not deleted", partial(delete_all, table.io, recent.located)))
         if dropped:
             self._perform(
                 _Task(path, "old metadata files were not deleted", partial(delete_all, table.io, frozenset(dropped)))

@@ -14,9 +14,10 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 
 PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
 _READS_AT_ONCE: Final = 8
@@ -95,6 +96,13 @@ class ManifestReader:
             manifest.manifest_path: parsed[manifest.manifest_path] for manifest in manifests
         }
         return [file for manifest in manifests for file in parsed[manifest.manifest_path]]
+
+    def list_paths(self, table: Table, snapshot: Snapshot) -> set[str]:
+        """Return the paths of the files that an older snapshot lists."""
+        manifests = manifests_of(table.io, snapshot)
+        parsed = self._parsed.get(table.metadata.table_uuid, {})
+        new = _parse(table.io, [manifest for manifest in manifests if manifest.manifest_path not in parsed])
+        return {file.path for manifest in manifests for file in {**parsed, **new}[manifest.manifest_path]}
 
 
 def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
