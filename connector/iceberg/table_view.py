@@ -15,13 +15,12 @@ from pyiceberg.table import Table
 
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
-from connector.model.state import StagedCommit
+from connector.model.state import StagedCommit, TableId
 from connector.storage.file_io import files_of
 from connector.storage.storage_errors import translate_errors
 
@@ -68,14 +67,16 @@ class SessionViews:
     """Loads a table's newest metadata for each transaction: another writer may have changed the table."""
 
     def __init__(
-        self, catalog: Catalog, views: TableViews, find_pending: Callable[[BoundTable], Sequence[StagedCommit]]
+        self, catalog: Catalog, views: TableViews, find_pending: Callable[[TableId, str], Sequence[StagedCommit]]
     ) -> None:
+        """`find_pending` returns the pending commits of a table, for keys of a key range."""
         self._catalog = catalog
         self._views = views
         self._find_pending = find_pending
 
-    def find(self, bound: BoundTable) -> TableView:
-        """Return the view of a table as it is now. Retries while the catalog or the store does not answer.
+    def find(self, table_id: TableId, key_range: str) -> TableView:
+        """Return the view of a table as it is now, for a session of this key range. Retries while the catalog or the
+        store does not answer.
 
         Raises UserError if the table is gone or cannot be searched, FencedError if another process has taken over.
         """
@@ -83,13 +84,11 @@ class SessionViews:
         last: Exception | None = None
         for number in count_attempts(RETRY_FOR):
             try:
-                return self._find(bound)
-            except UserError:
-                raise
+                return self._find(table_id, key_range)
             except list_retried_errors() as error:
                 log.warning(
                     "table %s: attempt %d to read its snapshot: %s: %s",
-                    bound.binding.table,
+                    table_id[0],
                     number + 1,
                     type(error).__name__,
                     commit_errors.quote(error),
@@ -99,18 +98,19 @@ class SessionViews:
                     break
         assert last is not None
         raise RetryableError(
-            f"table {bound.binding.table}: its current snapshot could not be read to answer Loads, after "
+            f"table {table_id[0]}: its current snapshot could not be read to answer Loads, after "
             f"{time.monotonic() - began:.0f} s of attempts: {commit_errors.quote(last)}. Nothing of this transaction "
             "has become visible, and the next start tries again."
         ) from last
 
-    def _find(self, bound: BoundTable) -> TableView:
+    def _find(self, table_id: TableId, key_range: str) -> TableView:
+        path, uuid = table_id
         # Before the table is loaded: a commit may land in between, and then the table shows it.
-        pending = self._find_pending(bound)
-        table = self._catalog.load_table(bound.binding.path)
-        if str(table.metadata.table_uuid) != bound.table_uuid:
+        pending = self._find_pending(table_id, key_range)
+        table = self._catalog.load_table(path)
+        if str(table.metadata.table_uuid) != uuid:
             raise UserError(
-                f"table {bound.binding.table} was replaced by another table of the same name while the task was "
+                f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."
             )
         return self._views.view(table, pending)

@@ -8,7 +8,7 @@ from typing import Final
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.host.errors import UserError
-from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -17,7 +17,6 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
-from connector.model.state import StagedCommit
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -54,15 +53,11 @@ def open_session(
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
             tables = recovered.tables
             access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
-            views = SessionViews(catalog, TableViews(manifests), partial(_find_pending, committer))
+            views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
             jobs = WriteJobs(engine, claims, tables, access, len(task.bindings), views)
             session = Session(tables, recovered.commits, committer, jobs.start_writing, jobs.start_loading)
         maintenance.finish_earlier_work(tables, staged)
         yield session
-
-
-def _find_pending(committer: Committer, table: BoundTable) -> list[StagedCommit]:
-    return committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range)
 
 
 def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:

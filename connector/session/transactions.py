@@ -21,7 +21,7 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure, file_prefix
-from connector.iceberg.table_view import SessionViews
+from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
@@ -234,12 +234,15 @@ class WriteJobs:
         """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
         layouts = self._make_layouts(file_prefixes)
         searched = {
-            index: SearchedTable(table.binding.updates, layouts[index], partial(self._views.find, table))
+            index: SearchedTable(table.binding.updates, layouts[index], partial(self._find_view, table))
             for index, table in enumerate(self._tables)
             if table.binding.updates
         }
         directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
         return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
+
+    def _find_view(self, table: BoundTable) -> TableView:
+        return self._views.find((table.binding.path, table.table_uuid), table.writer.key_range)
 
     def start_writing(self, file_prefixes: Sequence[str]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files."""
