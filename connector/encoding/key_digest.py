@@ -42,7 +42,7 @@ def digest_keys(columns: Sequence[pa.Array]) -> KeyDigest:
     """Return the digest of the keys that have these values in their columns."""
     if not len(columns[0]):
         return KeyDigest()
-    hashes = reduce(lambda total, column: _mix(total * _ODD + _hash(column)), columns, np.zeros(1, np.uint64))
+    hashes = reduce(lambda total, column: _mix(total + _hash(column)), columns, np.zeros(1, np.uint64))
     return KeyDigest(len(columns[0]), int(hashes.sum(dtype=np.uint64)))
 
 

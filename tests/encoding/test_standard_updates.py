@@ -118,7 +118,21 @@ def test_with_delta_updates_there_is_no_digest() -> None:
 
 TYPES: dict[PrimitiveType, list[Any]] = {
     LongType(): [0, 1, -1, 2**63 - 1, -(2**63)],
-    StringType(): ["", "a", "b", "ab", "ba", "aa", "é", "\0", "\0\0", "x" * 1000, "x" * 999 + "y"],
+    StringType(): [
+        "",
+        "a",
+        "b",
+        "ab",
+        "ba",
+        "aa",
+        "é",
+        "\0",
+        "\0\0",
+        "x" * 1000,
+        "x" * 999 + "y",
+        "a" * 8 + "b" * 8,
+        "b" * 8 + "a" * 8,
+    ],
     BooleanType(): [True, False],
     DoubleType(): [0.0, 1.5, -1.5, 1e300],
     DecimalType(38, 2): [0, 1, "1.01", "-1.01", "12345678901234567890.12"],
