@@ -18,6 +18,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
+from connector.iceberg.commits.staged_files import is_converted
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.model.state import StagedCommit, TableId
@@ -142,9 +143,19 @@ def _search_staged(
         # The rows that a commit deletes are older than its own.
         located = _locations(remaining[number:])
         for file in files_of(table.io, commit.files):
+            if any(is_converted(table, column.field_id) for column in file.columns):
+                raise _explain_late(commit)
             if file.path not in live:
                 whole = SearchedFile(file.path, file.size, located=located)
                 yield from _split(whole, len(file.splits), unit_size)
+
+
+def _explain_late(commit: StagedCommit) -> RetryableError:
+    return RetryableError(
+        f"table {commit.path}: {commit.rows} rows were staged before a column was converted to another type, and the "
+        "table does not have them yet. Until then, no key can be looked up in them. They stay in the task's state. The "
+        "task commits them when it starts again: correct what keeps the table from taking them."
+    )
 
 
 def _split(file: SearchedFile, row_groups: int, unit_size: int) -> Iterator[SearchedFile]:

@@ -9,9 +9,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
 
 from connector.encoding.row_search import SearchedFile
-from connector.host.errors import FencedError, UserError
+from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.file_names import new_located_location
@@ -19,7 +20,7 @@ from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableViews
 from connector.model.state import DataFile, LocatedRows, StagedCommit
-from support.altered_tables import ID, PATH, append, table_of
+from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_files import listed
@@ -100,6 +101,16 @@ def test_a_replaced_process_finds_nothing(catalog: Catalog) -> None:
     commit.commit_all_or_raise(catalog, [staged(catalog, {"id": 2})])
     with pytest.raises(FencedError):
         view(catalog, stale)
+
+
+def test_rows_that_wait_in_the_form_of_another_schema_are_not_overlooked(catalog: Catalog) -> None:
+    """Their files lack the key column that the session looks for."""
+    table_of(catalog, ID)
+    late = staged(catalog, {"id": 1})
+    fit(catalog, wanted("id", StringType()))
+    with pytest.raises(RetryableError) as error:
+        view(catalog, replace(late, is_recovered=True))
+    check_text(SNAPSHOTS, "rows wait that were staged before a conversion", str(error.value), {})
 
 
 def test_a_large_file_is_divided_between_its_row_groups(catalog: Catalog) -> None:
