@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any, Final
-
-import duckdb
 
 from benchmarks import rows
 from benchmarks.connector import Connector
@@ -24,7 +23,7 @@ from benchmarks.servers import lake
 from benchmarks.stores import CACHE, MB
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, load, opening, store
-from support.readers import local_catalog
+from support.readers import duckdb_connection, local_catalog
 
 SEED: Final = 2
 RUNS: Final = 5  # of a scan
@@ -117,8 +116,7 @@ class Task:
         )
 
     def _reduce(self, found: Sequence[bytes]) -> Iterator[bytes]:
-        for answer in found:
-            document = json.loads(answer)["loaded"]["doc"]
+        for document in sorted((json.loads(answer)["loaded"]["doc"] for answer in found), key=itemgetter("id")):
             yield store(
                 self._collection, Row(0, {**document, "price": document["price"] + 1}, exists=True), packed=False
             )
@@ -211,8 +209,7 @@ def _task(directory: Path, collection: Collection) -> Iterator[Task]:
 def scan(directory: Path, table: str) -> float:
     """Seconds that DuckDB needs for a sum over the table, the least of some runs."""
     location = local_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
-    with duckdb.connect() as database:
-        database.execute("INSTALL iceberg; LOAD iceberg")
+    with duckdb_connection(directory / "extensions") as database:
         return min(_time(lambda: database.execute(f"SELECT sum(price) FROM iceberg_scan('{location}')").fetchall()))
 
 

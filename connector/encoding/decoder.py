@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -63,7 +63,7 @@ class Decoded:
     strays: Sequence[Stray] = ()
     rejected: Sequence[RejectedRow] = ()
     # Of the keys of Stores whose rows exist. With delta updates there are none.
-    updates: KeyDigest = field(default_factory=KeyDigest)
+    updates: KeyDigest | None = None
 
 
 class RowDecoder:
@@ -137,10 +137,10 @@ class RowDecoder:
             return range(len(rows))
         return [index for index, row in enumerate(rows) if not row.delete]
 
-    def _digest(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> KeyDigest:
+    def _digest(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> KeyDigest | None:
         """Return the digest of the keys whose rows exist, those of deleted documents included."""
         if not self._binding.updates:
-            return KeyDigest()
+            return None
         digests = []
         for group in _by_form(rows, [index for index, row in enumerate(rows) if row.exists]):
             with _name_rows(group):

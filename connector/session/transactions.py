@@ -104,7 +104,8 @@ class Session:
         """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
         value."""
         for index, table in enumerate(self._tables):
-            _check_updates(table, found.get(index), written.updates.get(index, KeyDigest()))
+            if table.binding.updates:
+                _check_updates(table, found.get(index), written.updates.get(index))
         commits = {
             index: self._stage_table(index, written.files.get(index, ()), found.get(index), checkpoint)
             for index in sorted({*written.files, *found})
@@ -186,14 +187,14 @@ class OpenTransaction:
         return staged
 
 
-def _check_updates(table: BoundTable, found: Found | None, stored: KeyDigest) -> None:
+def _check_updates(table: BoundTable, found: Found | None, stored: KeyDigest | None) -> None:
     """Raise ProtocolError unless exactly the keys were stored as existing whose documents were loaded.
 
     The rows of all loaded keys are deleted. A key without a Store would lose its row; a key without a Load would get a
     second one.
     """
-    answered = found.answered if found else KeyDigest()
-    if table.binding.updates and answered != stored:
+    answered, stored = found.answered if found else KeyDigest(), stored or KeyDigest()
+    if answered != stored:
         raise ProtocolError(
             f"table {table.binding.table}: the runtime loaded {answered.keys} documents, and stored {stored.keys} "
             "with `exists`, not all with the same keys. Each loaded document must be stored once. Nothing of this "

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyiceberg.io import FileIO
 
 from connector.encoding.decoder import Decoded, RowDecoder, Stray
-from connector.encoding.key_digest import KeyDigest
+from connector.encoding.key_digest import KeyDigest, sum_digests
 from connector.encoding.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
@@ -92,7 +92,7 @@ def _receive(claims: "Connection[Any, Any]") -> Claim | None:
 
 
 def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, io: FileIO) -> None:
-    tally, updates = Tally(), KeyDigest()
+    tally, updates = Tally(), list[KeyDigest]()
     row = 0
     with claim.source.open(io) as stream:
         for content in _batches(stream):
@@ -100,7 +100,7 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles
             row += lines.count
             decoded = _write_lines(claims, claim, files, lines)
             tally.add_all(decoded.treated)
-            updates += decoded.updates
+            updates += [decoded.updates] if decoded.updates else []
             del (
                 content,
                 lines,
@@ -108,8 +108,8 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles
             )  # before the next batch is read, or their memory would be scattered among its own
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
-    if updates.keys:
-        claims.send(StoredUpdates(claim.block.binding, updates))
+    if updates:
+        claims.send(StoredUpdates(claim.block.binding, sum_digests(updates)))
 
 
 def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, lines: Lines) -> Decoded:

@@ -142,7 +142,8 @@ def _commit_pending(
     catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
 ) -> Landed:
     began = time.monotonic()
-    files, late, deletes = StagedFiles(), LateFiles(), RowDeletes(snapshots.manifests)
+    files, late = StagedFiles(), LateFiles()
+    deletes = RowDeletes(snapshots.manifests) if any(commit.located for commit in pending) else None
     path = pending[0].path
     last: Exception | None = None
     for number in count_attempts(0.0 if has_failed else RETRY_FOR):
@@ -160,7 +161,7 @@ def _commit_pending(
                 check_properties(table.properties)
             fitting = late.convert(table, remaining)
             with storage_errors.translate_errors(table.location()):
-                rows = deletes.find(table, remaining, fitting)
+                rows = deletes.find(table, remaining, fitting) if deletes else None
             properties = fence.advance(table.properties, pending[-1])
             committed = _commit(catalog, table, fitting, snapshots, properties, rows)
             located = frozenset(commit.located.location for commit in pending if commit.located)

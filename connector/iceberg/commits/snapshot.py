@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Final
 
@@ -45,19 +46,27 @@ class SnapshotWriter:
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self.factory = ManifestFactory(self._id)
         self._merger = ManifestMerger(self.factory)
-        self._delete_files = DeleteFiles()
         self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: DeletedRows | None = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
         prefix = _file_prefix(table, staged[0].writer)
-        changes = self._delete_files.write(table, prefix, rows) if rows else DeleteChanges()
-        added = [*self._manifests_of(table, prefix, staged), *self._list_deletes(table, prefix, changes)]
+        added = self._manifests_of(table, prefix, staged)
+        if rows is None:
+            held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
+            summary = _with_totals(Operation.APPEND, _summarize_append(staged), table)
+            return self._snapshot(table, prefix, [*added, *held], summary)
+        changes = self._delete_files.write(table, prefix, rows)
+        added += self._list_deletes(table, prefix, changes)
         held, shortened = self._remove(table, prefix, changes)
         held = self._merger.merge(table, prefix, held, added)
-        summary = _summarize_append(staged) | _summarize_deletes(staged, changes)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
-        return self._snapshot(table, prefix, [*added, *shortened, *held], _with_totals(operation, summary, table))
+        summary = _with_totals(operation, _summarize_append(staged) | _summarize_deletes(staged, changes), table)
+        return self._snapshot(table, prefix, [*added, *shortened, *held], summary)
+
+    @cached_property
+    def _delete_files(self) -> DeleteFiles:
+        return DeleteFiles()
 
     def _list_deletes(self, table: Table, prefix: str, changes: DeleteChanges) -> list[ManifestFile]:
         """Write a manifest of the new delete files for each partition spec."""
