@@ -23,10 +23,14 @@ from benchmarks.servers import lake
 from benchmarks.stores import CACHE, MB
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, load, opening, store
+from support import spark_catalogs
+from support.jars import jars
 from support.readers import duckdb_connection, local_catalog
+from support.spark_sql import SparkSql, spark_sql
 
 SEED: Final = 2
 RUNS: Final = 5  # of a scan
+WARM: Final = 2  # rounds of Spark before the one that counts
 BATCH: Final = 2000  # lines that are sent at once
 KEPT: Final = replace(rows.COLLECTION, settings={"delta_updates": False})
 ADDED: Final = replace(rows.COLLECTION, name="acmeCo/log", table="log", settings={"delta_updates": True})
@@ -62,8 +66,18 @@ class Measurement:
     few_random_cpu: float
     later_random_seconds: float
     later_random_cpu: float
+    spark_join_seconds: float
+    spark_join_cpu: float
+    spark_merge_seconds: float
+    spark_merge_cpu: float
+    random_cpu_over_spark: float
+    random_seconds_over_spark: float
     scan_clean: float
     scan_after: float
+    scan_after_over_clean: float
+    spark_scan_clean: float
+    spark_scan_after: float
+    spark_scan_after_over_clean: float
     data_files: int
     delete_files: int
 
@@ -153,13 +167,14 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
             appended = task.insert(path)
         with _task(directory, KEPT) as task:
             initial = task.insert(path)
-            clean = scan(directory, "measurements")
+            clean, clean_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
+            join, merge = measure_spark(directory, changes)
             first = task.change(random.sample(keys, changes))
             recent = task.change(keys[-changes:])
             few = task.change(random.sample(keys, max(1, changes // 20)))
             for _ in range(transactions - 1):
                 last = task.change(random.sample(keys, changes))
-        after = scan(directory, "measurements")
+        after, after_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
         snapshot = local_catalog(directory / "warehouse").load_table("shop.measurements").current_snapshot()
         assert snapshot is not None
         assert snapshot.summary is not None
@@ -182,8 +197,18 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
         few_random_cpu=few.cpu,
         later_random_seconds=last.seconds,
         later_random_cpu=last.cpu,
+        spark_join_seconds=join.seconds,
+        spark_join_cpu=join.cpu,
+        spark_merge_seconds=merge.seconds,
+        spark_merge_cpu=merge.cpu,
+        random_cpu_over_spark=first.cpu / (join.cpu + merge.cpu),
+        random_seconds_over_spark=first.seconds / (join.seconds + merge.seconds),
         scan_clean=clean,
         scan_after=after,
+        scan_after_over_clean=after / clean,
+        spark_scan_clean=clean_by_spark,
+        spark_scan_after=after_by_spark,
+        spark_scan_after_over_clean=after_by_spark / clean_by_spark,
         data_files=int(totals["total-data-files"]),
         delete_files=int(totals["total-delete-files"]),
     )
@@ -207,17 +232,63 @@ def _task(directory: Path, collection: Collection) -> Iterator[Task]:
 
 
 def scan(directory: Path, table: str) -> float:
-    """Seconds that DuckDB needs for a sum over the table, the least of some runs."""
+    """Seconds that DuckDB needs for a sum over the table, the least of some runs. Each has read nothing before."""
     location = local_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
-    with duckdb_connection(directory / "extensions") as database:
-        return min(_time(lambda: database.execute(f"SELECT sum(price) FROM iceberg_scan('{location}')").fetchall()))
-
-
-def _time(run: Callable[[], object]) -> Iterator[float]:
+    seconds = []
     for _ in range(RUNS):
-        began = time.perf_counter()
-        run()
-        yield time.perf_counter() - began
+        with duckdb_connection(directory / "extensions") as database:
+            began = time.perf_counter()
+            database.execute(f"SELECT sum(price) FROM iceberg_scan('{location}')").fetchall()
+            seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+@contextmanager
+def _spark(directory: Path) -> Iterator[SparkSql]:
+    settings = spark_catalogs.settings("local", spark_catalogs.sqlite(directory / "warehouse", "catalog.db"))
+    with spark_sql(jars("spark-reader"), {**settings, "spark.master": "local[*]"}, directory) as spark:
+        yield spark
+
+
+def measure_spark(directory: Path, changes: int) -> tuple[Cost, Cost]:
+    """Return the costs of Spark's join and of its `MERGE INTO`, merge-on-read, on a copy of the table."""
+    with _spark(directory) as spark:
+        spark.rows(
+            "CREATE TABLE local.shop.copy USING iceberg TBLPROPERTIES ('format-version'='2', "
+            "'write.merge.mode'='merge-on-read', 'write.parquet.row-group-size-bytes'='33554432') "
+            "AS SELECT * FROM local.shop.measurements"
+        )
+        for number in range(WARM + 1):
+            table = f"local.shop.changes_{number}"
+            spark.rows(
+                f"CREATE TABLE {table} USING iceberg AS SELECT * FROM local.shop.copy "
+                f"ORDER BY xxhash64(id, {number}) LIMIT {changes}"
+            )
+            join = _measure_sql(
+                spark,
+                "SELECT count(*), sum(length(copy.flow_document)) FROM local.shop.copy AS copy "
+                f"JOIN (SELECT id, account FROM {table}) AS keys USING (id, account)",
+            )
+            merge = _measure_sql(
+                spark,
+                f"MERGE INTO local.shop.copy AS copy USING {table} AS changes "
+                "ON copy.id = changes.id AND copy.account = changes.account WHEN MATCHED THEN UPDATE SET *",
+            )
+    return join, merge
+
+
+def scan_with_spark(directory: Path, table: str) -> float:
+    """Seconds that a warm Spark needs for the sum, the least of some runs."""
+    with _spark(directory) as spark:
+        query = f"SELECT sum(price) FROM local.shop.{table}"
+        return min(_measure_sql(spark, query).seconds for _ in range(RUNS))
+
+
+def _measure_sql(spark: SparkSql, query: str) -> Cost:
+    before, began = cpu_seconds(spark.pid), time.perf_counter()
+    with PeakMemory(spark.pid) as peak:
+        spark.rows(query)
+    return Cost(time.perf_counter() - began, cpu_seconds(spark.pid) - before, peak.peak.pss / MB)
 
 
 def _batches(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -42,6 +42,11 @@ class SparkSql:
             )
         self._log = log
 
+    @property
+    def pid(self) -> int:
+        """The process that has the JVM as its child."""
+        return self._process.pid
+
     def rows(self, *queries: str) -> list[list[Row]]:
         """What each query answers, rows as `as_json` has them."""
         assert self._process.stdin is not None
