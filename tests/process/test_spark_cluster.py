@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -25,6 +26,7 @@ from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 from support.spark_cluster import EXECUTOR, PYTHON_WORKER, SparkCluster, spark_cluster
+from support.updating_source import UpdatingSource, encode_key
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 
@@ -53,6 +55,22 @@ def test_a_conversation_gives_the_same_tables_on_a_cluster(cluster: SparkCluster
     for path, expected in expected_tables(lines).items():
         assert Counter(read_by_pyiceberg(conversation.table(*path))) == Counter(expected.rows)
     assert not list(conversation.warehouse.rglob("*.jsonl"))
+
+
+def test_keys_are_searched_for_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    """Keys and documents go through the object store, and nothing of them stays there."""
+    users = replace(LEDGER, settings={"delta_updates": False})
+    runtime = Runtime(tmp_path, (users,), on(cluster, CONFIG))
+    runtime.apply()
+    source = UpdatingSource(users, lambda key, version: {"id": key[0], "note": f"{version}"}, Random(3))
+    with runtime.open() as session:
+        for first in range(0, 40, 10):
+            source.transact(session, [[number] for number in range(first, first + 20)])
+        assert session.finish().status == 0
+    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    documents = map(json.loads, table.scan().to_arrow()["flow_document"].to_pylist())
+    assert {encode_key([document["id"]]): document for document in documents} == source.documents
+    assert not list((tmp_path / "warehouse").rglob("*.jsonl"))
 
 
 # Settings, and how many seconds there are for an executor.
