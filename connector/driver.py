@@ -84,9 +84,10 @@ class UploadInterval:
         self._interval = interval.total_seconds()
         self._commits = 0
 
-    def find_delay(self, committed: int) -> float:
-        """Return the delay in seconds after a transaction that committed so many bytes of data files."""
-        if not committed:
+    def find_delay(self, committed: int | None) -> float:
+        """Return the delay in seconds after a transaction that committed so many bytes of data files; None if it
+        committed nothing. A transaction that only deletes rows has committed 0 bytes."""
+        if committed is None:
             return 0.0
         self._commits += 1
         if self._commits <= QUICK_TRANSACTIONS or committed >= LARGE_TRANSACTION:

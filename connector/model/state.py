@@ -220,9 +220,10 @@ class LandedTransaction:
         return encode_removed(self.commits) if self.commits else None
 
     @property
-    def size(self) -> int:
-        """Bytes of the data files of this session. Files of earlier sessions do not count."""
-        return sum(commit.size for commit in self.commits if not commit.is_recovered)
+    def size(self) -> int | None:
+        """Bytes of the data files of this session. None if all commits are of earlier sessions."""
+        own = [commit for commit in self.commits if not commit.is_recovered]
+        return sum(commit.size for commit in own) if own else None
 
 
 def encode_added(staged: Iterable[StagedCommit]) -> dict[str, Any]:

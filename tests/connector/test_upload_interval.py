@@ -27,8 +27,12 @@ def test_a_large_transaction_is_never_delayed() -> None:
 
 def test_a_transaction_without_rows_is_neither_delayed_nor_counted() -> None:
     interval = UploadInterval(timedelta(minutes=5))
-    assert [interval.find_delay(0) for _ in range(10)] == [0] * 10
+    assert [interval.find_delay(None) for _ in range(10)] == [0] * 10
     assert interval.find_delay(SMALL) == 0
+
+
+def test_a_transaction_that_only_deletes_rows_waits_too() -> None:
+    assert in_full_swing().find_delay(0) == 300
 
 
 def test_an_interval_of_zero_delays_nothing() -> None:
