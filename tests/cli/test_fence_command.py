@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from connector.cli.fence_command import Place, reset, show
+from connector.cli.flow_files import ConfigFile
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
@@ -49,7 +50,7 @@ def place(directory: Path, staged: Sequence[StagedCommit]) -> Place:
     warehouse = {"catalog_type": "Local", "warehouse": str(directory)}
     config.write_text(json.dumps({"namespace": "shop", "catalog": warehouse}))
     restored.write_text(json.dumps(state.encode_added(staged)))
-    return Place(str(config), "shop.orders", WHOLE.materialization, str(restored))
+    return Place(ConfigFile(str(config)), "shop.orders", WHOLE.materialization, str(restored))
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def recorded(catalog: Catalog) -> str:
 
 
 def confirmed(place: Place, decision: Decision, *, yes: bool = True) -> str:
-    return reset(place, WHOLE.state_key, WHOLE.key_range, decision, "restored a backup", is_confirmed=yes)
+    return reset(place, (WHOLE.state_key, WHOLE.key_range), decision, "restored a backup", is_confirmed=yes)
 
 
 def shown(place: Place) -> Any:
@@ -333,7 +334,7 @@ def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenc
     command = re.search("`materialize-iceberg (fence show [^`]*)`", str(caught.value))
     assert command
     where = fenced.place(fenced.lost)
-    arguments = command[1].replace("CONFIG.json", where.config).replace("STATE.json", str(where.state)).split()
+    arguments = command[1].replace("CONFIG.json", where.source.file).replace("STATE.json", str(where.state)).split()
     completed = subprocess.run(
         [sys.executable, "-m", "connector", *arguments], capture_output=True, text=True, check=True, timeout=60
     )
@@ -343,7 +344,17 @@ def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenc
 def test_the_command_does_what_is_asked_only_with_yes(fenced: Fenced) -> None:
     where = fenced.place(fenced.lost)
     assert where.state
-    command = [sys.executable, "-m", "connector", "fence", "reset", "--config", where.config, "--table", where.table]
+    command = [
+        sys.executable,
+        "-m",
+        "connector",
+        "fence",
+        "reset",
+        "--config",
+        where.source.file,
+        "--table",
+        where.table,
+    ]
     command += ["--materialization", WHOLE.materialization, "--state", where.state, "--state-key", WHOLE.state_key]
     command += ["--staged", "add", "--reason", "two instances"]
     before = recorded(fenced.catalog)

@@ -30,6 +30,8 @@ OTHER_SENTENCES: Final = {
     "connector/cli/arguments.py": "the help of the command line",
     "connector/cli/check_command.py": "what has been looked at, and that it is well",
     "connector/cli/fence_command.py": "what there is, and what was done",
+    "connector/cli/table_texts.py": "what there is",
+    "connector/cli/version_command.py": "the versions",
     "connector/cli/projections.py": "descriptions of projections",
     "connector/config/catalog_properties.py": "descriptions in the config's schema",
     "connector/evolution/rejected_table.py": "descriptions of columns",
