@@ -103,6 +103,18 @@ def _check(options: argparse.Namespace) -> int:
     return 0 if passed else FAILED
 
 
+def _inspect(options: argparse.Namespace) -> int:
+    from connector.cli import inspect_command as inspect_command
+
+    inspection = inspect_command.InspectArguments(
+        _find_source(options), options.table, options.materialization, options.state
+    )
+    inspected = inspect_command.inspect_tables(inspection)
+    encode = inspect_command.encode_tables if options.json else inspect_command.describe_tables
+    _show(encode(inspected))
+    return FAILED if inspected.errors else 0
+
+
 def _fence(options: argparse.Namespace) -> None:
     from connector.cli import fence_command as fence_command
     from connector.iceberg.commits.reset import Decision
@@ -126,6 +138,7 @@ def _fence(options: argparse.Namespace) -> None:
 COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int | None]]] = {
     "check": _check,
     "plan": _plan,
+    "inspect": _inspect,
     "fence": _fence,
 }
 

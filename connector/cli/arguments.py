@@ -17,6 +17,7 @@ examples:
   materialize-iceberg check --config config.yaml
   materialize-iceberg check --flow flow.yaml --task acme/lake
   materialize-iceberg plan --flow flow.yaml --task acme/lake
+  materialize-iceberg inspect --config config.yaml --table shop.orders
 
 exit status:
   0     the command did its work, and each check passed
@@ -82,6 +83,14 @@ def make_parser() -> argparse.ArgumentParser:
             "stdin, JSON lines as the runtime sends them, and takes the first apply request.",
         )
     )
+    _add_inspect(
+        commands.add_parser(
+            "inspect",
+            help="show the state of a task's tables",
+            description="Shows tables: rows, files, snapshots, columns, the last commit, who writes to them, and "
+            "what is staged for them. Changes nothing.",
+        )
+    )
     _add_fence(
         commands.add_parser("fence", help="show or reset a table's fence, which keeps replaced tasks from committing")
     )
@@ -98,6 +107,20 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
     plan.add_argument("--task", metavar="NAME", help="the task's name, if the file defines several")
     _add_state(plan, "file with the task's connector state, to plan its staged transactions, too; needs --flow")
     _add_json(plan)
+
+
+def _add_inspect(inspect: argparse.ArgumentParser) -> None:
+    _add_source(inspect)
+    inspect.add_argument(
+        "--table",
+        metavar="NAMESPACE.TABLE",
+        action="append",
+        default=[],
+        help="a table; may be repeated. Without it: all tables of the namespace that the connector has created",
+    )
+    inspect.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
+    _add_state(inspect, "file with the task's connector state, to show what is staged; - reads stdin")
+    _add_json(inspect)
 
 
 def _add_fence(fence: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from support.jars import REPOSITORY
 
 Json: TypeAlias = Any
 
-COMMANDS: Final = (["spec"], ["check"], ["plan"], ["fence", "show"], ["fence", "reset"])
+COMMANDS: Final = (["spec"], ["check"], ["plan"], ["inspect"], ["fence", "show"], ["fence", "reset"])
 EXPENSIVE: Final = {"pyiceberg", "pyspark", "pyarrow", "jsonschema", "boto3", "yaml", "referencing", "email", "click"}
 
 
@@ -46,7 +46,7 @@ def test_each_command_has_help_and_takes_json(command: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "meant"),
-    [(["chek"], "check"), (["fence", "rest"], "reset"), (["Plan"], "plan")],
+    [(["chek"], "check"), (["inspct"], "inspect"), (["fence", "rest"], "reset"), (["Plan"], "plan")],
     ids=str,
 )
 def test_a_wrong_command_is_answered_with_the_one_that_was_meant(wrong: list[str], meant: str) -> None:

@@ -32,6 +32,7 @@ OTHER_SENTENCES: Final = {
     "connector/cli/fence_command.py": "what there is, and what was done",
     "connector/cli/table_texts.py": "what there is",
     "connector/cli/version_command.py": "the versions",
+    "connector/cli/inspect_command.py": "what there is",
     "connector/cli/projections.py": "descriptions of projections",
     "connector/config/catalog_properties.py": "descriptions in the config's schema",
     "connector/evolution/rejected_table.py": "descriptions of columns",
