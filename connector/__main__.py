@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from connector.cli.arguments import make_parser
+from connector.cli.arguments import parse_arguments
 from connector.host import logs, signals
 from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import redact
@@ -29,7 +29,7 @@ BROKEN = 70  # EX_SOFTWARE: a defect of the connector
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     stdio.ensure_stderr()
-    options = make_parser().parse_args(arguments)
+    options = parse_arguments(arguments)
     if options.version:
         return _run_to_exit_status(partial(_print_versions, options))
     match options.command:
@@ -85,9 +85,11 @@ def _print_versions(options: argparse.Namespace) -> None:
 def _plan(options: argparse.Namespace) -> None:
     from connector.cli import plan_command as plan_command
     from connector.cli.flow_files import FlowFile
+    from connector.cli.waiting import on_stderr
 
     if options.flow:
-        actions = plan_command.plan_task(FlowFile(options.flow, options.task), options.state)
+        source = FlowFile(options.flow, options.task)
+        actions = on_stderr().show("plan", lambda: plan_command.plan_task(source, options.state))
     elif sys.stdin is None:
         raise UserError("stdin must be open: the requests are read from it.")
     else:
@@ -105,11 +107,12 @@ def _check(options: argparse.Namespace) -> int:
 
 def _inspect(options: argparse.Namespace) -> int:
     from connector.cli import inspect_command as inspect_command
+    from connector.cli.waiting import on_stderr
 
     inspection = inspect_command.InspectArguments(
         _find_source(options), options.table, options.materialization, options.state
     )
-    inspected = inspect_command.inspect_tables(inspection)
+    inspected = on_stderr().show("inspect", lambda: inspect_command.inspect_tables(inspection))
     encode = inspect_command.encode_tables if options.json else inspect_command.describe_tables
     _show(encode(inspected))
     return FAILED if inspected.errors else 0

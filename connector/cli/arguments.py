@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from protocol.flow import WHOLE_RANGE
@@ -57,7 +58,21 @@ class Parser(argparse.ArgumentParser):
         return super().format_help().replace("{documentation}", find_documentation_url())
 
 
-def make_parser() -> argparse.ArgumentParser:
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the arguments. Wrong ones end the process with status 2."""
+    parser = _make_parser()
+    options = parser.parse_args(arguments)
+    if options.json and not (options.command or options.version):
+        parser.error("--json needs a command, or --version")
+    if options.command in ("check", "plan", "inspect", "fence") and not options.flow:
+        if options.task:
+            parser.error("--task needs --flow")
+        if options.command == "plan" and options.state:
+            parser.error("--state of `plan` needs --flow: a recorded request has its own state")
+    return options
+
+
+def _make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands, with their help."""
     parser = Parser(prog="materialize-iceberg", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the versions of the connector and of its parts")

@@ -1,11 +1,9 @@
 """`inspect`: shows the status of a task's tables."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-
-from pyiceberg.table import Table
 
 from connector.cli.flow_files import ConfigFile, FlowFile
 from connector.cli.staged_state import parse_table, read_staged
@@ -13,7 +11,7 @@ from connector.cli.table_texts import describe_status, encode_status
 from connector.config.settings import parse, resource_path
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from connector.iceberg.table_status import TableStatus, find_own_tables, load_tables, read_status
+from connector.iceberg.table_status import FoundTables, TableStatus, find_own_tables, load_tables, read_status
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
@@ -52,7 +50,7 @@ def inspect_tables(inspection: InspectArguments) -> InspectedTables:
 
 
 def _read(
-    found: Iterable[tuple[TableIdentifier, Table | UserError]],
+    found: FoundTables,
     staged: Sequence[StagedCommit] | None,
     *,
     has_chosen: bool,

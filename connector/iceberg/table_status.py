@@ -1,9 +1,9 @@
 """The status of a table, as `inspect` shows it: its size, its last commit, its writers and what is staged for it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
@@ -14,11 +14,12 @@ from pyiceberg.types import NestedField
 
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
+from connector.host.threads import map_in_threads
 from connector.iceberg.commits.reset import Judged, judge_commits
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_STATE_KEY
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.tables import load_table
+from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
@@ -80,42 +81,40 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
     )
 
 
-def load_tables(
-    catalog: Catalog, paths: Sequence[TableIdentifier]
-) -> Iterator[tuple[TableIdentifier, Table | UserError]]:
+FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | UserError]]
+
+
+def load_tables(catalog: Catalog, paths: Sequence[TableIdentifier]) -> FoundTables:
     """Load the tables. A table that cannot be read comes with the error."""
-    for path in paths:
+
+    def load(path: TableIdentifier) -> Table | UserError:
         try:
-            yield path, load_table(catalog, path) or UserError("the table does not exist.")
+            return load_table(catalog, path) or UserError("the table does not exist.")
         except UserError as error:
-            yield path, error
+            return error
+
+    return zip(paths, map_in_threads(load, paths, LOOKUPS_AT_ONCE, "lookup"), strict=True)
 
 
-def find_own_tables(
-    catalog: Catalog, namespace: str, materialization: str = ""
-) -> Iterator[tuple[TableIdentifier, Table | UserError]]:
+def find_own_tables(catalog: Catalog, namespace: str, materialization: str = "") -> FoundTables:
     """Find the tables that the connector has created in a namespace, for one task if it is named.
 
     A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
     """
-    for path in _list_tables(catalog, namespace):
-        try:
-            table = load_table(catalog, path)
-        except UserError as error:
-            if not isinstance(error.__cause__, NoSuchIcebergTableError):
-                yield path, error
-            continue
-        owner = Owner.of(table.properties) if table else None
-        if table and owner and materialization in ("", owner.materialization):
+    for path, table in load_tables(catalog, _list_tables(catalog, namespace)):
+        if isinstance(table, UserError):
+            if not isinstance(table.__cause__, NoSuchIcebergTableError):
+                yield path, table
+        elif (owner := Owner.of(table.properties)) and materialization in ("", owner.materialization):
             yield path, table
 
 
-def _list_tables(catalog: Catalog, namespace: str) -> Iterable[TableIdentifier]:
+def _list_tables(catalog: Catalog, namespace: str) -> list[TableIdentifier]:
     try:
         listed = catalog.list_tables(namespace)
     except NoSuchNamespaceError as error:
         raise UserError(f"namespace {namespace} does not exist: no task that uses it has been published.") from error
-    return (TableIdentifier(namespace, identifier[-1]) for identifier in sorted(listed))
+    return [TableIdentifier(namespace, identifier[-1]) for identifier in sorted(listed)]
 
 
 def _read_size(table: Table, snapshot: Snapshot) -> TableSize:

@@ -4,6 +4,8 @@ import json
 import os
 import platform
 import pty
+import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ from support.jars import REPOSITORY
 Json: TypeAlias = Any
 
 COMMANDS: Final = (["spec"], ["check"], ["plan"], ["inspect"], ["fence", "show"], ["fence", "reset"])
+SILENCE: Final = 30  # seconds
 EXPENSIVE: Final = {"pyiceberg", "pyspark", "pyarrow", "jsonschema", "boto3", "yaml", "referencing", "email", "click"}
 
 
@@ -65,6 +68,32 @@ def test_a_config_and_a_specification_cannot_both_be_given() -> None:
     said = run("check", "--config", "a.yaml", "--flow", "b.yaml")
     assert said.returncode == 2
     assert "not allowed with argument --config" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--json"], "--json needs a command, or --version"),
+        (["check", "--config", "a.yaml", "--task", "acme/lake"], "--task needs --flow"),
+        (["plan", "--task", "acme/lake"], "--task needs --flow"),
+        (["plan", "--state", "state.json"], "--state of `plan` needs --flow"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+)
+def test_an_argument_without_the_one_that_it_needs_is_wrong(arguments: list[str], problem: str) -> None:
+    said = run(*arguments)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert problem in said.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_page_of_commands_has_each_command_with_its_arguments(command: list[str]) -> None:
+    page = (REPOSITORY / "docs" / "commands.md").read_text()
+    title = re.compile(rf".*\b{' '.join(command)}\b")
+    (section,) = (each for each in page.split("\n## ") if title.match(each))
+    general = page[: page.index("\n## spec")]
+    for argument in re.findall(r"^  (--[a-z-]+)", run(*command, "--help").stdout, re.MULTILINE):
+        assert argument in section or argument in general, argument
 
 
 def test_spec_loads_nothing_that_the_commands_need() -> None:
@@ -125,6 +154,8 @@ def write_config(directory: Path) -> str:
 def read_until(terminal: int, text: bytes) -> bytes:
     seen = b""
     while text not in seen:
+        readable, _, _ = select.select([terminal], [], [], SILENCE)
+        assert readable, f"the terminal has shown nothing for {SILENCE} s but {seen!r}"
         seen += os.read(terminal, 1000)
     return seen
 

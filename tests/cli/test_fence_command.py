@@ -366,3 +366,24 @@ def test_the_command_does_what_is_asked_only_with_yes(fenced: Fenced) -> None:
     again = subprocess.run([*command, "--yes"], capture_output=True, text=True, check=False, timeout=60)
     assert again.returncode == 1
     assert "there is nothing to reset" in again.stderr
+
+
+def test_the_task_of_a_flow_specification_is_shown_without_naming_it_again(fenced: Fenced) -> None:
+    where = fenced.place(fenced.lost)
+    flow = fenced.directory / "flow.yaml"
+    flow.write_text(
+        "materializations:\n  acme/task:\n    endpoint: {connector: {image: lake, config: config.json}}\n"
+        "    bindings: [{source: acme/not-defined-here, resource: {table: orders}}]\n"
+    )
+    assert where.state
+    command = [sys.executable, "-m", "connector", "fence", "show", "--flow", str(flow), "--table", where.table]
+    said = subprocess.run([*command, "--state", where.state, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout) == shown(where)
+
+
+def test_a_reset_is_told_as_json(fenced: Fenced) -> None:
+    where, writer = fenced.place(fenced.lost), (WHOLE.state_key, WHOLE.key_range)
+    said = reset(where, writer, Decision.ADD, "restored a backup", is_confirmed=True, as_json=True)
+    told = json.loads(said)
+    assert (told["isReset"], told["value"]) == (True, recorded(fenced.catalog))
+    assert "will be added when the task opens again" in told["consequences"][0]
