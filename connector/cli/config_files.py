@@ -45,8 +45,11 @@ _SCALARS: Final = (
 
 
 def read_config(file: str) -> Json:
-    """Read an endpoint config; - reads stdin. Raises UserError if that fails, or if the config is encrypted."""
-    return decrypted(read_file(file), file)
+    """Read an endpoint config; - reads stdin. Raises UserError if that fails, or if it is no plain config."""
+    config = read_file(file)
+    if isinstance(config, dict) and "materializations" in config:
+        raise UserError(f"{file} is a Flow specification, and not an endpoint config. Give it with --flow.")
+    return decrypted(config, file)
 
 
 def decrypted(config: Json, place: str) -> Json:

@@ -112,6 +112,12 @@ def test_an_encrypted_config_is_decrypted_by_sops_not_here(tmp_path: Path) -> No
     check_text(ERRORS, "an encrypted config", str(error.value), {str(tmp_path): "…"})
 
 
+def test_a_flow_specification_is_not_a_config(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        read_config(written(tmp_path, "materializations: {acme/lake: {}}", "flow.yaml"))
+    check_text(ERRORS, "a specification as a config", str(error.value), {str(tmp_path): "…"})
+
+
 def test_a_decrypted_config_has_the_names_that_it_had_before(tmp_path: Path) -> None:
     decrypted = {"credentials": {"aws_secret_access_key_sops": "x"}, "list": [{"a_sops": 1}]}
     expected = {"credentials": {"aws_secret_access_key": "x"}, "list": [{"a": 1}]}
