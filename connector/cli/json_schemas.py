@@ -53,7 +53,12 @@ def _follow(ref: str, resolver: "Resolver", refs: tuple[int, ...]) -> Shape:
     try:
         found = resolver.lookup(ref)
     except Unresolvable as error:
-        raise UserError(f'a JSON schema has the reference "{ref}", which leads nowhere. Correct it.') from error
+        cause: BaseException | None = error
+        while cause and not isinstance(cause, UserError):
+            cause = cause.__cause__ or cause.__context__
+        raise cause or UserError(
+            f'a JSON schema has the reference "{ref}", which leads nowhere. Correct it.'
+        ) from error
     if id(found.contents) in refs:  # a schema that contains itself: locations would be without end
         return Shape()
     return _infer(found.contents, found.resolver, (*refs, id(found.contents)))
