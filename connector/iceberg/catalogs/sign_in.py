@@ -21,6 +21,7 @@ from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.catalog_messages import read_address
 
 DEFAULT_SCOPE: Final = "catalog"
+UNTRUSTED: Final = "this machine does not trust its certificate, or it does not speak https"
 
 
 class TokenServerError(RESTError):
@@ -104,7 +105,7 @@ class OAuth2Client(AuthBase):
             status = f"status {response.status_code}, but not in the form of OAuth2"
             kind = BrokenTokenServerError if _may_pass(response) else TokenServerError
             raise kind(f"{self._server} answers with {status}") from None
-        answer = f"{refused.error}: {refused.error_description}"
+        answer = ": ".join(filter(None, (refused.error, refused.error_description)))
         raise BrokenTokenServerError(f"{self._server} answers {answer}") if _may_pass(response) else OAuthError(answer)
 
     @property
@@ -115,7 +116,7 @@ class OAuth2Client(AuthBase):
         try:
             return self._session.post(self._uri, data=form)
         except SSLError as error:
-            raise TokenServerError(f"{self._server} has no certificate that this machine trusts") from error
+            raise TokenServerError(f"{self._server} has no secure connection: {UNTRUSTED}") from error
         except Timeout as error:
             raise BrokenTokenServerError(f"{self._server} did not answer in time") from error
         except ConnectionError as error:
