@@ -70,7 +70,7 @@ FAULTS = {
     "an integer beyond 64 bits": Fault(
         (bad(quantity=2**63), *COMMIT), INVALID + r"'quantity', key \[7\]: 9223372036854775808 "
     ),
-    "null in a required column": Fault((bad(name=None), *COMMIT), INVALID + r"'name', key \[7\]: null "),
+    "null in a required column": Fault((bad(name=None), *COMMIT), INVALID + r"'name', key \[7\]: the value is null "),
     "too few values": Fault(
         (spelled(key=[7], values=["AA==", "x"]), *COMMIT), AT_FAULT + "the Store has 2 elements in values, expected 3"
     ),
