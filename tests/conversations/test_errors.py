@@ -128,7 +128,7 @@ def test_a_message_out_of_order_is_an_error_that_names_its_line_and_what_was_exp
 def test_a_broken_line_is_an_error_that_names_it(launch: Launch, tmp_path: Path) -> None:
     outcome = run_conversation([line("spec", {}), b'{"spec":{},\n', line("spec", {})], tmp_path, JSON_LOG, launch)
     assert outcome.kinds == ["spec"]
-    assert last_message(outcome) == "line 2: the line ends within its JSON, after 12 bytes"
+    assert last_message(outcome) == "line 2: the line ends within its JSON, after 11 bytes"
 
 
 @pytest.mark.parametrize("lines", [[], [line("spec", {}), b"\n"], [line("spec", {})[:-1]]], ids=len)
