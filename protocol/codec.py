@@ -75,10 +75,18 @@ def _translate_error(line: bytes, refusal: Exception) -> ProtocolError:
             return ProtocolError("the line is empty: expected a message")
         case _ if _is_complete(line):  # msgspec says of such a string that the line ends in it
             return ProtocolError("a string has half of a surrogate pair, which is no character")
-        case _ if str(refusal) == _CUT_OFF:
+        case _ if _is_cut_off(line.rstrip()):
             return ProtocolError(f"the line ends within its JSON, after {len(line.rstrip())} bytes")
         case _:
             return ProtocolError(f"not a JSON object: {refusal}")
+
+
+def _is_cut_off(line: bytes) -> bool:
+    try:
+        _ENVELOPE.decode(line)
+    except _REFUSALS as refusal:
+        return str(refusal) == _CUT_OFF
+    return False
 
 
 def _is_complete(line: bytes) -> bool:

@@ -37,8 +37,8 @@ REST_WORDS: Final[Mapping[str, str]] = {
     "warehouse": "/catalog/uri and /catalog/warehouse",
     "sign_in": "/catalog/credential, /catalog/token and /catalog/scope",
     "principal": "the credential's principal",
-    "outage": "If this repeats, the catalog's own log says why: its database, or the store of its metadata files, may "
-    "be down or refuse it.",
+    "outage": "If this repeats, see the catalog's own log: for example, its database may be down, or the server may "
+    "not be allowed to use /bucket.",
 }
 SIGNED_WORDS: Final[Mapping[str, str]] = {
     **REST_WORDS,
