@@ -19,7 +19,7 @@ from protocol.flow import Collection, Json
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 WRITE_SCHEMA: Final = "write-schema"
 WRITE_SCHEMAS: Final = ("flow://write-schema", "flow://relaxed-write-schema")
@@ -177,7 +177,7 @@ def _load(file: Path, loaded: dict[Path, None]) -> Iterator[tuple[Path, _Specifi
     for each in specification.imports:
         imported = each.get("url", "") if isinstance(each, dict) else str(each)
         if urlsplit(imported).scheme in ("http", "https"):
-            logger.warning("%s imports %s, which is not read: only files are", place, imported)
+            log.warning("%s imports %s, which is not read: only files are", place, imported)
         else:
             yield from _load(place.parent / imported, loaded)
 
@@ -221,7 +221,7 @@ def _retrieve(write_schema: Json, base: str, collection: str, uri: str) -> Json:
     if uri == f"{base}?{WRITE_SCHEMA}":
         return write_schema
     if uri.startswith("flow://"):
-        logger.warning(
+        log.warning(
             "collection %s: its schema %s is known to Flow only; fields that no other schema names are left out",
             collection,
             uri,
