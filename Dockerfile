@@ -88,6 +88,8 @@ ENTRYPOINT ["materialize-iceberg"]
 
 ARG VERSION=unknown
 ARG REVISION=unknown
+# For --version: the installed package does not know its commit.
+ENV MATERIALIZE_ICEBERG_REVISION=${REVISION}
 LABEL FLOW_RUNTIME_PROTOCOL=materialize \
     FLOW_RUNTIME_CODEC=json \
     org.opencontainers.image.title=materialize-iceberg \

@@ -5,16 +5,20 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from connector.cli.arguments import make_parser
+from connector.cli.arguments import parse_arguments
 from connector.host import logs, signals
 from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import redact
 from connector.rpc import spec
 from protocol import stdio
 from protocol.protocol_error import ProtocolError
+
+if TYPE_CHECKING:
+    from connector.cli.flow_files import ConfigFile, FlowFile
 
 log = logging.getLogger("connector")
 
@@ -25,20 +29,16 @@ BROKEN = 70  # EX_SOFTWARE: a defect of the connector
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     stdio.ensure_stderr()
-    options = make_parser().parse_args(arguments)
+    options = parse_arguments(arguments)
+    if options.version:
+        return _run_to_exit_status(partial(_print_versions, options))
     match options.command:
+        case None:
+            return _run_to_exit_status(_serve)
         case "spec":
             return _run_to_exit_status(lambda: _show(spec.describe()))
-        case "fence":
-            return _run_to_exit_status(partial(_fence, options))
-        case "plan":
-            return _run_to_exit_status(_plan)
-        case "check":
-            return _run_to_exit_status(partial(_check, options))
-        case "demo":
-            return _run_to_exit_status(partial(_demo, options))
         case _:
-            return _run_to_exit_status(_serve)
+            return _run_to_exit_status(partial(COMMANDS[options.command], options))
 
 
 def _run_to_exit_status(work: Callable[[], int | None]) -> int:
@@ -76,41 +76,89 @@ def _serve() -> None:
     driver.serve(stdio.RequestReader(sys.stdin.fileno()), wire)
 
 
-def _plan() -> None:
-    if sys.stdin is None:
-        raise UserError("stdin must be open: the requests are read from it.")
-    from connector.cli import plan_command as plan_command
+def _print_versions(options: argparse.Namespace) -> None:
+    from connector.cli import version_command as version_command
 
-    _show(plan_command.plan(stdio.RequestReader(sys.stdin.fileno())))
+    _show(version_command.describe_version(as_json=options.json))
+
+
+def _plan(options: argparse.Namespace) -> None:
+    from connector.cli import plan_command as plan_command
+    from connector.cli.flow_files import FlowFile
+    from connector.cli.waiting import on_stderr
+
+    if options.flow:
+        source = FlowFile(options.flow, options.task)
+        actions = on_stderr().show("plan", lambda: plan_command.plan_task(source, options.state))
+    elif sys.stdin is None:
+        raise UserError("stdin must be open: the requests are read from it.")
+    else:
+        actions = plan_command.plan_recorded(stdio.RequestReader(sys.stdin.fileno()))
+    _show(plan_command.describe_plan(actions, as_json=options.json))
 
 
 def _check(options: argparse.Namespace) -> int:
     from connector.cli import check_command as check_command
+    from connector.cli.waiting import on_stderr
 
-    passed = check_command.check(options.config, _show, as_json=options.json)
+    passed = check_command.check(_find_source(options), _show, on_stderr(), as_json=options.json)
     return 0 if passed else FAILED
 
 
 def _demo(options: argparse.Namespace) -> None:
     from connector.cli import demo_command as demo_command
 
-    demo_command.run_demo(demo_command.Demo(options.file, options.key, options.into), _show)
+    demo = demo_command.Demo(options.file, options.key, options.into)
+    demo_command.run_demo(demo, _show, as_json=options.json)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from connector.cli import inspect_command as inspect_command
+    from connector.cli.waiting import on_stderr
+
+    inspection = inspect_command.InspectArguments(
+        _find_source(options), options.table, options.materialization, options.state
+    )
+    inspected = on_stderr().show("inspect", lambda: inspect_command.inspect_tables(inspection))
+    encode = inspect_command.encode_tables if options.json else inspect_command.describe_tables
+    _show(encode(inspected))
+    return FAILED if inspected.errors else 0
 
 
 def _fence(options: argparse.Namespace) -> None:
     from connector.cli import fence_command as fence_command
     from connector.iceberg.commits.reset import Decision
 
-    place = fence_command.Place(options.config, options.table, options.materialization, options.state)
+    place = fence_command.Place(_find_source(options), options.table, options.materialization, options.state)
     if options.action == "show":
         _show(fence_command.show(place, as_json=options.json))
         return
-    decision = Decision(options.staged)
     _show(
         fence_command.reset(
-            place, options.state_key, options.key_range, decision, options.reason, is_confirmed=options.yes
+            place,
+            (options.state_key, options.key_range),
+            Decision(options.staged),
+            options.reason,
+            is_confirmed=options.yes,
+            as_json=options.json,
         )
     )
+
+
+COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int | None]]] = {
+    "check": _check,
+    "plan": _plan,
+    "inspect": _inspect,
+    "fence": _fence,
+    "demo": _demo,
+}
+
+
+def _find_source(options: argparse.Namespace) -> "ConfigFile | FlowFile":
+    """Return the file that the task is read from."""
+    from connector.cli.flow_files import ConfigFile, FlowFile
+
+    return FlowFile(options.flow, options.task) if options.flow else ConfigFile(options.config)
 
 
 def _show(text: str) -> None:

@@ -28,6 +28,7 @@ class _RunHead(msgspec.Struct, frozen=True):
 
 _RUNS: Final[dict[type[Request], type[Load | Store]]] = {Load: Load, Store: Store}
 _TYPE_INFO: Final = {message: inspect.type_info(message) for message in REQUESTS.values() if message not in _RUNS}
+_CUT_OFF: Final = "Input data was truncated"  # as msgspec says it
 _NULL: Final = msgspec.Raw(b"null")
 _ENVELOPE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -48,7 +49,7 @@ def decode_request(line: bytes | memoryview) -> Request:
         fields = _remove_nulls(msgspec.json.decode(raw), _TYPE_INFO[message])
         return msgspec.convert(fields, message, strict=False)
     except _REFUSALS as error:
-        raise _translate_error(error) from error
+        raise _translate_error(bytes(line), error) from error
 
 
 def find_kind(line: bytes) -> type[Request]:
@@ -56,11 +57,11 @@ def find_kind(line: bytes) -> type[Request]:
     try:
         message, _ = _find_message(_decode_envelope(line))
     except _REFUSALS as error:
-        raise _translate_error(error) from error
+        raise _translate_error(line, error) from error
     return message
 
 
-def _translate_error(refusal: Exception) -> ProtocolError:
+def _translate_error(line: bytes, refusal: Exception) -> ProtocolError:
     match refusal:
         case UnicodeDecodeError():
             return ProtocolError("not valid UTF-8")
@@ -68,8 +69,30 @@ def _translate_error(refusal: Exception) -> ProtocolError:
             return ProtocolError("nested too deeply")
         case msgspec.ValidationError():
             return ProtocolError(f"not a valid request: {refusal}")
+        case _ if not line.strip():
+            return ProtocolError("the line is empty: expected a message")
+        case _ if _is_complete(line):  # msgspec says of such a string that the line ends in it
+            return ProtocolError("a string has half of a surrogate pair, which is no character")
+        case _ if _is_cut_off(line.rstrip()):
+            return ProtocolError(f"the line ends within its JSON, after {len(line.rstrip())} bytes")
         case _:
             return ProtocolError(f"not a JSON object: {refusal}")
+
+
+def _is_cut_off(line: bytes) -> bool:
+    try:
+        _ENVELOPE.decode(line)
+    except _REFUSALS as refusal:
+        return str(refusal) == _CUT_OFF
+    return False
+
+
+def _is_complete(line: bytes) -> bool:
+    try:
+        parse_members(line)
+    except MalformedJsonError:
+        return False
+    return True
 
 
 def encode_response(response: Response) -> bytes | memoryview:

@@ -1,100 +1,164 @@
-"""The arguments of the command line, and the files that they name. Loads little: `spec` and `--help` answer at once."""
+"""The arguments of the command line, with their help. Loads little: `spec` and `--help` answer at once."""
 
 import argparse
-import sys
-from pathlib import Path
-from typing import Final
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
 
-from connector import VERSION
-from connector.host.errors import UserError
-from protocol.flow import WHOLE_RANGE, Json
+from protocol.flow import WHOLE_RANGE
 
-CONFIG_HELP: Final = "file with the endpoint config; - reads stdin"
+INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)'")
+
+DESCRIPTION: Final = (
+    "Materializes Flow collections into Apache Iceberg tables. Without a command it speaks Flow's materialization "
+    "protocol: JSON lines on stdin and stdout. Logs go to stderr."
+)
+EPILOG: Final = """\
+examples:
+  materialize-iceberg demo
+  materialize-iceberg demo orders.jsonl --key order_id
+  materialize-iceberg check --config config.yaml
+  materialize-iceberg check --flow flow.yaml --task acme/lake
+  materialize-iceberg plan --flow flow.yaml --task acme/lake
+  materialize-iceberg inspect --config config.yaml --table shop.orders
+
+exit status:
+  0     the command did its work, and each check passed
+  1     a check failed, or an error: the last line on stderr says what to change
+  2     the arguments are wrong
+  70    a defect of the connector
+  128+n the process was ended by signal n, or nothing reads its output (141)
+
+environment:
+  LOG_FORMAT          text (default) or json
+  LOG_LEVEL           debug, info (default), warn or error
+  FLOW_RUNTIME_CODEC  json: the only encoding of the protocol
+  JAVA_HOME           the Java that Spark runs on; without it, the java on the PATH
+  TMPDIR              the directory of temporary files
+
+documentation: {documentation}"""
 
 
-def read_json(file: str) -> Json:
-    """Read a JSON file; - reads stdin. Raises UserError if that fails."""
-    import orjson  # it takes 30 ms to load, which `spec` need not wait for
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests the command that was meant, and whose help names the documentation."""
 
-    if file == "-" and sys.stdin is None:
-        raise UserError("stdin must be open: the argument - says that a file's contents come from it.")
-    try:
-        return orjson.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from error
-    except orjson.JSONDecodeError as error:
-        raise UserError(f"{file} is not JSON: {error}.") from error
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        if wrong := INVALID_CHOICE.search(message):
+            from difflib import get_close_matches
+
+            choices = [str(choice) for action in self._actions for choice in action.choices or ()]
+            if meant := get_close_matches(wrong[1], choices, n=1):
+                message += f". Did you mean {meant[0]}?"
+        super().error(message)
+
+    def format_help(self) -> str:
+        from connector.rpc.spec import find_documentation_url
+
+        return super().format_help().replace("{documentation}", find_documentation_url())
 
 
-def make_parser() -> argparse.ArgumentParser:
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the arguments. Wrong ones end the process with status 2."""
+    parser = _make_parser()
+    options = parser.parse_args(arguments)
+    if options.json and not (options.command or options.version):
+        parser.error("--json needs a command, or --version")
+    if options.command in ("check", "plan", "inspect", "fence") and not options.flow:
+        if options.task:
+            parser.error("--task needs --flow")
+        if options.command == "plan" and options.state:
+            parser.error("--state of `plan` needs --flow: a recorded request has its own state")
+    return options
+
+
+def _make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands, with their help."""
-    parser = argparse.ArgumentParser(
-        prog="materialize-iceberg",
-        description="Materializes Flow collections into Apache Iceberg tables. Without a command it speaks Flow's "
-        "materialization protocol: JSON lines on stdin and stdout. Logs go to stderr.",
-        epilog="Environment: LOG_FORMAT (json or text), LOG_LEVEL (debug, info, warn, error), "
-        "FLOW_RUNTIME_CODEC (json).",
-    )
-    parser.add_argument("--version", action="version", version=VERSION)
+    parser = Parser(prog="materialize-iceberg", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("--version", action="store_true", help="print the versions of the connector and of its parts")
+    _add_json(parser, "print JSON, with --version or a command", default=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("spec", help="print the spec response: the schemas of the configs")
-    check = commands.add_parser(
-        "check",
-        help="check that a config works on this machine",
-        description="Checks the endpoint config, its catalog and its storage, and what this machine needs: Java, Spark "
-        "and disk space. Prints each step. The exit status is 1 if a step fails.",
+    spec = commands.add_parser("spec", help="print the spec response: the schemas of the configs")
+    _add_json(spec, "accepted by each command; the spec response is JSON without it, too")
+    _add_check(
+        commands.add_parser(
+            "check",
+            help="check that a config works on this machine",
+            description="Checks the endpoint config, its catalog and its storage, and what this machine needs: Java, "
+            "Spark and disk space. With --flow, it also validates the task's bindings. Prints each step. The exit "
+            "status is 1 if a step fails.",
+        )
     )
-    check.add_argument("--config", required=True, help=CONFIG_HELP)
-    check.add_argument("--json", action="store_true", help="print JSON")
-    commands.add_parser(
-        "plan",
-        help="print what an apply request would change, without changing anything",
-        description="Reads requests from stdin, JSON lines as the runtime sends them. Prints what the first apply "
-        "request would change, one line for each action, like actionDescription in the apply response.",
+    _add_plan(
+        commands.add_parser(
+            "plan",
+            help="print what an apply request would change, without changing anything",
+            description="Prints what apply would change, one line for each action, like actionDescription in the apply "
+            "response. With --flow, it makes the request from a Flow specification. Without, it reads requests from "
+            "stdin, JSON lines as the runtime sends them, and takes the first apply request.",
+        )
     )
-    _add_demo(commands.add_parser("demo", help="materialize sample documents, or your own, and show the table"))
+    _add_inspect(
+        commands.add_parser(
+            "inspect",
+            help="show the state of a task's tables",
+            description="Shows tables: rows, files, snapshots, columns, the last commit, who writes to them, and "
+            "what is staged for them. Changes nothing.",
+        )
+    )
     _add_fence(
         commands.add_parser("fence", help="show or reset a table's fence, which keeps replaced tasks from committing")
+    )
+    _add_demo(
+        commands.add_parser(
+            "demo",
+            help="materialize sample documents, or your own, and show the table",
+            description="Materializes documents into a table of an embedded catalog, which is a directory. Shows the "
+            "conversation, the table, and how to open it. Infers the collection's schema from the documents. Needs no "
+            "config.",
+        )
     )
     return parser
 
 
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Materializes documents into a table of an embedded catalog, which is a directory. Shows the conversation, the "
-        "table, and how to open it. Infers the collection's schema from the documents. Needs no config."
-    )
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE.jsonl",
-        help="documents, one JSON object in each line; - reads stdin (default: four sample orders)",
-    )
-    parser.add_argument(
-        "--key",
+def _add_check(check: argparse.ArgumentParser) -> None:
+    _add_source(check)
+    _add_json(check)
+
+
+def _add_plan(plan: argparse.ArgumentParser) -> None:
+    _add_flow(plan)
+    plan.add_argument("--task", metavar="NAME", help="the task's name, if the file defines several")
+    _add_state(plan, "file with the task's connector state, to plan its staged transactions, too; needs --flow")
+    _add_json(plan)
+
+
+def _add_inspect(inspect: argparse.ArgumentParser) -> None:
+    _add_source(inspect)
+    inspect.add_argument(
+        "--table",
+        metavar="NAMESPACE.TABLE",
         action="append",
         default=[],
-        help="the field or JSON pointer that identifies a document: id, /id, customer/id; repeat it for several",
+        help="a table; may be repeated. Without it: all tables of the namespace that the connector has created",
     )
-    parser.add_argument(
-        "--into",
-        metavar="DIRECTORY",
-        help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
-        "or a new temporary directory if the current directory cannot be written to)",
-    )
+    inspect.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
+    _add_state(inspect, "file with the task's connector state, to show what is staged; - reads stdin")
+    _add_json(inspect)
 
 
-def _add_fence(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+def _add_fence(fence: argparse.ArgumentParser) -> None:
+    actions = fence.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="list a table's writers, and what happens to the commits that a state names")
-    _add_table(show, needs_state=False)
-    show.add_argument("--json", action="store_true", help="print JSON")
+    _add_place(show, needs_state=False)
     reset = actions.add_parser(
         "reset",
         help="let a task continue that is fenced or whose staged files are gone; prints the consequences, and changes "
         "nothing without --yes",
     )
-    _add_table(reset, needs_state=True)
+    _add_place(reset, needs_state=True)
     reset.add_argument("--state-key", required=True, help="the binding's state key, as `fence show` prints it")
     reset.add_argument("--key-range", default=WHOLE_RANGE.key_range, help="default: %(default)s")
     reset.add_argument(
@@ -107,8 +171,51 @@ def _add_fence(parser: argparse.ArgumentParser) -> None:
     reset.add_argument("--yes", action="store_true", help="reset the fence")
 
 
-def _add_table(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
-    parser.add_argument("--config", required=True, help=CONFIG_HELP)
+def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
+    _add_source(parser)
     parser.add_argument("--table", required=True, help="the table, as namespace.table")
-    parser.add_argument("--materialization", required=needs_state, help="the task's name")
-    parser.add_argument("--state", required=needs_state, help="file with the task's connector state; - reads stdin")
+    parser.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
+    _add_state(parser, "file with the task's connector state; - reads stdin", is_required=needs_state)
+    _add_json(parser)
+
+
+def _add_demo(demo: argparse.ArgumentParser) -> None:
+    demo.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE.jsonl",
+        help="documents, one JSON object in each line; - reads stdin (default: four sample orders)",
+    )
+    demo.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        help="the field or JSON pointer that identifies a document: id, /id, customer/id; repeat it for several",
+    )
+    demo.add_argument(
+        "--into",
+        metavar="DIRECTORY",
+        help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
+        "or a new temporary directory if the current directory cannot be written to)",
+    )
+    _add_json(demo, "print JSON: what was done, without the conversation")
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", metavar="FILE", help="file with the endpoint config, YAML or JSON; - reads stdin")
+    _add_flow(source)
+    parser.add_argument("--task", metavar="NAME", help="with --flow: the task's name, if the file defines several")
+
+
+def _add_flow(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--flow", metavar="FILE", help="Flow specification (flow.yaml) that defines the task")
+
+
+def _add_state(parser: argparse.ArgumentParser, text: str, *, is_required: bool = False) -> None:
+    parser.add_argument("--state", metavar="FILE", required=is_required, help=text)
+
+
+def _add_json(parser: argparse.ArgumentParser, text: str = "print JSON", *, default: Any = argparse.SUPPRESS) -> None:
+    # A subparser's default would replace what stands before the command.
+    parser.add_argument("--json", action="store_true", default=default, help=text)

@@ -4,7 +4,8 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from connector.checks import spark_installation
 from connector.checks.endpoint import (
@@ -17,25 +18,37 @@ from connector.checks.endpoint import (
 )
 from connector.checks.spark_installation import SparkInstallation
 from connector.checks.steps import Skipped, Step, attempt
-from connector.cli.arguments import read_json
+from connector.cli.flow_files import ConfigFile, FlowFile, Task
+from connector.cli.task_requests import make_validate
+from connector.cli.waiting import WaitingLine
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
 from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.opening import find_warehouse
+from connector.rpc.validate import validate
 from connector.spark.cluster import where_tasks_run
 
 GIGABYTE: Final = 1e9
 
+T = TypeVar("T")
+R = TypeVar("R")
 
-def check(file: str, say: Callable[[str], None], *, as_json: bool) -> bool:
-    """Print the result of each step as soon as it is known, or all of them as JSON. Return whether all steps passed.
 
-    The config is in the file; - reads stdin.
-    """
+@dataclass(frozen=True)
+class ParsedTask:
+    """A task whose configs are valid."""
+
+    task: Task
+    endpoint: EndpointConfig
+
+
+def check(source: ConfigFile | FlowFile, say: Callable[[str], None], waiting: WaitingLine, *, as_json: bool) -> bool:
+    """Print the result of each step as soon as it is known, or all of them as JSON. Return whether all steps passed."""
     done = []
-    for step in _run_steps(file):
+    for step in _run_steps(source, waiting):
         done.append(step)
         if not as_json:
             say(_format_line(step))
@@ -47,19 +60,44 @@ def check(file: str, say: Callable[[str], None], *, as_json: bool) -> bool:
     return not failed
 
 
-def _run_steps(file: str) -> Iterator[Step[Any]]:
-    parsed = attempt("config", lambda: parse(read_json(file), [])[0])
+def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[Step[Any]]:
+    def run(name: str, check: Callable[[], T]) -> Step[T]:
+        return waiting.show(name, lambda: attempt(name, check))
+
+    def run_after(earlier: Step[T], name: str, check: Callable[[T], R | Skipped]) -> Step[R]:
+        return waiting.show(name, lambda: earlier.then(name, check))
+
+    parsed = run("config", lambda: _parse(source))
     yield parsed
-    opened = parsed.then("catalog", open_endpoint)
+    opened = run_after(parsed, "catalog", lambda found: open_endpoint(found.endpoint))
     yield opened
     with closing(opened.found.catalog) if opened.found else nullcontext():
-        namespace = opened.then("namespace", lambda found: look_up_namespace(found, found.config.namespace.lower()))
+        namespace = run_after(
+            opened, "namespace", lambda found: look_up_namespace(found, found.config.namespace.lower())
+        )
         yield namespace
-        yield namespace.then("table", try_to_create)
-        yield parsed.then("storage", lambda config: try_storage(config, opened.found))
-    yield attempt("java", spark_installation.find_installation)
-    yield parsed.then("spark", lambda config: where_tasks_run(config.advanced.spark))
-    yield attempt("disk", _find_free_space)
+        yield run_after(namespace, "table", try_to_create)
+        storage = run_after(parsed, "storage", lambda found: try_storage(found.endpoint, opened.found))
+        yield storage
+    if isinstance(source, FlowFile):
+        needed: Step[Any] = opened if opened.found is None else storage
+        yield run_after(needed, "bindings", lambda _: _validate(parsed))
+    yield run("java", spark_installation.find_installation)
+    yield run_after(parsed, "spark", lambda found: where_tasks_run(found.endpoint.advanced.spark))
+    yield run("disk", _find_free_space)
+
+
+def _parse(source: ConfigFile | FlowFile) -> ParsedTask:
+    task = source.read()
+    endpoint, _ = parse(task.config, [binding.resource for binding in task.bindings])
+    return ParsedTask(task, endpoint)
+
+
+def _validate(parsed: Step[ParsedTask]) -> list[str]:
+    """Validate the bindings, and return their tables."""
+    assert parsed.found, "its catalog was opened"
+    answers = validate(make_validate(parsed.found.task))
+    return [".".join(binding.resource_path) for binding in answers.bindings]
 
 
 def _find_free_space() -> str:
@@ -99,6 +137,7 @@ FINDINGS: Final[Mapping[str, Callable[[Any], str]]] = {
     "namespace": _describe_namespace,
     "table": lambda _: "could be created",
     "storage": lambda place: f"a file was written, read and deleted in {place}",
+    "bindings": lambda tables: f"are valid: {', '.join(tables)}" if tables else "the task has none",
     "java": _describe_java,
     "spark": str,
     "disk": str,

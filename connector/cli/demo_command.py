@@ -15,9 +15,10 @@ from typing import Final, TypeAlias
 
 from pyiceberg.table import Table
 
+from connector.cli.config_files import STDIN
 from connector.cli.demo_conversation import materialize
 from connector.cli.document_shape import infer_document_shape
-from connector.cli.documents import STDIN, DocumentFile, open_documents
+from connector.cli.documents import DocumentFile, open_documents
 from connector.cli.projections import make_collection
 from connector.cli.table_lines import count_rows, describe_table, explain_opening
 from connector.config.settings import parse
@@ -54,9 +55,13 @@ class Demo:
     into: str | None
 
 
-def run_demo(demo: Demo, show: Show) -> None:
-    """Materialize the documents, and show the conversation and the table. Raises ConnectorError if that fails."""
+def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
+    """Materialize the documents, and show the conversation and the table; as JSON, show only what was done.
+
+    Raises ConnectorError if that fails.
+    """
     key = [_make_pointer(each) for each in demo.key] or [f"/{SAMPLE_KEY}"]
+    say = _ignore if as_json else show
     with _open_documents(demo) as documents:
         repeated = _count_repeated_keys(documents, key)
         shape = infer_document_shape(document.value for document in documents)
@@ -68,21 +73,42 @@ def run_demo(demo: Demo, show: Show) -> None:
             "upload_interval": "PT0S",
             "catalog": {"catalog_type": "Local", "warehouse": str(warehouse)},
         }
-        show(f"warehouse: {warehouse}")
+        say(f"warehouse: {warehouse}")
         has_catalog = (warehouse / CATALOG_FILE).exists()
         if has_catalog and (found := _load_table(config, table)):
-            show(f"{table} has {count_rows(found)} rows already. A new transaction adds to them.")
+            say(f"{table} has {count_rows(found)} rows already. A new transaction adds to them.")
         try:
-            rows = materialize(collection, table.name, documents, config, show)
+            rows = materialize(collection, table.name, documents, config, say)
         except KeyboardInterrupt:
             raise Stopped(signal.SIGINT) from None
     materialized = _load_table(config, table)
     assert materialized is not None
+    if as_json:
+        show(_encode(materialized, warehouse, rows, repeated))
+        return
     show("\n".join(("", *describe_table(materialized), "")))
     show(f"This transaction added {rows} rows.")
     if repeated:
         show(f"Rows whose key an earlier row has: {repeated}. With delta updates, each document becomes a row.")
     show("\n".join(("", *explain_opening(materialized, warehouse / CATALOG_FILE))))
+
+
+def _ignore(_: str) -> None:
+    """Show nothing."""
+
+
+def _encode(table: Table, warehouse: Path, added: int, repeated: int) -> str:
+    return json.dumps(
+        {
+            "warehouse": str(warehouse),
+            "table": ".".join(table.name()),
+            "metadata": table.metadata_location,
+            "rows": count_rows(table),
+            "added": added,
+            "repeatedKeys": repeated,
+        },
+        indent=2,
+    )
 
 
 @contextmanager

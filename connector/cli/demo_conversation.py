@@ -1,16 +1,22 @@
 """Materializes the documents of a file in one conversation: it publishes a task, and stores them in one transaction."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from connector.cli.conversation import Conversation, ConversationEndedError, shorten
-from connector.cli.documents import DocumentFile
-from connector.cli.field_selection import SelectedFields, select_fields
-from protocol.flow import WHOLE_RANGE, Collection, Json
+from connector.cli.documents import DocumentFile, read_field
+from connector.cli.field_selection import FieldRules
+from connector.cli.flow_files import Task, TaskBinding
+from connector.cli.task_requests import make_apply, make_validate
+from connector.evolution.candidate import Candidate
+from connector.evolution.new_columns import constrain_new_column
+from connector.host.errors import UserError
+from protocol import request, response
+from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, FieldSelection, Json
 
 TASK: Final = "demo/materialize-iceberg"
 
@@ -22,25 +28,21 @@ def materialize(
 
     Raises ConversationEndedError if the connector fails, and UserError if the documents do not fit the table.
     """
-    task = {"name": TASK, "connectorType": "IMAGE", "config": config}
-    binding = {"resourceConfig": {"table": table}, "collection": msgspec.to_builtins(collection)}
+    task = Task(config, TASK, (TaskBinding({"table": table}, FieldRules(), 0, lambda: collection),))
     with Conversation(lambda line: show(f"← {line}"), log_level="warn") as connector:
 
         def ask(kind: str, body: Json) -> Any:
-            request = msgspec.json.encode({kind: body})
-            show(f"→ {shorten(request)}")
-            return connector.ask(request)
+            line = msgspec.json.encode({kind: body})
+            show(f"→ {shorten(line)}")
+            return connector.ask(line)
 
-        [validated] = ask("validate", {**task, "bindings": [binding]})["bindings"]
-        selected = select_fields(collection, validated["projectionConstraints"])
-        bound = _bind(binding, validated["resourcePath"], selected)
-        materialization = {"materialization": {**task, "bindings": [bound]}, "version": "1"}
-        ask("apply", materialization)
-        ask("open", {**materialization, "range": msgspec.to_builtins(WHOLE_RANGE)})
+        apply = _make_apply(task, msgspec.convert(ask("validate", make_validate(task)), response.Validated))
+        ask("apply", apply)
+        ask("open", request.Open(apply.materialization, range=WHOLE_RANGE))
         ask("acknowledge", {})
         ask("flush", {})
         before = connector.lines
-        for line in _make_stores(documents, collection.key, selected):
+        for line in _make_stores(documents, collection, apply.materialization.bindings[0].field_selection):
             connector.send(line)
         rows = connector.lines - before
         show(f"→ {rows} store requests, from line {before + 1} of the input on")
@@ -51,22 +53,37 @@ def materialize(
     return rows
 
 
-def _bind(binding: dict[str, Any], resource_path: Sequence[str], selected: SelectedFields) -> dict[str, Any]:
-    return {
-        **binding,
-        "resourcePath": resource_path,
-        "fieldSelection": msgspec.to_builtins(selected.selection),
-        "deltaUpdates": True,
-        "stateKey": quote("/".join(resource_path), safe="") + ".v0",
-    }
+def require_recommended(collection: Collection, constraints: Mapping[str, Constraint]) -> FieldRules:
+    """Return rules that select the fields that the connector recommends for a new table, at any depth.
+
+    Flow itself selects no location within one that is selected already. The demo shows them all.
+    """
+    candidate = Candidate(collection, {}, delta_updates=True)
+    recommended = [
+        each.field
+        for each in collection.projections
+        if constrain_new_column(candidate, each).type is ConstraintType.LOCATION_RECOMMENDED
+        and constraints[each.field].type is not ConstraintType.FIELD_FORBIDDEN
+    ]
+    return FieldRules(recommended=False, require={field: {} for field in recommended})
 
 
-def _make_stores(documents: DocumentFile, key: Sequence[str], selected: SelectedFields) -> Iterator[bytes]:
+def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
+    [binding], [answer] = task.bindings, validated.bindings
+    selecting = replace(binding, rules=require_recommended(binding.collection, answer.constraints))
+    try:
+        return make_apply(replace(task, bindings=(selecting,)), validated)
+    except UserError as error:
+        raise UserError(f"{error} To start with a new table, give another directory with --into.") from error
+
+
+def _make_stores(documents: DocumentFile, collection: Collection, selection: FieldSelection) -> Iterator[bytes]:
+    projections = {each.field: each for each in collection.projections}
     now = datetime.now(UTC)
     for document in documents:
         body = {
-            "key": documents.read_key(document, key),
-            "values": selected.read_values(document.value, now),
+            "key": documents.read_key(document, collection.key),
+            "values": [read_field(document.value, projections[field], now) for field in selection.values],
             "doc": msgspec.Raw(document.text),
         }
         yield msgspec.json.encode({"store": body}) + b"\n"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final
 
-from connector.cli.shapes import KINDS, NOTHING, Shape
+from connector.cli.shapes import KINDS, NOTHING, Shape, name_type
 from protocol.flow import Json, StringInference
 
 _TIME: Final = r"\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"
@@ -65,7 +65,7 @@ class _Location:
                 formats = FORMATS.keys() if self.formats is None else self.formats
                 self.formats = frozenset(name for name in formats if FORMATS[name](value))
             case _:
-                self.kinds |= KINDS[_name_type(value)]
+                self.kinds |= KINDS[name_type(value)]
 
     def make_shape(self) -> Shape:
         return Shape(
@@ -82,17 +82,3 @@ def infer_document_shape(documents: Iterable[Json]) -> Shape:
     for document in documents:
         root.add(document)
     return root.make_shape() if root.count else NOTHING
-
-
-def _name_type(value: Json) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case _:
-            return "array"

@@ -1,4 +1,4 @@
-"""Reads documents from a file of JSON lines, and their keys. Each error names the file and the line."""
+"""Reads documents from a file of JSON lines, with their keys and fields. Each error names the file and the line."""
 
 import json
 import shutil
@@ -6,15 +6,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, Final, NoReturn
+from uuid import UUID
 
+from connector.cli.config_files import STDIN
+from connector.cli.projections import PUBLISHED_AT
 from connector.host.errors import UserError
 from connector.host.tempdirs import translate_disk_errors
-from protocol.flow import Json
+from protocol.flow import Json, Projection
 
-STDIN: Final = "-"
+_UUID_EPOCH: Final = datetime(1582, 10, 15, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,23 @@ def read_location(document: Json, ptr: str) -> Json:
             return None
         document = document[name]
     return document
+
+
+def read_field(document: Json, projection: Projection, now: datetime) -> Json:
+    """Return the value of a field; None if there is none. A document without a publication time was published now."""
+    value = read_location(document, projection.ptr)
+    if projection.ptr != PUBLISHED_AT.ptr or projection.field != PUBLISHED_AT.field:
+        return value
+    return _find_publication(value, now).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _find_publication(uuid: Json, now: datetime) -> datetime:
+    """Return when a document was published: documents of Flow have a UUID of version 1, which says it."""
+    try:
+        found = UUID(uuid) if isinstance(uuid, str) else None
+    except ValueError:
+        found = None
+    return _UUID_EPOCH + timedelta(microseconds=found.time // 10) if found and found.version == 1 else now
 
 
 def _parse_float(text: str) -> float:

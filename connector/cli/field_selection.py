@@ -1,80 +1,141 @@
-"""Selects the fields of a binding as the runtime does, and reads their values from documents."""
+"""Selects a binding's fields as Flow does: from the constraints, and the rules in the binding's `fields`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-from uuid import UUID
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
 
-from connector.cli.documents import read_location
-from connector.cli.projections import PUBLISHED_AT, ROOT_FIELD, UUID_PTR
-from connector.evolution.candidate import Candidate
-from connector.evolution.new_columns import constrain_new_column
+import msgspec
+
 from connector.host.errors import UserError
-from protocol.flow import Collection, ConstraintType, FieldSelection, Json, Projection
+from protocol.flow import Collection, Constraint, ConstraintType, FieldSelection, Json, Projection
 
-_UUID_EPOCH: Final = datetime(1582, 10, 15, tzinfo=UTC)
-_SELECTED: Final = {ConstraintType.LOCATION_RECOMMENDED, ConstraintType.LOCATION_REQUIRED}
+OBJECTS: Final = ({"object"}, {"object", "null"})
+CORE_FIELDS: Final = ("flow_published_at", "_meta/op")
+UNLIMITED: Final = 1 << 32
+REFUSING: Final = (ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE)
 
 
-@dataclass(frozen=True)
-class SelectedFields:
-    """The fields that a binding materializes: those of the key, and the others."""
+class FieldRules(msgspec.Struct, frozen=True, rename="camel"):
+    """The `fields` of a binding in a Flow specification."""
 
-    keys: tuple[Projection, ...]
-    values: tuple[Projection, ...]
+    recommended: bool | int = True
+    require: dict[str, Json] = {}
+    include: dict[str, Json] = {}  # the older name of `require`
+    exclude: tuple[str, ...] = ()
+    group_by: tuple[str, ...] = ()
 
     @property
-    def selection(self) -> FieldSelection:
-        """Flow's form, with the root document."""
-        return FieldSelection(
-            tuple(each.field for each in self.keys), tuple(each.field for each in self.values), ROOT_FIELD
+    def configs(self) -> dict[str, Json]:
+        """The field configs, by required field."""
+        return self.include | self.require
+
+    @property
+    def depth(self) -> int:
+        """The depth of the locations that are wanted; 0 for none."""
+        return self.recommended if type(self.recommended) is int else UNLIMITED if self.recommended else 0
+
+
+class Reason(IntEnum):
+    """Why a field is selected. A stronger reason has a higher number."""
+
+    NONE = 0
+    DEPTH = 1
+    METADATA = 2
+    LOCATION_REQUIRED = 3
+    EXPLICIT = 4
+    PARTITION_KEY = 5
+    FIELD_REQUIRED = 6
+    USER = 7
+    KEY = 8
+
+
+def select_fields(collection: Collection, constraints: Mapping[str, Constraint], rules: FieldRules) -> FieldSelection:
+    """Return the selected fields. Raises UserError if a field must be selected and cannot be."""
+    keys = rules.group_by or tuple(_find_key_field(collection, ptr) for ptr in collection.key)
+    reasons = {each.field: _find_reason(each, collection, constraints, rules, keys) for each in collection.projections}
+    if unknown := [field for field in (*keys, *rules.configs) if field not in reasons]:
+        raise UserError(f"collection {collection.name} has no field {unknown[0]!r}. Correct the binding's `fields`.")
+    selected: list[Projection] = []
+    # The strongest reason first: of two fields with one location, it decides.
+    for projection in sorted(collection.projections, key=lambda each: (-reasons[each.field], each.field)):
+        reason = reasons[projection.field]
+        if reason and _is_wanted(projection, reason, selected, rules):
+            _check_refusal(projection, collection, constraints, reason)
+            if not _is_refused(projection, constraints):
+                selected.append(projection)
+    fields = {each.field: each.ptr for each in sorted(selected, key=lambda each: each.field)}
+    return FieldSelection(
+        keys,
+        tuple(field for field, ptr in fields.items() if field not in keys and ptr),
+        next((field for field, ptr in fields.items() if not ptr), ""),
+        rules.configs,
+    )
+
+
+def _find_key_field(collection: Collection, ptr: str) -> str:
+    fields = [each.field for each in collection.projections if each.ptr == ptr]
+    return ptr[1:] if ptr[1:] in fields else next(iter(fields), ptr[1:])
+
+
+def _find_reason(
+    projection: Projection,
+    collection: Collection,
+    constraints: Mapping[str, Constraint],
+    rules: FieldRules,
+    keys: tuple[str, ...],
+) -> Reason:
+    """Find the strongest reason to select the field."""
+    constraint = constraints.get(projection.field)
+    type_ = constraint.type if constraint else None
+    reasons = {
+        Reason.NONE: True,
+        Reason.KEY: projection.field in keys,
+        Reason.USER: projection.field in rules.configs,
+        Reason.FIELD_REQUIRED: type_ is ConstraintType.FIELD_REQUIRED,
+        Reason.LOCATION_REQUIRED: type_ is ConstraintType.LOCATION_REQUIRED,
+        Reason.PARTITION_KEY: projection.is_partition_key,
+        Reason.EXPLICIT: rules.depth > 0 and projection.explicit,
+        Reason.METADATA: rules.depth > 0 and projection.field in CORE_FIELDS,
+        Reason.DEPTH: rules.depth > 0 and _is_deep_enough(projection, collection, rules),
+    }
+    return max(reason for reason, is_given in reasons.items() if is_given)
+
+
+def _is_deep_enough(projection: Projection, collection: Collection, rules: FieldRules) -> bool:
+    """Whether the location is at the wanted depth, or above it and without a location within it."""
+    depth = projection.ptr.count("/")
+    if projection.ptr.startswith("/_meta") or depth > rules.depth:
+        return False
+    if depth == rules.depth or {*projection.inference.types} not in OBJECTS:
+        return True
+    has_inner = any(each.ptr.startswith(f"{projection.ptr}/") for each in collection.projections)
+    return not has_inner and rules.recommended is not True
+
+
+def _is_wanted(projection: Projection, reason: Reason, selected: list[Projection], rules: FieldRules) -> bool:
+    """Whether neither the user's rules nor a field that is already selected make the field superfluous."""
+    if reason >= Reason.FIELD_REQUIRED:
+        return True
+    if projection.field in rules.exclude or any(each.ptr == projection.ptr for each in selected):
+        return False
+    if reason > Reason.DEPTH:
+        return True
+    around = [f"/{field}" for field in rules.exclude] + [each.ptr for each in selected if each.ptr]
+    return not any(projection.ptr.startswith(f"{ptr}/") for ptr in around)
+
+
+def _is_refused(projection: Projection, constraints: Mapping[str, Constraint]) -> bool:
+    constraint = constraints.get(projection.field)
+    return constraint is None or constraint.type in REFUSING
+
+
+def _check_refusal(
+    projection: Projection, collection: Collection, constraints: Mapping[str, Constraint], reason: Reason
+) -> None:
+    constraint = constraints.get(projection.field)
+    if constraint is None or constraint.type not in REFUSING:
+        return
+    if reason >= Reason.FIELD_REQUIRED or constraint.type is ConstraintType.INCOMPATIBLE:
+        raise UserError(
+            f"field {projection.field!r} of collection {collection.name} cannot be materialized: {constraint.reason}"
         )
-
-    def read_values(self, document: Json, now: datetime) -> list[Json]:
-        """Read the values that are not of the key. A document without a publication time was published now."""
-        return [_read_value(document, each, now) for each in self.values]
-
-
-def select_fields(collection: Collection, constraints: Sequence[dict[str, Any]]) -> SelectedFields:
-    """Select the fields that the connector recommends, at any depth, and those that the table needs.
-
-    `constraints` are validate's. Raises UserError if a field does not fit the table.
-    """
-    by_field: dict[str, list[tuple[str, str]]] = {}
-    for each in constraints:
-        constraint = each["constraint"]
-        by_field.setdefault(each["field"], []).append((constraint["type"], constraint["reason"]))
-    candidate = Candidate(collection, {}, delta_updates=True)
-    keys = [next(each for each in collection.projections if each.ptr == ptr) for ptr in collection.key]
-    values = []
-    for projection in collection.projections:
-        found = dict(by_field.get(projection.field, ()))
-        is_needed = ConstraintType.FIELD_REQUIRED in found
-        is_recommended = constrain_new_column(candidate, projection).type in _SELECTED
-        if projection.ptr in ("", *collection.key) or not (is_needed or is_recommended):
-            continue
-        if ConstraintType.INCOMPATIBLE in found:
-            raise UserError(
-                f"field {projection.field!r} does not fit its column: {found[ConstraintType.INCOMPATIBLE]} To start "
-                "with a new table, give another directory with --into."
-            )
-        if ConstraintType.FIELD_FORBIDDEN not in found:
-            values.append(projection)
-    return SelectedFields(tuple(keys), tuple(values))
-
-
-def _read_value(document: Json, projection: Projection, now: datetime) -> Json:
-    value = read_location(document, projection.ptr)
-    if projection.ptr != UUID_PTR or projection.field != PUBLISHED_AT.field:
-        return value
-    return _published_at(value, now).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _published_at(uuid: Json, now: datetime) -> datetime:
-    """Return when a document was published: documents of Flow have a UUID of version 1, which says it."""
-    try:
-        found = UUID(uuid) if isinstance(uuid, str) else None
-    except ValueError:
-        found = None
-    return _UUID_EPOCH + timedelta(microseconds=found.time // 10) if found and found.version == 1 else now

@@ -8,7 +8,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from connector.cli.shapes import ANY_KIND, KINDS, NOTHING, Shape, intersect, unite
+from connector.cli.shapes import ANY_KIND, KINDS, NOTHING, Shape, intersect, name_type, unite
 from connector.host.errors import UserError
 from protocol.flow import Json, NumericInference, StringInference
 
@@ -53,7 +53,12 @@ def _follow(ref: str, resolver: "Resolver", refs: tuple[int, ...]) -> Shape:
     try:
         found = resolver.lookup(ref)
     except Unresolvable as error:
-        raise UserError(f'a JSON schema has the reference "{ref}", which leads nowhere. Correct it.') from error
+        cause: BaseException | None = error
+        while cause and not isinstance(cause, UserError):
+            cause = cause.__cause__ or cause.__context__
+        raise cause or UserError(
+            f'a JSON schema has the reference "{ref}", which leads nowhere. Correct it.'
+        ) from error
     if id(found.contents) in refs:  # a schema that contains itself: locations would be without end
         return Shape()
     return _infer(found.contents, found.resolver, (*refs, id(found.contents)))
@@ -98,18 +103,5 @@ def _kinds_of_values(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _kind_of(value: Json) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "fraction"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    kind = name_type(value)
+    return kind if kind != "number" else "integer" if value.is_integer() else "fraction"

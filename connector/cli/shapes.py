@@ -61,6 +61,25 @@ class Shape:
 NOTHING: Final = Shape(kinds=frozenset())
 
 
+def name_type(value: Json) -> str:
+    """Return JSON schema's type of a value: "number" for a number with a fraction or an exponent, even for 1.0."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
 def intersect(one: Shape, other: Shape) -> Shape:
     """Return the shape of the values that fit both shapes."""
     kinds = one.kinds & other.kinds

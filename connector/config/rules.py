@@ -73,7 +73,11 @@ def _needs_of_credentials(config: Json) -> Iterator[Problem]:
     match at(config, "credentials", "auth_type"):
         case credentials.AWS_IAM:
             if not all(at(config, "credentials", name) for name in OLDER_KEYS):
-                yield Problem(("credentials",), "has no keys: the runtime adds them when it assumes the role")
+                yield Problem(
+                    ("credentials",),
+                    "has no credentials: Flow's runtime adds them when it assumes the role. Outside of Flow, "
+                    "set auth_type to AWSAccessKey or AWSRole",
+                )
         case credentials.AWS_ROLE:
             for name in ("awsAccessKeyId", "awsSecretAccessKey"):
                 if not at(config, "credentials", name) and not _allows_machine_credentials(config):

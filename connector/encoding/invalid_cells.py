@@ -1,5 +1,6 @@
 """Treats values that their columns cannot hold: applies the binding's policy to one batch."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -7,13 +8,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 import pyarrow as pa
+from pyiceberg.types import DecimalType, IntegerType, LongType, PrimitiveType, StringType
 
 from connector.encoding.row_lines import Lines, LooseRow
-from connector.encoding.tuple_columns import FittedColumn, TupleColumns
-from connector.host.errors import InvalidValueError
+from connector.encoding.tuple_columns import MISSING, FittedColumn, TupleColumns
+from connector.host.errors import InvalidValue, InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
 
+_WHOLE_NUMBER: Final = re.compile(r'"?[+-]?[0-9]{1,38}"?')
+_AS_TEXT: Final = '{"castToString": true} in the field config, and publish the task again.'
 _SHOWN: Final = 100  # characters of a value or a key in an error
 
 _Cause: TypeAlias = tuple[Column, str]  # the column, and the reason
@@ -68,12 +72,16 @@ class InvalidCells:
         row = min(reasons)
         [texts] = row_texts(self.binding, [self.lines.row(places[row])])
         key = _shorten(key_text(self.binding, texts))
-        value = _shorten(texts[self.binding.columns.index(column)])
-        never_null = self._never_null(column)
+        text, reason = texts[self.binding.columns.index(column)], reasons[row]
+        value, never_null = _show(text, reason), self._never_null(column)
         if self.binding.on_invalid is OnInvalid.STOP or never_null:
             number = self.lines.number(places[row])
-            raise InvalidValueError(self.binding.table, column.field, key, value, reasons[row], number, never_null)
-        example = f"key {key}: {value} {reasons[row]}"
+            invalid = InvalidValue(self.binding.table, column.field, key, value, reason, number)
+            remedy = (
+                "" if reason == MISSING and column in self.binding.keys else _find_remedy(column.type, text, reason)
+            )
+            raise InvalidValueError(invalid, remedy, never_null)
+        example = f"key {key}: {value} {reason}"
         self.tally.add(column.field, Treatment.NULLED, Treated(len(reasons), example))
 
     def _reject(self, causes: Mapping[int, _Cause], places: Sequence[int]) -> None:
@@ -82,7 +90,7 @@ class InvalidCells:
             key, document = key_text(self.binding, texts), document_text(self.binding, texts)
             self.rejected.append(RejectedRow(reason, column.field, key, document))
             value = texts[self.binding.columns.index(column)]
-            example = f"key {_shorten(key)}: {_shorten(value)} {reason}"
+            example = f"key {_shorten(key)}: {_show(value, reason)} {reason}"
             self.tally.add(column.field, Treatment.REJECTED, Treated(1, example))
 
     def _never_null(self, column: Column) -> str:
@@ -90,6 +98,30 @@ class InvalidCells:
         if column in self.binding.keys:
             return "part of the key"
         return "required" if column.required else ""
+
+
+def _find_remedy(column_type: PrimitiveType, text: str, reason: str) -> str:
+    """Return how the column can be made to hold a value, given as JSON; an empty text if it cannot."""
+    if reason == MISSING:
+        return (
+            "Or allow null there in the collection's schema, and publish the task again: with schema_evolution full, "
+            "this drops the column's NOT NULL."
+        )
+    match column_type:
+        case LongType() if _WHOLE_NUMBER.fullmatch(text):
+            return f'Or keep all digits: set {{"decimal": {{"precision": 38, "scale": 0}}}} or {_AS_TEXT}'
+        case IntegerType():
+            return "Or publish the task again with schema_evolution full, which makes the column a long."
+        case DecimalType():
+            return f'Or raise the precision (at most 38) and the scale of {{"decimal": …}}, or set {_AS_TEXT}'
+        case StringType():
+            return ""
+        case _:
+            return f"Or keep the text: set {_AS_TEXT}"
+
+
+def _show(text: str, reason: str) -> str:
+    return "the value" if reason == MISSING else _shorten(text)
 
 
 def _shorten(text: str) -> str:

@@ -71,6 +71,9 @@ class ColumnInput(Protocol):
         ...
 
 
+MISSING: Final = "is null or missing in the document, and the column is required"
+
+
 @dataclass(frozen=True)
 class FittedColumn:
     """A column, with null wherever a value is unfit."""
@@ -96,7 +99,7 @@ def fit(cells: ColumnInput, *, is_required: bool) -> FittedColumn:
     array, clamped = found
     if is_required and array.null_count > len(unfit):
         missing = set(np.flatnonzero(~validity(array)).tolist()) - unfit.keys()
-        unfit |= dict.fromkeys(missing, "is null or missing, and the column is required")
+        unfit |= dict.fromkeys(missing, MISSING)
     return FittedColumn(array, clamped, unfit)
 
 

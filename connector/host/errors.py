@@ -37,7 +37,7 @@ class BrokenTaskError(ConnectorError):
     def __str__(self) -> str:
         return (
             f"Internal error in a Spark task: {self.kind}: {' '.join(self.cause.split())}. Nothing of this transaction "
-            "has become visible. Run with LOG_LEVEL=debug for a traceback."
+            "has become visible. Run with LOG_LEVEL=debug for a traceback, and report it as a bug."
         )
 
 
@@ -74,22 +74,39 @@ class InvalidConfigError(UserError):
     """All problems of a config: a line for each, which begins with its path."""
 
 
-class InvalidValueError(UserError):
-    """A value that its column cannot hold. `never_null` says why the column cannot be null; it is empty if it can."""
+class InvalidValue(NamedTuple):
+    """A value that its column cannot hold, and why."""
 
-    def __init__(
-        self, table: str, field: str, key: str, value: str, reason: str, line: int, never_null: str = ""
-    ) -> None:
-        super().__init__(table, field, key, value, reason, line, never_null)
-        self.table, self.field, self.key, self.value, self.reason, self.line = table, field, key, value, reason, line
-        self.never_null = never_null
+    table: str
+    field: str
+    key: str
+    value: str
+    reason: str
+    line: int
 
     def __str__(self) -> str:
-        return (
-            f"line {self.line}: table {self.table}, field {self.field!r}, key {self.key}: {self.value} {self.reason}. "
-            "Nothing of this transaction has become visible. Correct the document at its source, "
-            f"or deselect the field or change its type in the binding. {self._other_policy}"
-        )
+        place = f"line {self.line}: table {self.table}, field {self.field!r}, key {self.key}"
+        return f"{place}: {self.value} {self.reason}"
+
+
+class InvalidValueError(UserError):
+    """A value that its column cannot hold, and how the column can be made to hold it, if it can.
+
+    `never_null` says why the column cannot be null; it is empty if it can.
+    """
+
+    def __init__(self, invalid: InvalidValue, remedy: str, never_null: str = "") -> None:
+        super().__init__(invalid, remedy, never_null)
+        self.invalid, self.remedy, self.never_null = invalid, remedy, never_null
+
+    def __str__(self) -> str:
+        sentences = [
+            f"{self.invalid}. Nothing of this transaction has become visible. Correct the document at its source.",
+            self.remedy,
+            "" if self.never_null else "Or deselect the field.",
+            self._other_policy,
+        ]
+        return " ".join(filter(None, sentences))
 
     @property
     def _other_policy(self) -> str:

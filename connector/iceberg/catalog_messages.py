@@ -3,27 +3,48 @@
 `catalogs` and `commits` do not know each other, and both quote answers.
 """
 
+import json
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
+from pyiceberg.exceptions import CommitFailedException
 
-_PAGE: Final = ": Received unexpected JSON Payload"  # PyIceberg's words; the page follows them
+# PyIceberg's words. The page follows them.
+_PAGE: Final = ": Received unexpected JSON Payload: "
+_STATUS: Final = "RESTError"
+
+
+class TableLockError(CommitFailedException):
+    """Another process holds the catalog's lock of a table. The text says who, since when, and what to do."""
 
 
 class Message(NamedTuple):
-    """A catalog's answer. `is_page` says whether a gateway's error page came instead of it."""
+    """A catalog's answer. `is_page` says whether a gateway's answer came instead of it."""
 
     text: str
     is_page: bool = False
 
 
 def read_message(error: Exception) -> Message:
-    """Return the catalog's answer from PyIceberg's error, without a gateway's error page."""
+    """Return the catalog's answer from PyIceberg's error. Of a gateway's answer, only the status and the message of a
+    JSON object are returned: AWS answers so."""
     if isinstance(error, ValidationError):
         return Message(_describe_mismatch(error))
-    text, page, _ = str(error).partition(_PAGE)
-    return Message(text, bool(page))
+    text, separator, page = str(error).partition(_PAGE)
+    if not separator:
+        return Message(text)
+    status = text.replace(_STATUS, "HTTP status", 1)
+    return Message(": ".join(filter(None, (status, _read_gateway_message(page)))), is_page=True)
+
+
+def _read_gateway_message(page: str) -> str:
+    try:
+        answer, _ = json.JSONDecoder().raw_decode(page)
+    except ValueError:
+        return ""
+    message = answer.get("message") if isinstance(answer, dict) else None
+    return message if isinstance(message, str) else ""
 
 
 def _describe_mismatch(error: ValidationError) -> str:

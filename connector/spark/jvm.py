@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
+LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
+SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's processes."
+_HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
 STACK_FRAMES: Final = ("\tat ", "\t... ")
 
 
@@ -99,16 +102,32 @@ class Jvm:
     @property
     def last_words(self) -> str:
         """The last lines that the JVM printed: the cause, if it ended by itself."""
-        if self._process.poll() == -signal.SIGKILL:
-            return "it was killed, probably because the memory of its machine or container ran out."
         if self.has_ended:
             self._reader.join(LAST_WORDS_TIMEOUT)
         return " | ".join(self._output) or "it has said nothing"
 
     @property
+    def ending(self) -> str:
+        """Why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
+        if self._process.poll() == -signal.SIGKILL:
+            return (
+                "it was killed (SIGKILL, exit status 137), probably by the kernel because the memory of its machine or "
+                f"container ran out: {LESS_MEMORY}. The kernel's log (dmesg) names the processes that it has killed."
+            )
+        if _HEAP_RAN_OUT in (said := self.last_words):
+            return f"{said}. Raise spark.driver.memory in /advanced/spark, and the memory of the container with it."
+        return f"{said}. {SEE_LOG}"
+
+    @property
     def memory_ran_out(self) -> bool:
         """Whether the kernel has killed the JVM or one of its workers because memory ran out (OOM)."""
         return self._control_group.killed_for_memory > self._killed_before
+
+    @property
+    def memory_limit(self) -> str:
+        """What the memory of its control group is limited to, in words."""
+        memory = self._control_group.memory
+        return "the limit of its machine" if memory is None else f"its limit of {memory >> 20} MB"
 
     def stop(self) -> None:
         """Let the JVM exit, and wait for that."""
@@ -128,9 +147,15 @@ class Jvm:
         while not self._connection_file.exists():  # it is renamed into place, whole
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(0.01)
-                raise RetryableError(f"Spark's JVM ended with status {status} while it started: {self.last_words}")
+                raise RetryableError(
+                    f"Spark's JVM ended with status {status} while it started: {self.ending} Check JAVA_HOME, and "
+                    "the spark.* settings in /advanced/spark."
+                )
             if time.monotonic() > deadline:
-                raise RetryableError(f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {self.last_words}")
+                raise RetryableError(
+                    f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {self.ending} If the machine is "
+                    "overloaded, give it more processors or memory."
+                )
 
     def _log_output(self) -> None:
         assert self._process.stdout is not None

@@ -5,7 +5,7 @@ hold are counted in one step. So every block is in one counted file, or the tran
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -154,14 +154,25 @@ class Ledger:
             self._changed.wait_for(lambda: job.done() or self._failure)
             self.check()
 
-    def close(self) -> Counted:
-        """Return the counted files when no task claims any more. Raises unless they hold every block."""
+    def close(self, name_table: Callable[[int], str]) -> Counted:
+        """Return the counted files when no task claims any more. Raises unless they hold every block.
+
+        `name_table` returns the name of a binding's table.
+        """
         self.check()
-        if left := self._spool.open_blocks + len(self._spooled) + sum(len(task.blocks) for task in self._tasks):
+        if left := [*self._spool.open_bindings, *(block.binding for block in self._blocks())]:
+            tables = ", ".join(sorted({name_table(binding) for binding in left}))
             raise RetryableError(
-                f"{left} block(s) of rows have been written to no file. Nothing of this transaction has become visible."
+                f"Internal error: the Spark job has ended, but {len(left)} block(s) of rows of {tables} are in no data "
+                "file. Nothing of this transaction has become visible. Start the task again: it writes these rows "
+                "anew. If the error comes back, report it with the log (LOG_LEVEL=debug logs what Spark says)."
             )
         return self._counted
+
+    def _blocks(self) -> Iterator[Block]:
+        yield from self._spooled
+        for task in self._tasks:
+            yield from task.blocks
 
     def _end_block(self, task: TaskAccount) -> None:
         """The claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""

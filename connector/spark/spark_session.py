@@ -17,7 +17,7 @@ from connector.host.redaction import redact
 from connector.host.tempdirs import TemporaryDirectories
 from connector.spark.class_path import class_path
 from connector.spark.cluster import PYTHON, cluster_settings, is_local, wait_for_executor, where_tasks_run
-from connector.spark.jvm import Jvm
+from connector.spark.jvm import LESS_MEMORY, SEE_LOG, Jvm
 from connector.spark.jvm_command import spark_home
 
 if TYPE_CHECKING:
@@ -58,14 +58,9 @@ LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time befor
 QUOTED_CHARACTERS: Final = 500
 ENDING_TIMEOUT: Final = 3.0  # seconds: the sockets of a killed JVM are closed before the system says that it has ended
 
-MEMORY_RAN_OUT: Final = (
-    "the kernel has ended Spark's JVM or one of its workers, because the memory of this container (or control group) "
-    "ran out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as local[1])."
-)
 WORKER_ENDED: Final = (
-    "A Python worker of Spark has ended before its files were complete. It was probably killed because the memory of "
-    "its machine or container ran out: give it more, or fewer tasks at once (spark.master in /advanced/spark, such as "
-    "local[1])."
+    "A Python worker of Spark has ended before its files were complete. It was probably killed (SIGKILL, exit status "
+    f"137) because the memory of its machine or container ran out: {LESS_MEMORY}. {SEE_LOG}"
 )
 
 # The end of a worker, as the JVM finds it: by reading from it, by writing to it, or by asking the daemon for another.
@@ -181,9 +176,13 @@ def end_of_task(jvm: Jvm) -> RetryableError:
 
 def _end_of(jvm: Jvm, timeout: float) -> str | None:
     if jvm.memory_ran_out:
-        return MEMORY_RAN_OUT
+        return (
+            "the kernel has killed Spark's JVM or one of its workers (out of memory, exit status 137): the memory of "
+            f"this container (or control group) has reached {jvm.memory_limit}. Raise it, or run fewer tasks at once "
+            "(spark.master in /advanced/spark, such as local[1])."
+        )
     if jvm.ends_within(timeout):
-        return f"Spark's JVM has ended: {jvm.last_words}"
+        return f"Spark's JVM has ended: {jvm.ending}"
     return None
 
 

@@ -99,9 +99,9 @@ class Spool:
         return self._size <= self._limit
 
     @property
-    def open_blocks(self) -> int:
-        """How many blocks still grow."""
-        return len(self._open)
+    def open_bindings(self) -> list[int]:
+        """The bindings of the blocks that still grow."""
+        return [*self._open]
 
     def add(self, store: Store) -> list[Block]:
         """Append a run of lines. Return its block if that is full now. Raises RetryableError if the disk is full."""

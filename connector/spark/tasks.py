@@ -34,6 +34,11 @@ from protocol.protocol_error import ProtocolError
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
 
+WRITING_FAILED: Final = (
+    "A task could not read its rows or write a data file: {}. Nothing of this transaction has become visible. Check "
+    "the disk of the temporary directory (TMPDIR), and the storage of the tables."
+)
+
 decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
 
 
@@ -55,7 +60,7 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         except EOFError:
             raise  # the transaction or the network has failed: another task may go on
         except OSError as error:
-            claims.send(Failed(RetryableError(f"A data file could not be written: {error}")))
+            claims.send(Failed(RetryableError(WRITING_FAILED.format(error))))
         except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
             broken = BrokenTaskError(type(error).__name__, str(error))
             claims.send(Failed(broken, "".join(traceback.format_exception(error))))

@@ -89,7 +89,10 @@ class WriteJob:
         except ConnectorError as error:
             self._ledger.fail(error)
         self._claims.finish()
-        return self._ledger.close()  # raises the first cause; Spark knows only that a task failed
+        return self._ledger.close(self._name_table)  # raises the first cause; Spark knows only that a task failed
+
+    def _name_table(self, binding: int) -> str:
+        return f"table {self._layouts[binding]().binding.table}"
 
     def _clear_away(self) -> None:
         """Remove the blocks in the object store after a failure. The failure ends the process, and the spool's

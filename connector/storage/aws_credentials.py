@@ -14,7 +14,7 @@ from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, Machin
 from connector.config.secret import Secret
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
-from connector.storage.aws_errors import is_transient, read_answer
+from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
 from connector.storage.file_access import S3_EXPIRES_AT_MS
 
 FreshAwsCredentials: TypeAlias = Refreshed[AwsCredentials]
@@ -124,6 +124,23 @@ STS_ERRORS: Final[ErrorTable] = (
         is_transient,
         RetryableError,
         "AWS STS in {region} is not able to answer now: {answer}.",
+    ),
+    Entry(
+        has_code("SignatureDoesNotMatch"),
+        UserError,
+        "AWS STS in {region} says that the secret access key does not belong to the access key id ({answer}). Check "
+        "both in /credentials.",
+    ),
+    Entry(
+        has_code("InvalidClientTokenId", "UnrecognizedClientException"),
+        UserError,
+        "AWS STS in {region} does not know the access key id, or does not accept the session token ({answer}). Check "
+        "awsAccessKeyId and awsSessionToken in /credentials.",
+    ),
+    Entry(
+        has_code("ExpiredToken", "ExpiredTokenException"),
+        UserError,
+        f"AWS STS in {{region}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
     ),
     Entry(
         is_a(ClientError),

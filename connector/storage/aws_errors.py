@@ -36,7 +36,17 @@ TRANSIENT: Final = frozenset(
 OTHER_REGION: Final = frozenset(
     {"301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
 )
+# Codes, and sentences of answers without a code.
+BAD_CREDENTIALS: Final = (
+    *("ExpiredToken", "InvalidClientTokenId", "InvalidSignature", "SignatureDoesNotMatch", "UnrecognizedClient"),
+    *("request signature", "security token included in the request"),
+)
 QUOTED_CHARACTERS: Final = 300
+# What helps if a session token has expired. Flow and roles give new ones to each session.
+NEW_SESSION: Final = (
+    "Start the task again to get a new one. If awsSessionToken is set in /credentials, set new temporary credentials "
+    "there, or permanent ones."
+)
 
 
 def is_refusal(error: ClientError) -> bool:
@@ -54,6 +64,11 @@ def is_transient(error: Exception) -> bool:
 def has_code(*codes: str) -> Matcher:
     """Match a service's answers with one of these codes."""
     return lambda error: isinstance(error, ClientError) and _code(error) in codes
+
+
+def refuses_credentials(error: Exception) -> bool:
+    """Whether a service, or the gateway of a REST catalog, refuses the credentials themselves."""
+    return any(cause in (_code(error) if isinstance(error, ClientError) else str(error)) for cause in BAD_CREDENTIALS)
 
 
 def read_answer(error: Exception) -> str:
@@ -138,7 +153,7 @@ S3_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("ExpiredToken"),
         UserError,
-        "{bucket}: the session token has expired ({answer}). Start the task again to sign in again.",
+        f"{{bucket}}: the session token has expired ({{answer}}). {NEW_SESSION}",
     ),
     Entry(
         has_code("RequestTimeTooSkewed"),

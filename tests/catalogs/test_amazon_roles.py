@@ -159,7 +159,7 @@ def test_a_role_that_cannot_be_assumed_is_named(role: Sts, name: str, changed: J
 def test_a_signature_that_is_not_accepted_is_an_error_that_names_the_catalog(role: Sts) -> None:
     keys = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "nobody", "awsSecretAccessKey": "planted"}
     endpoint = parse({**config(role), "credentials": keys}, [])[0]
-    with pytest.raises(UserError, match=r"Amazon S3 Tables at .*/iceberg forbids this: .*signature does not match"):
+    with pytest.raises(UserError, match=r"Amazon S3 Tables at .*/iceberg says that the secret access key does not"):
         open_catalog(endpoint)
 
 

@@ -20,8 +20,9 @@ from pyiceberg.table import Table
 
 from fixtures.collection import NAMESPACE, Collection
 from support import spark_catalogs
+from support import trino as trino_catalogs
 from support.azure import ACCOUNT, AzureStore
-from support.catalogs_and_stores import READ_BACK, on_page
+from support.catalogs_and_stores import READ_BACK, on_page, without_slow
 from support.endpoint_configs import glue, on_s3, rest
 from support.google import GoogleStore
 from support.hive import IN_ONE_WORKER, Metastore
@@ -39,6 +40,7 @@ from support.rest_catalog import (
 from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
 from support.spark_sql import SparkSql, spark_sql
+from support.trino import Trino, trino_server
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 
@@ -55,6 +57,7 @@ class Store:
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     polars: Mapping[str, str] = field(default_factory=dict, repr=False)  # what it wants beside the reader's
+    trino: Mapping[str, str] = field(default_factory=dict, repr=False)
     rest_server: str = ""  # the fixture of one that keeps tables' metadata there
 
 
@@ -71,6 +74,7 @@ class Lake:
     spark: Mapping[str, str] = field(repr=False)  # properties of its catalog
     secrets: tuple[str, ...] = field(repr=False)
     environment: Mapping[str, str] = field(default_factory=dict)
+    trino: Mapping[str, str] = field(default_factory=dict, repr=False)
     name: str = field(default_factory=new_name)  # Spark's, and that of an SQL catalog
 
 
@@ -94,6 +98,12 @@ def spark(spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         yield running
 
 
+@pytest.fixture(scope="module")
+def trino(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trino]:
+    with trino_server(tmp_path_factory.mktemp("trino")) as running:
+        yield running
+
+
 @pytest.fixture
 def s3(s3_server: S3Server) -> Store:
     config = on_s3(s3_server, s3_server.new_bucket(), NAMESPACE, {})
@@ -103,6 +113,7 @@ def s3(s3_server: S3Server) -> Store:
         spark_catalogs.on_s3(s3_server),
         (s3_server.root.secret_access_key,),
         rest_server="rest_on_s3",
+        trino=trino_catalogs.on_s3(s3_server),
     )
 
 
@@ -175,6 +186,7 @@ def on_rest(request: pytest.FixtureRequest, store: Store) -> Lake:
         lambda: RestCatalog("rest", uri=server.uri, **store.reader),
         {**spark_catalogs.rest(server.uri), **store.spark},
         (*store.secrets, *secrets),
+        trino=trino_catalogs.rest(server.uri),
     )
 
 
@@ -198,6 +210,7 @@ def on_hive(request: pytest.FixtureRequest, store: Store) -> Lake:
         lambda: HiveCatalog("hive", uri=metastore.uri, **store.reader),
         {**spark_catalogs.hive(metastore.uri), **store.spark},
         store.secrets,
+        trino=trino_catalogs.hive(metastore.uri),
     )
 
 
@@ -210,6 +223,7 @@ SIGNED_IN_OTHERWISE: Final = {("Iceberg REST Server", "Azure"): "abfss_with_sas"
 # polars takes no other address than Google's beside a token, and DuckDB has no client of Azure's here.
 READ_BY_DUCKDB: Final = ("Amazon S3", "Google Cloud Storage", "Local Files")
 READ_BY_POLARS: Final = ("Amazon S3", "Azure", "Local Files")
+READ_BY_TRINO: Final = [("Iceberg REST Server", "Amazon S3"), ("Hive Metastore", "Amazon S3")]
 TRIED: Final = [
     *(("SQL", store) for store in STORES),
     *(("Iceberg REST Server", store) for store in STORES),
@@ -251,7 +265,29 @@ def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
     assert notes == {engine: ["visible", "staged"] for engine in notes}
     assert exposed(seen, (*lake.secrets, SET_IN_SPARK)) == []
     record_property(READ_BACK, (catalog, store, ", ".join(notes)))
-    assert request.config.getoption("--tested") or on_page()[catalog, store] == ", ".join(notes)
+    assert request.config.getoption("--tested") or without_slow(on_page()[catalog, store]) == ", ".join(notes)
+
+
+# Trino's server takes half a minute to start, and a gigabyte to install: CI has no time for it.
+@pytest.mark.slow
+@pytest.mark.parametrize(("catalog", "store"), [pytest.param(*pair, marks=IN_ONE_WORKER) for pair in READ_BY_TRINO])
+def test_trino_reads_what_a_session_wrote(
+    catalog: str,
+    store: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    trino: Trino,
+    record_property: Callable[[str, object], None],
+) -> None:
+    files: Store = request.getfixturevalue(STORES[store])
+    lake = CATALOGS[catalog](request, files)
+    collection = replace(LEDGER, table=f"of_{tmp_path.name}")
+    session(lake, collection, Watch.over(tmp_path))
+    name = trino.add_catalog({**lake.trino, **files.trino})
+    rows = trino.rows(f"SELECT id, note FROM {name}.{NAMESPACE}.{collection.table} ORDER BY id")
+    assert rows == [[1, "visible"], [2, "staged"]]
+    record_property(READ_BACK, (catalog, store, "Trino"))
+    assert request.config.getoption("--tested") or "Trino" in on_page()[catalog, store].split(", ")
 
 
 def session(lake: Lake, collection: Collection, watch: Watch) -> list[Leftover]:

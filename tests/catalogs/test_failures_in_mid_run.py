@@ -1,6 +1,7 @@
 """What was right when the session opened fails in the middle of it: the error says what, and nothing is lost or
 doubled."""
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -13,20 +14,21 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
-from connector.host.errors import ConnectorError
-from connector.iceberg.catalogs.opening import open_catalog
+from connector.host.errors import ConnectorError, UserError
+from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed, Landed
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.endpoint_configs import on_s3, rest
+from support.endpoint_configs import glue, on_s3, rest
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.odd_servers import answering
 from support.rest_catalog import RestCatalogOnS3
-from support.s3_server import Keys
+from support.s3_server import Keys, S3Server
 from support.snapshots import check_text
 from support.staged_files import stage
-from support.tables import foreign_table, ids_of
+from support.tables import ID_ONLY, foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 
@@ -100,6 +102,7 @@ FAILURES: Final[Mapping[str, tuple[Callable[[Session], FaultProxy], Answer | HTT
     "the catalog goes down": (of_catalog, Answer.NONE),
     "the catalog is restarting": (of_catalog, HTTPStatus.SERVICE_UNAVAILABLE),
     "the catalog's token is revoked": (of_catalog, HTTPStatus.UNAUTHORIZED),
+    "the catalog does not like the request": (of_catalog, HTTPStatus.BAD_REQUEST),
     "the permission is taken away": (of_catalog, HTTPStatus.FORBIDDEN),
     "the store goes down": (of_store, Answer.NONE),
     "the store's permission is taken away": (of_store, HTTPStatus.FORBIDDEN),
@@ -127,3 +130,30 @@ def test_keys_that_are_revoked_in_mid_run_are_told_and_others_finish_what_they_s
     with session.server.client() as catalog:
         commit.commit_all_or_raise(catalog, [session.staged])
         assert ids_of(catalog, session.staged.path) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("Glue's credentials are revoked", "UnrecognizedClientException"),
+        ("Glue's permission is taken away", "AccessDeniedException"),
+        ("Glue does not like the request", "InvalidInputException"),
+    ],
+)
+def test_what_glue_refuses_in_mid_run_is_told_and_loses_nothing(
+    s3_server: S3Server, glue_uri: str, monkeypatch: pytest.MonkeyPatch, name: str, code: str
+) -> None:
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
+    endpoint = parse(on_s3(s3_server, s3_server.new_bucket(), path[0], glue()), [])[0]
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", glue_uri)
+    with open_catalog(endpoint) as catalog:
+        catalog.create_namespace(path[0])
+        catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
+        staged = stage(catalog, path, WRITER, 1, 2)
+        with answering(400, json.dumps({"__type": code, "message": "No."})) as server:
+            monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri)
+            with open_catalog(endpoint) as refusing, pytest.raises(UserError) as error:
+                commit.commit_all_or_raise(refusing, [staged])
+        check_text(SNAPSHOTS, name, str(error.value).replace(path[0], "shop"), {})
+        commit.commit_all_or_raise(catalog, [staged])
+        assert ids_of(catalog, path) == [1, 2]

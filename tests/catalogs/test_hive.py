@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -153,11 +154,13 @@ def test_a_lock_of_another_engine_is_respected_and_named(
     request = hive_lock.make_request(path)
     request.agentInfo, request.user, request.hostname = "Iceberg", "etl", "spark-3"
     with Connections([metastore.uri], "") as client:
-        held = client.lock(request)
+        held, held_at = client.lock(request), datetime.now(UTC)
         with pytest.raises(RetryableError) as error:
             commit.commit_all_or_raise(catalog, [staged])
-        said = re.sub(r"\d+ s ", "N s ", str(error.value))
-        check_text(SNAPSHOTS, "Hive: locked", said, {path[0]: "DATABASE", f"lock {held.lockid} ": "lock N "})
+        said = re.sub(r"for \d+ s", "for N s", str(error.value))
+        (since,) = re.findall(r"since (.*) UTC", said)
+        assert abs(datetime.fromisoformat(f"{since}+00:00") - held_at) < timedelta(minutes=1)
+        check_text(SNAPSHOTS, "Hive: locked", said, {path[0]: "DATABASE", since: "TIME", str(held.lockid): "LOCK"})
         client.unlock(UnlockRequest(lockid=held.lockid))
     commit.commit_all_or_raise(catalog, [staged])
     assert ids_of(catalog, path) == [1]

@@ -136,8 +136,8 @@ def test_every_row_is_in_the_bucket_for_pyiceberg_and_duckdb(
             "Check /credentials.",
         ),
         ("no_store", "the object store cannot be reached (NETWORK_CONNECTION", "/s3_endpoint and /region."),
-        ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "the server may use /bucket."),
-        ("no_catalog", "cannot be reached", "and /catalog/uri."),
+        ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "not be allowed to use /bucket."),
+        ("no_catalog", "cannot be reached", "check /catalog/uri: then the catalog is its own OAuth2 server."),
     ],
 )
 def test_what_is_not_there_or_refuses_us_is_the_last_thing_that_the_log_says(

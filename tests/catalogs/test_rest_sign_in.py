@@ -13,17 +13,26 @@ from pyiceberg.types import LongType, NestedField
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.commits import commit
+from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
+from protocol.flow import WHOLE_RANGE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
 from support.endpoint_configs import rest
 from support.readers import duckdb_rows
 from support.rest_catalog import RestCatalogServer
 from support.runtime import LEDGER, Runtime
+from support.snapshots import check_text
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 
 Json: TypeAlias = Any
 
+MID_RUN_SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 LIFETIME: Final = 2.0  # seconds, of a token that is to expire
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 
@@ -92,6 +101,25 @@ def test_a_sign_in_that_is_refused_says_what_to_check(gateway: CatalogGateway, c
         use(config(gateway, "signed_in", **changed), ("signed_in", "never"))
     assert answer in str(raised.value)
     assert "planted" not in str(raised.value)
+
+
+def test_a_credential_that_is_revoked_in_mid_run_is_told_and_loses_nothing(
+    gateway: CatalogGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    path = TableIdentifier("signed_in", "revoked")
+    endpoint = config(gateway, path[0])
+    with open_catalog(parse(endpoint, [])[0]) as catalog:
+        foreign_table(catalog, path)
+        staged = stage(catalog, path, WRITER, 1, 2)
+        gateway.revoke_tokens()
+        gateway.secret = "another"
+        with pytest.raises(UserError) as error:
+            commit.commit_all_or_raise(catalog, [staged])
+    check_text(MID_RUN_SNAPSHOTS, "the catalog's credential is revoked", str(error.value), {})
+    with open_catalog(parse({**endpoint, **config(gateway, path[0])}, [])[0]) as catalog:
+        commit.commit_all_or_raise(catalog, [staged])
+        assert ids_of(catalog, path) == [1, 2]
 
 
 @pytest.mark.spark

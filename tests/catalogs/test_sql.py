@@ -17,6 +17,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 
 from connector.cli.check_command import check
+from connector.cli.flow_files import ConfigFile
+from connector.cli.waiting import WaitingLine
 from connector.config.catalog import SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
@@ -144,11 +146,12 @@ def test_check_finds_a_database_that_can_be_read_but_not_written(
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
     said: list[str] = []
-    assert check(str(file), said.append, as_json=True)
+    source, silent = ConfigFile(str(file)), WaitingLine(None)
+    assert check(source, said.append, silent, as_json=True)
     assert rows(config, postgres, "SELECT count(*) FROM iceberg_tables") == [(0,)]
     database = config["catalog"]["uri"].rpartition("/")[2]
     rows(config, postgres, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-    assert not check(str(file), said.append, as_json=True)
+    assert not check(source, said.append, silent, as_json=True)
     failed = [step for step in json.loads(said[-1])["steps"] if step["outcome"] == "failed"]
     assert [step["name"] for step in failed] == ["table"]
     ports = {database: "DATABASE", postgres.address.rpartition(":")[2]: "PORT"}

@@ -16,6 +16,8 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from connector.cli.check_command import check
+from connector.cli.flow_files import ConfigFile, FlowFile
+from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
@@ -31,6 +33,7 @@ from support.tables import local_catalog as open_local_catalog
 Json: TypeAlias = Any
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
+SILENT: Final = WaitingLine(None)
 STEPS: Final = ["config", "catalog", "namespace", "table", "storage", "java", "spark", "disk"]
 
 
@@ -44,12 +47,16 @@ def written(directory: Path, config: Json) -> str:
     return str(file)
 
 
+def source(directory: Path, config: Json) -> ConfigFile:
+    return ConfigFile(written(directory, config))
+
+
 class Report:
     """What the command says of a config, as JSON."""
 
     def __init__(self, directory: Path, config: Json) -> None:
         said: list[str] = []
-        self.passed = check(written(directory, config), said.append, as_json=True)
+        self.passed = check(source(directory, config), said.append, SILENT, as_json=True)
         (self.text,) = said
         report = json.loads(self.text)
         assert report["ok"] == self.passed
@@ -67,7 +74,7 @@ def all_but(**others: str) -> dict[str, str]:
 
 def test_a_person_reads_a_line_a_step_with_its_time(tmp_path: Path) -> None:
     said: list[str] = []
-    assert check(written(tmp_path, local(tmp_path / "warehouse")), said.append, as_json=False)
+    assert check(source(tmp_path, local(tmp_path / "warehouse")), said.append, SILENT, as_json=False)
     *lines, last = said
     assert [re.findall(r"^✓ (\w+) +.+ \(\d+\.\d\d s\)$", line) for line in lines] == [[name] for name in STEPS]
     assert f"✓ catalog   the Local catalog in {tmp_path}/warehouse is open" in lines[1]
@@ -77,7 +84,7 @@ def test_a_person_reads_a_line_a_step_with_its_time(tmp_path: Path) -> None:
 
 def test_a_step_that_fails_says_why_and_what_depends_on_it_is_not_checked(tmp_path: Path) -> None:
     said: list[str] = []
-    assert not check(written(tmp_path, {"namespace": "a.b"}), said.append, as_json=False)
+    assert not check(source(tmp_path, {"namespace": "a.b"}), said.append, SILENT, as_json=False)
     assert said[0].startswith("✗ config    /namespace: must not contain a dot\n            /credentials: is required")
     assert [line.split(" (")[0] for line in said[1:5]] == [
         f"- {name:<9} not checked: needs the config" for name in STEPS[1:5]
@@ -95,7 +102,9 @@ def test_a_step_is_said_before_the_next_one_begins(tmp_path: Path, s3_server: S3
 
     with answering(200, "{}") as server:
         with pytest.raises(UnwillingError):
-            check(written(tmp_path, on_s3(s3_server, "lake", "shop", rest(server.uri))), interrupt, as_json=False)
+            check(
+                source(tmp_path, on_s3(s3_server, "lake", "shop", rest(server.uri))), interrupt, SILENT, as_json=False
+            )
         assert server.requests == []
 
 
@@ -233,6 +242,54 @@ def test_a_temporary_directory_that_cannot_be_used_fails(tmp_path: Path, monkeyp
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     report = Report(tmp_path, local(tmp_path / "warehouse"))
     assert report.outcomes == all_but(disk=FAILED)
+
+
+# A Flow specification
+
+
+def specification(directory: Path, schema: Json) -> FlowFile:
+    binding = {"source": "acme/orders", "resource": {"table": "Orders"}}
+    file = directory / "flow.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "materializations": {
+                    "acme/lake": {
+                        "endpoint": {"connector": {"config": local(directory / "warehouse")}},
+                        "bindings": [binding],
+                    }
+                },
+                "collections": {"acme/orders": {"key": ["/id"], "schema": schema}},
+            }
+        )
+    )
+    return FlowFile(str(file), "acme/lake")
+
+
+def check_task(task: FlowFile) -> dict[str, Json]:
+    said: list[str] = []
+    check(task, said.append, SILENT, as_json=True)
+    return {step["name"]: step for step in json.loads(said[0])["steps"]}
+
+
+def test_the_bindings_of_a_specification_are_validated(tmp_path: Path) -> None:
+    schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
+    steps = check_task(specification(tmp_path, schema))
+    assert [*steps] == [*STEPS[:5], "bindings", *STEPS[5:]]
+    assert {step["outcome"] for step in steps.values()} == {OK}
+    assert steps["bindings"]["message"] == "are valid: shop.orders"
+    assert not [*(tmp_path / "warehouse").glob("shop*")]
+
+
+def test_a_binding_that_cannot_be_materialized_is_found(tmp_path: Path) -> None:
+    step = check_task(specification(tmp_path, {"type": "object"}))["bindings"]
+    assert step["outcome"] == FAILED
+    assert "bindings[0] (acme/orders): field 'id' at /id is part of the key" in step["message"]
+
+
+def test_bindings_are_not_validated_where_the_catalog_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").write_text("a file")
+    assert check_task(specification(tmp_path, {"type": "object"}))["bindings"]["outcome"] == SKIPPED
 
 
 # The command

@@ -1,5 +1,6 @@
 """`demo` materializes documents without a config, says what it did, and names what is wrong."""
 
+import json
 import os
 import subprocess
 import sys
@@ -90,6 +91,31 @@ def test_documents_of_stdin_change_a_table_that_exists(tmp_path: Path) -> None:
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     rows = rows_of(tmp_path / "warehouse", "documents").select(["id", "n", "old", "new"]).sort_by("id").to_pylist()
     assert rows == [{"id": 1, "n": 1.0, "old": True, "new": None}, {"id": 2, "n": 1.5, "old": None, "new": "a"}]
+
+
+@pytest.mark.spark
+def test_documents_that_do_not_fit_the_table_are_an_error_that_says_how_to_start_anew(tmp_path: Path) -> None:
+    first = demo(tmp_path, "-", "--key", "id", stdin='{"id": true}\n')
+    assert first.returncode == 0, first.stderr
+    second = demo(tmp_path, "-", "--key", "id", stdin='{"id": 2}\n')
+    assert second.returncode == 1
+    check_text(SNAPSHOTS, "demo: a field that does not fit its column", second.stderr.partition("error ")[2], {})
+
+
+@pytest.mark.spark
+def test_as_json_a_demo_says_only_what_was_done(tmp_path: Path) -> None:
+    outcome = demo(tmp_path, "-", "--key", "id", "--json", stdin='{"id": 1}\n{"id": 1}\n')
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    said = json.loads(outcome.stdout)
+    metadata = local_catalog(tmp_path / "warehouse").load_table("demo.documents").metadata_location
+    assert said == {
+        "warehouse": str(tmp_path / "warehouse"),
+        "table": "demo.documents",
+        "metadata": metadata,
+        "rows": 2,
+        "added": 2,
+        "repeatedKeys": 1,
+    }
 
 
 @pytest.mark.spark

@@ -2,17 +2,22 @@
 
 import io
 import sys
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from connector.cli.documents import DocumentFile, open_documents, read_location
+from connector.cli.documents import DocumentFile, open_documents, read_field, read_location
+from connector.cli.projections import PUBLISHED_AT
 from connector.host.errors import UserError
+from fixtures.collection import meta
+from protocol.flow import Json, Projection
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
+NOW: Final = datetime(2026, 11, 22, 8, tzinfo=UTC)
 DEEP: Final = b'{"a":' + b"[" * 100_000
 
 
@@ -94,3 +99,19 @@ def test_a_closed_stdin_has_no_documents(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(UserError) as error, open_documents("-"):
         pass
     check_text(SNAPSHOTS, "documents: a closed stdin", str(error.value), {})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "published"),
+    [
+        (None, "2026-11-22T08:00:00.000000Z"),
+        ({"uuid": "not a UUID"}, "2026-11-22T08:00:00.000000Z"),
+        ({"uuid": 7}, "2026-11-22T08:00:00.000000Z"),
+        ({"uuid": "0f8fad5b-d9cb-469f-a165-70867728950e"}, "2026-11-22T08:00:00.000000Z"),
+        (meta(datetime(2025, 11, 2, 8, 59, 29, 644134, tzinfo=UTC)), "2025-11-02T08:59:29.644134Z"),
+    ],
+)
+def test_a_document_was_published_when_its_uuid_says_so_and_otherwise_now(metadata: Json, published: str) -> None:
+    document = {"customer": {"city": "Lima"}, "tags": [1], "_meta": metadata}
+    fields = [Projection("/customer/city", "customer/city"), PUBLISHED_AT, Projection("/tags", "tags")]
+    assert [read_field(document, field, NOW) for field in fields] == ["Lima", published, [1]]

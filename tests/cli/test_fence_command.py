@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from connector.cli.fence_command import Place, reset, show
+from connector.cli.flow_files import ConfigFile
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
@@ -49,7 +50,7 @@ def place(directory: Path, staged: Sequence[StagedCommit]) -> Place:
     warehouse = {"catalog_type": "Local", "warehouse": str(directory)}
     config.write_text(json.dumps({"namespace": "shop", "catalog": warehouse}))
     restored.write_text(json.dumps(state.encode_added(staged)))
-    return Place(str(config), "shop.orders", WHOLE.materialization, str(restored))
+    return Place(ConfigFile(str(config)), "shop.orders", WHOLE.materialization, str(restored))
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def recorded(catalog: Catalog) -> str:
 
 
 def confirmed(place: Place, decision: Decision, *, yes: bool = True) -> str:
-    return reset(place, WHOLE.state_key, WHOLE.key_range, decision, "restored a backup", is_confirmed=yes)
+    return reset(place, (WHOLE.state_key, WHOLE.key_range), decision, "restored a backup", is_confirmed=yes)
 
 
 def shown(place: Place) -> Any:
@@ -333,7 +334,7 @@ def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenc
     command = re.search("`materialize-iceberg (fence show [^`]*)`", str(caught.value))
     assert command
     where = fenced.place(fenced.lost)
-    arguments = command[1].replace("CONFIG.json", where.config).replace("STATE.json", str(where.state)).split()
+    arguments = command[1].replace("CONFIG.json", where.source.file).replace("STATE.json", str(where.state)).split()
     completed = subprocess.run(
         [sys.executable, "-m", "connector", *arguments], capture_output=True, text=True, check=True, timeout=60
     )
@@ -343,7 +344,17 @@ def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenc
 def test_the_command_does_what_is_asked_only_with_yes(fenced: Fenced) -> None:
     where = fenced.place(fenced.lost)
     assert where.state
-    command = [sys.executable, "-m", "connector", "fence", "reset", "--config", where.config, "--table", where.table]
+    command = [
+        sys.executable,
+        "-m",
+        "connector",
+        "fence",
+        "reset",
+        "--config",
+        where.source.file,
+        "--table",
+        where.table,
+    ]
     command += ["--materialization", WHOLE.materialization, "--state", where.state, "--state-key", WHOLE.state_key]
     command += ["--staged", "add", "--reason", "two instances"]
     before = recorded(fenced.catalog)
@@ -355,3 +366,24 @@ def test_the_command_does_what_is_asked_only_with_yes(fenced: Fenced) -> None:
     again = subprocess.run([*command, "--yes"], capture_output=True, text=True, check=False, timeout=60)
     assert again.returncode == 1
     assert "there is nothing to reset" in again.stderr
+
+
+def test_the_task_of_a_flow_specification_is_shown_without_naming_it_again(fenced: Fenced) -> None:
+    where = fenced.place(fenced.lost)
+    flow = fenced.directory / "flow.yaml"
+    flow.write_text(
+        "materializations:\n  acme/task:\n    endpoint: {connector: {image: lake, config: config.json}}\n"
+        "    bindings: [{source: acme/not-defined-here, resource: {table: orders}}]\n"
+    )
+    assert where.state
+    command = [sys.executable, "-m", "connector", "fence", "show", "--flow", str(flow), "--table", where.table]
+    said = subprocess.run([*command, "--state", where.state, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout) == shown(where)
+
+
+def test_a_reset_is_told_as_json(fenced: Fenced) -> None:
+    where, writer = fenced.place(fenced.lost), (WHOLE.state_key, WHOLE.key_range)
+    said = reset(where, writer, Decision.ADD, "restored a backup", is_confirmed=True, as_json=True)
+    told = json.loads(said)
+    assert (told["isReset"], told["value"]) == (True, recorded(fenced.catalog))
+    assert "will be added when the task opens again" in told["consequences"][0]

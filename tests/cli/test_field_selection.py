@@ -1,67 +1,167 @@
-"""A demo's binding has the fields that the connector recommends, whether the table exists or not."""
+"""The fields that `plan` expects, and that `demo` selects, are those that Flow selects."""
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
+from connector.cli.demo_conversation import require_recommended
 from connector.cli.document_shape import infer_document_shape
-from connector.cli.field_selection import SelectedFields, select_fields
-from connector.cli.projections import make_collection
+from connector.cli.field_selection import FieldRules, select_fields
+from connector.cli.json_schemas import infer_shape
+from connector.cli.projections import ExplicitProjection, make_collection
+from connector.evolution.candidate import Candidate
+from connector.evolution.constraints import list_constraints, pick_most_severe
 from connector.host.errors import UserError
-from fixtures.collection import meta
-from protocol.flow import Json
+from protocol.flow import Collection, Constraint, ConstraintType, FieldSelection, ProjectionConstraint
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
-NOW: Final = datetime(2026, 11, 22, 8, tzinfo=UTC)
-DOCUMENT: Final = {"id": 1, "customer": {"city": "Lima"}, "tags": [1], "nothing": None, "key": {"part": "a"}}
+Json: TypeAlias = Any
+
+ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
+RECOMMENDED, OPTIONAL = ConstraintType.LOCATION_RECOMMENDED, ConstraintType.FIELD_OPTIONAL
+REQUIRED, LOCATION = ConstraintType.FIELD_REQUIRED, ConstraintType.LOCATION_REQUIRED
+FORBIDDEN, INCOMPATIBLE = ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE
+
+TEXT: Final = {"type": "string"}
+SCHEMA: Final = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer"},
+        "_meta": {"type": "object", "properties": {"op": TEXT, "source": TEXT}},
+        "customer": {"type": ["object", "null"], "properties": {"name": TEXT, "address": {"type": "object"}}},
+        "items": {"type": "array"},
+        "map": {"type": "object"},
+        "mixed": {"type": ["object", "string"], "properties": {"inner": TEXT}},
+    },
+}
 
 
-def select(*constraints: tuple[str, str], document: Json = DOCUMENT) -> SelectedFields:
-    """Select with these constraints: each is a field and a type."""
-    collection = make_collection("demo/orders", ["/id", "/key/part"], infer_document_shape([document]), ())
-    answer: list[dict[str, Any]] = [
-        {"field": field, "constraint": {"type": type_, "reason": f"The reason of {type_}."}}
-        for field, type_ in constraints
-    ]
-    return select_fields(collection, answer)
+def collection(*explicit: ExplicitProjection) -> Collection:
+    return make_collection("acme/orders", ["/id"], infer_shape(SCHEMA, "file:///flow.yaml", str), explicit)
 
 
-def test_recommended_fields_of_any_depth_are_selected_with_the_key_and_the_root_document() -> None:
-    selection = select().selection
+def select(
+    rules: Json = None, explicit: tuple[ExplicitProjection, ...] = (), **types: ConstraintType
+) -> FieldSelection:
+    bound = collection(*explicit)
+    constraints = {
+        each.field: Constraint(types.get(each.field.replace("/", "__"), OPTIONAL), "The reason.")
+        for each in bound.projections
+    }
+    return select_fields(bound, constraints, FieldRules(**(rules or {})))
+
+
+STANDARD: Final = ("_meta/op", "customer/name", "flow_published_at", "items", "mixed")
+
+
+def test_all_values_that_are_not_objects_are_selected_and_core_metadata() -> None:
+    assert select() == FieldSelection(("id",), STANDARD)
+
+
+@pytest.mark.parametrize(
+    ("depth", "values"),
+    [
+        (1, ("_meta/op", "customer", "flow_published_at", "items", "map", "mixed")),
+        (2, ("_meta/op", "customer/address", "customer/name", "flow_published_at", "items", "map", "mixed")),
+        (False, ()),
+        (0, ()),
+    ],
+)
+def test_a_depth_selects_objects_at_that_depth(depth: int, values: tuple[str, ...]) -> None:
+    assert select({"recommended": depth}).values == values
+
+
+def test_required_fields_are_selected_and_their_configs_kept() -> None:
+    selection = select({"recommended": False, "require": {"map": {"castToString": True}}, "include": {"items": {}}})
+    assert (selection.values, selection.field_config) == (
+        ("items", "map"),
+        {"map": {"castToString": True}, "items": {}},
+    )
+
+
+def test_excluded_fields_and_those_below_them_are_not_selected() -> None:
+    assert "items" not in select({"exclude": ("items",)}).values
+    assert "customer/name" not in select({"exclude": ("customer",)}).values
+
+
+def test_the_root_document_is_selected_where_it_must_be() -> None:
+    assert select(flow_document=LOCATION).document == "flow_document"
+    assert select({"require": {"flow_document": {}}}).document == "flow_document"
+    assert select(flow_document=FORBIDDEN).document == ""
+
+
+def test_a_field_that_a_table_needs_is_selected() -> None:
+    assert "map" in select(map=REQUIRED).values
+
+
+def test_a_forbidden_field_is_not_selected() -> None:
+    assert "items" not in select(items=FORBIDDEN).values
+
+
+def test_a_location_is_selected_once_by_its_explicit_field() -> None:
+    values = select(explicit=(ExplicitProjection("buyer", "/customer/name"),)).values
+    assert "buyer" in values
+    assert "customer/name" not in values
+
+
+def test_partition_keys_are_selected_even_if_nothing_else_is() -> None:
+    explicit = (ExplicitProjection("part", "/customer/name", is_partition_key=True),)
+    assert select({"recommended": False}, explicit).values == ("part",)
+
+
+def test_the_key_may_be_other_fields() -> None:
+    selection = select({"group_by": ("customer/name", "id")})
+    assert selection.keys == ("customer/name", "id")
+    assert "customer/name" not in selection.values
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "types"),
+    [
+        ("a required field that is forbidden", {"require": {"items": {}}}, {"items": FORBIDDEN}),
+        ("a field that needs a backfill", {}, {"items": INCOMPATIBLE}),
+        ("a required field that does not exist", {"require": {"itmes": {}}}, {}),
+    ],
+)
+def test_a_field_that_must_be_selected_and_cannot_be_is_an_error(name: str, rules: Json, types: dict[str, Any]) -> None:
+    with pytest.raises(UserError) as error:
+        select(rules, **types)
+    check_text(ERRORS, name, str(error.value), {})
+
+
+# The fields of a demo
+
+
+def select_for_demo(*constraints: tuple[str, ConstraintType]) -> FieldSelection:
+    """Select from documents, with the connector's constraints for a new table and with these."""
+    document = {"id": 1, "customer": {"city": "Lima"}, "tags": [1], "nothing": None, "key": {"part": "a"}}
+    bound = make_collection("demo/orders", ["/id", "/key/part"], infer_document_shape([document]), ())
+    new = list_constraints(Candidate(bound, {}, delta_updates=True))
+    changed = {field for field, _ in constraints}
+    given = [ProjectionConstraint(field, Constraint(type_, f"The reason of {type_}.")) for field, type_ in constraints]
+    kept = [each for each in new if each.field not in changed]
+    all_constraints = pick_most_severe([*kept, *given])
+    return select_fields(bound, all_constraints, require_recommended(bound, all_constraints))
+
+
+def test_a_demo_selects_recommended_fields_of_any_depth_with_the_key_and_the_root_document() -> None:
+    selection = select_for_demo()
     assert selection.keys == ("id", "key/part")
     assert selection.values == ("customer/city", "flow_published_at", "tags")
     assert selection.document == "flow_document"
 
 
-def test_a_field_with_a_column_stays_selected_and_a_field_that_the_table_needs_is_selected() -> None:
-    selection = select(("customer/city", "FIELD_OPTIONAL"), ("customer", "FIELD_REQUIRED")).selection
+def test_a_demo_selects_a_field_with_a_column_and_one_that_the_table_needs() -> None:
+    selection = select_for_demo(("customer/city", OPTIONAL), ("customer", REQUIRED))
     assert selection.values == ("customer", "customer/city", "flow_published_at", "tags")
 
 
-def test_a_forbidden_field_is_not_selected() -> None:
-    assert select(("tags", "FIELD_FORBIDDEN")).selection.values == ("customer/city", "flow_published_at")
+def test_a_demo_does_not_select_a_forbidden_field() -> None:
+    assert select_for_demo(("tags", FORBIDDEN)).values == ("customer/city", "flow_published_at")
 
 
-def test_a_field_that_does_not_fit_its_column_is_one_error() -> None:
-    with pytest.raises(UserError) as error:
-        select(("tags", "FIELD_REQUIRED"), ("tags", "INCOMPATIBLE"))
-    check_text(SNAPSHOTS, "demo: a field that does not fit its column", str(error.value), {})
-
-
-@pytest.mark.parametrize(
-    ("metadata", "published"),
-    [
-        (None, "2026-11-22T08:00:00.000000Z"),
-        ({"uuid": "not a UUID"}, "2026-11-22T08:00:00.000000Z"),
-        ({"uuid": 7}, "2026-11-22T08:00:00.000000Z"),
-        ({"uuid": "0f8fad5b-d9cb-469f-a165-70867728950e"}, "2026-11-22T08:00:00.000000Z"),
-        (meta(datetime(2025, 11, 2, 8, 59, 29, 644134, tzinfo=UTC)), "2025-11-02T08:59:29.644134Z"),
-    ],
-)
-def test_a_document_was_published_when_its_uuid_says_so_and_otherwise_now(metadata: Json, published: str) -> None:
-    document = {**DOCUMENT, "_meta": metadata}
-    values = dict(zip(select().selection.values, select().read_values(document, NOW), strict=True))
-    assert values == {"customer/city": "Lima", "flow_published_at": published, "tags": [1]}
+def test_a_field_of_a_demo_that_does_not_fit_its_column_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"field 'tags' of collection demo/orders .* The reason of INCOMPATIBLE"):
+        select_for_demo(("tags", REQUIRED), ("tags", INCOMPATIBLE))

@@ -4,17 +4,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from connector.cli.plan_command import plan
+from connector.cli.flow_files import FlowFile
+from connector.cli.plan_command import describe_plan, plan_recorded, plan_task
+from connector.cli.task_requests import find_last, make_apply, make_validate
+from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.model.state import encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
+from connector.rpc.validate import validate
 from fixtures.evil_names import TABLE_NAMES
 from protocol import request
 from protocol.flow import Exists, Json, Materialization, StringInference
@@ -32,6 +36,10 @@ RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projec
 def staged(warehouse: Path, *ids: int) -> Json:
     table = local_catalog(warehouse).load_table(PATH)
     return encode_added([staged_ids(table, PATH, MATERIALIZATION, "shop%2Forders.v0", [*ids])])
+
+
+def plan(requests: Iterable[Request]) -> str:
+    return describe_plan(plan_recorded(requests), as_json=False)
 
 
 def everything_at_once(warehouse: Path) -> request.Apply:
@@ -130,3 +138,105 @@ def test_a_plan_that_fails_ends_with_status_1_and_nothing_on_stdout(tmp_path: Pa
     ended = run(b'{"apply": {"materialization": {"config": {}}}}\n', tmp_path)
     assert (ended.returncode, ended.stdout) == (1, b"")
     assert json.loads(ended.stderr.splitlines()[-1])["level"] == "error"
+
+
+# A Flow specification
+
+
+SPECIFICATION = """
+materializations:
+  acme/lake:
+    endpoint:
+      connector:
+        image: ghcr.io/acme/materialize-iceberg:v1
+        config: config.yaml
+    bindings:
+      - source: acme/orders
+        resource: {table: orders}
+        backfill: 0
+collections:
+  acme/orders:
+    key: [/id]
+    schema: orders.schema.yaml
+"""
+SCHEMA = """
+type: object
+required: [id]
+properties:
+  id: {type: integer}
+  placed: {type: string, format: date-time}
+  customer: {type: object, properties: {name: {type: string}}}
+"""
+COLUMNS = "('id' long not null, 'customer/name' string, 'flow_published_at' timestamptz not null, 'placed' timestamptz)"
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowFile:
+    (tmp_path / "flow.yaml").write_text(SPECIFICATION)
+    (tmp_path / "orders.schema.yaml").write_text(SCHEMA)
+    (tmp_path / "config.yaml").write_text(json.dumps(local_config(tmp_path / "warehouse")))
+    return FlowFile(str(tmp_path / "flow.yaml"), "acme/lake")
+
+
+def publish(flow: FlowFile) -> str:
+    """Apply the task, as Flow would."""
+    task = flow.read()
+    last = find_last(task, *parse(task.config, [binding.resource for binding in task.bindings]))
+    return apply(make_apply(task, validate(make_validate(task, last)), last)).action_description
+
+
+def replace_in(flow: FlowFile, name: str, old: str, new: str) -> None:
+    file = Path(flow.file).with_name(name)
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_a_task_that_was_never_published_is_planned_from_its_specification(flow: FlowFile) -> None:
+    assert plan_task(flow) == ["create namespace shop", f"create table shop.orders {COLUMNS}"]
+
+
+def test_what_a_specification_plans_is_what_apply_does(flow: FlowFile) -> None:
+    planned = plan_task(flow)
+    assert publish(flow) == "\n".join(planned)
+    assert plan_task(flow) == []
+
+
+def test_a_changed_schema_is_planned(flow: FlowFile) -> None:
+    publish(flow)
+    replace_in(flow, "orders.schema.yaml", "placed: {type: string, format: date-time}", "qty: {type: integer}")
+    assert plan_task(flow) == ["alter table shop.orders: add column 'qty' long"]
+
+
+def test_a_backfill_is_planned_from_what_the_table_says_of_its_task(flow: FlowFile) -> None:
+    publish(flow)
+    replace_in(flow, "flow.yaml", "backfill: 0", "backfill: 1")
+    dropped, created = plan_task(flow)
+    assert dropped.startswith("drop table shop.orders")
+    assert created == f"create table shop.orders {COLUMNS}"
+    publish(flow)
+    assert plan_task(flow) == []
+
+
+def test_staged_transactions_of_the_state_are_planned(flow: FlowFile, tmp_path: Path) -> None:
+    publish(flow)
+    with local_catalog(tmp_path / "warehouse") as catalog:
+        commit = staged_ids(catalog.load_table(PATH), PATH, "acme/lake", "shop%2Forders.v0", [1, 2])
+    (tmp_path / "state.json").write_text(json.dumps(encode_added([commit])))
+    replace_in(flow, "orders.schema.yaml", "placed", "sent")
+    assert (
+        plan_task(flow, str(tmp_path / "state.json"))[0] == "finish 1 staged transactions of table shop.orders (2 rows)"
+    )
+
+
+def test_what_validate_refuses_is_said(flow: FlowFile) -> None:
+    replace_in(flow, "orders.schema.yaml", "required: [id]", "required: []")
+    with pytest.raises(UserError, match="'id' at /id is part of the key and may be null or missing"):
+        plan_task(flow)
+
+
+def test_the_command_plans_from_a_specification(flow: FlowFile) -> None:
+    command = [sys.executable, "-m", "connector", "plan", "--flow", flow.file]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
+    as_json = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
+    assert said.splitlines() == ["create namespace shop", f"create table shop.orders {COLUMNS}"]
+    assert json.loads(as_json) == {"actions": said.splitlines()}

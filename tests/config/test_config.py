@@ -375,7 +375,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
         (
             {**IAM, "credentials": without(IAM["credentials"], "aws_secret_access_key")},
-            "/credentials: has no keys: the runtime adds them when it assumes the role",
+            "/credentials: has no credentials: Flow's runtime adds them when it assumes the role. Outside of Flow, "
+            "set auth_type to AWSAccessKey or AWSRole",
         ),
         (
             {**GLUE, "catalog": {"catalog_type": "AWS Glue", "properties": {"glue.skip-archiv": "false"}}},

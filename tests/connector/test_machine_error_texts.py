@@ -9,8 +9,8 @@ import pytest
 
 from connector.checks import spark_installation
 from connector.cli import plan_command
-from connector.cli.arguments import read_json
-from connector.cli.fence_command import Place
+from connector.cli.config_files import read_file
+from connector.cli.staged_state import parse_table, read_staged
 from connector.host import logs
 from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
@@ -57,15 +57,15 @@ def with_scratch(_: Path) -> object:
 
 def not_json(directory: Path) -> object:
     (directory / "config.json").write_text("{planted")
-    return read_json(str(directory / "config.json"))
+    return read_file(str(directory / "config.json"))
 
 
 CASES: Final[Mapping[str, Case]] = {
-    "a file that is not there": lambda directory: read_json(str(directory / SOMEWHERE)),
+    "a file that is not there": lambda directory: read_file(str(directory / SOMEWHERE)),
     "a file that is not JSON": not_json,
-    "no apply request to plan": lambda _: plan_command.plan([]),
-    "a table without a namespace": lambda _: Place("config.json", "orders").path,
-    "a state without a task": lambda _: Place("config.json", "shop.orders", state="state.json").read_staged(),
+    "no apply request to plan": lambda _: plan_command.plan_recorded([]),
+    "a table without a namespace": lambda _: parse_table("orders"),
+    "a state without a task": lambda _: read_staged("state.json", ""),
     "a container with little memory": in_little_memory,
     "a master that is none": lambda _: where_tasks_run({"spark.master": "spark://host"}),
     "a master that does not answer": lambda _: where_tasks_run(MASTER),

@@ -26,7 +26,7 @@ CATALOGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "wrong credentials": {
         GLUE: "Glue: wrong secret",
-        S3_TABLES: "Amazon S3 Tables: forbidden",
+        S3_TABLES: "Amazon S3 Tables: wrong secret",
         REST: "REST: credential refused",
         SQL: "SQL: wrong password",
         HIVE: NONE,

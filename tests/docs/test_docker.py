@@ -1,19 +1,18 @@
 """compose.yaml needs nothing of the host but Docker. The manifests of docs/docker.md have the form of Kubernetes."""
 
-import importlib
 import re
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+import yaml
 
-from connector.cli.arguments import make_parser
+from connector.cli.arguments import parse_arguments
 
 Json: TypeAlias = Any
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SERVICES: Final = {"s3", "catalog", "check", "send", "query"}
-yaml: Final = importlib.import_module("yaml")  # it has no types
 
 
 def compose() -> Json:
@@ -53,7 +52,7 @@ def test_the_manifests_run_commands_that_exist_without_any_right() -> None:
     containers = [pod["containers"][0] for pod in (spec.get("template", {}).get("spec", spec) for spec in specs)]
     assert [manifest["kind"] for manifest in manifests()] == ["Job", "Pod"]
     for container in containers:
-        make_parser().parse_args(container.get("args", []))
+        parse_arguments(container.get("args", []))
         confined = container["securityContext"]
         assert (confined["readOnlyRootFilesystem"], confined["capabilities"]) == (True, {"drop": ["ALL"]})
         assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]

@@ -25,6 +25,7 @@ PINNED: Final = {
     "fake-gcs-server": ("scripts/setup", r"fake-gcs-server v([\d.]+)"),
     "Azurite": ("scripts/setup", r"version=([\d.]+) directory=.cache/azurite"),
     "Hadoop": ("tests/jars/slow/hdfs.pom.xml", r"hadoop-client-minicluster</artifactId><version>([\d.]+)"),
+    "Trino": ("tests/jars/slow/trino.pom.xml", r"trino-server</artifactId>\s*<version>([\d.]+)"),
     "Python": (".github/workflows/ci.yml", r'python-version: "([\d.]+)"'),
     "Java": (".github/workflows/ci.yml", r'java-version: "([\d.]+)"'),
 }

@@ -83,7 +83,11 @@ def test_in_a_required_column_it_still_stops_and_says_why(form: Any) -> None:
     for value in (None, "x"):
         with pytest.raises(InvalidValueError, match='"null" does not help here: the column is required') as raised:
             decode(nulling(LongType(), required=True), [form(1, 5), form(77, value)])
-        assert (raised.value.line, raised.value.key, raised.value.field) == (2, "[77]", "value0")
+        assert (raised.value.invalid.line, raised.value.invalid.key, raised.value.invalid.field) == (
+            2,
+            "[77]",
+            "value0",
+        )
 
 
 @pytest.mark.parametrize("form", [plain, packed])
@@ -95,7 +99,7 @@ def test_in_a_key_it_still_stops_and_says_why(form: Any, required: bool) -> None
     with pytest.raises(InvalidValueError, match='"null" does not help here: the column is part of the key') as raised:
         decode(of, [form(1, 5), form("x", 5)])
 
-    assert (raised.value.line, raised.value.key, raised.value.field) == (2, '["x"]', "id")
+    assert (raised.value.invalid.line, raised.value.invalid.key, raised.value.invalid.field) == (2, '["x"]', "id")
 
 
 def test_lines_of_other_bindings_among_them_are_handed_back_and_counted_for_nothing() -> None:

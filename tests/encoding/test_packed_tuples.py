@@ -120,6 +120,6 @@ def test_a_key_of_any_kind_is_shown_in_an_error() -> None:
     for line in lines:
         with pytest.raises(InvalidValueError) as raised:
             decode(binding(BooleanType()), [line])
-        shown.append(raised.value.key)
+        shown.append(raised.value.invalid.key)
 
     assert shown == ['["a\\u0000b"]', f"[{2**80}]", "[null]", "[1.5]", "[true]"]

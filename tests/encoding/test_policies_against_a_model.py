@@ -94,7 +94,7 @@ def error_of(of: Binding, documents: Sequence[Document], cuts: set[int]) -> tupl
     try:
         outcome(of, documents, cuts)
     except InvalidValueError as error:
-        return error.line, error.field
+        return error.invalid.line, error.invalid.field
     return None
 
 

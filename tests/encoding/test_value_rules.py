@@ -159,7 +159,13 @@ def test_a_value_that_fits_in_no_way_is_an_error_that_says_all_about_it(type_: P
         decode(binding(type_), lines, first_line=40)
 
     error = raised.value
-    assert (error.table, error.field, error.key, error.value, error.line) == ("shop.orders", "value0", "[77]", json, 42)
+    assert (error.invalid.table, error.invalid.field, error.invalid.key, error.invalid.value, error.invalid.line) == (
+        "shop.orders",
+        "value0",
+        "[77]",
+        json,
+        42,
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,12 +199,15 @@ def test_the_packed_form_names_an_unfit_value_just_as_well(type_: PrimitiveType,
         decode(binding(type_), lines, first_line=40)
 
     expected = str(value) if isinstance(value, int) and not isinstance(value, bool) else orjson.dumps(value).decode()
-    assert (raised.value.key, raised.value.value, raised.value.line) == ("[77]", expected, 41)
+    assert (raised.value.invalid.key, raised.value.invalid.value, raised.value.invalid.line) == ("[77]", expected, 41)
 
 
 @pytest.mark.parametrize("line", [plain(2, None), packed(2, None)], ids=["plain", "packed"])
 def test_null_in_a_required_column_is_an_error(line: bytes) -> None:
-    with pytest.raises(InvalidValueError, match=r"line 2: table shop\.orders, field 'value0', key \[2\]: null is null"):
+    with pytest.raises(
+        InvalidValueError,
+        match=r"line 2: table shop\.orders, field 'value0', key \[2\]: the value is null or missing in the document",
+    ):
         decode(binding(StringType(), required=True), [plain(1, "a"), line])
 
 
@@ -206,4 +215,4 @@ def test_a_long_value_is_shortened_in_the_error() -> None:
     with pytest.raises(InvalidValueError) as raised:
         decode(binding(LongType()), [plain(1, "x" * 100_000)])
 
-    assert len(raised.value.value) < 200
+    assert len(raised.value.invalid.value) < 200

@@ -211,12 +211,14 @@ def test_a_rest_catalog_presents_its_token() -> None:
         assert server.requests == [("/v1/config?warehouse=wh", "Bearer bearer", "")]
 
 
-@pytest.mark.parametrize("credential", [None, Secret("client:planted")])
-def test_a_rest_catalog_that_never_answers_is_not_waited_for(silent_uri: str, credential: Secret | None) -> None:
+@pytest.mark.parametrize(("name", "credential"), [("silence", None), ("token server silent", Secret("client:planted"))])
+def test_a_rest_catalog_that_never_answers_is_not_waited_for(
+    silent_uri: str, name: str, credential: Secret | None
+) -> None:
     catalog = rest(silent_uri, credential=credential)
     with pytest.raises(RetryableError) as error, translate_errors(on_s3(catalog)):
         open_rest(catalog, {}, IMPATIENT)
-    check_text(SNAPSHOTS, "REST: silence", str(error.value), {silent_uri: "URI"})
+    check_text(SNAPSHOTS, f"REST: {name}", str(error.value), {silent_uri: "URI"})
 
 
 def test_an_open_rest_catalog_that_falls_silent_is_not_waited_for(silent_uri: str) -> None:

@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
 
 from connector.cli.fence_command import Place, reset, show
+from connector.cli.flow_files import ConfigFile
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
@@ -225,12 +226,12 @@ def task_of(directory: Path, *staged: StagedCommit) -> Place:
         json.dumps({"namespace": "shop", "catalog": {"catalog_type": "Local", "warehouse": f"{directory}"}})
     )
     of_task.write_text(json.dumps(state.encode_added(staged)))
-    return Place(str(config), "shop.orders", TASK.name, str(of_task))
+    return Place(ConfigFile(str(config)), "shop.orders", TASK.name, str(of_task))
 
 
 def skip(directory: Path, *staged: StagedCommit) -> str:
     about = task_of(directory, *staged)
-    return reset(about, "orders.v1", WHOLE, Decision.SKIP, "cleaned by a job", is_confirmed=True)
+    return reset(about, ("orders.v1", WHOLE), Decision.SKIP, "cleaned by a job", is_confirmed=True)
 
 
 def verdicts(directory: Path, *staged: StagedCommit) -> list[str]:
@@ -282,4 +283,4 @@ def test_a_reset_cannot_add_files_that_are_gone(catalog: Catalog, tmp_path: Path
     staged = stage_old(catalog, 1)
     place_of(staged.locations[0]).unlink()
     with pytest.raises(UserError, match="has been deleted: it cannot be added"):
-        reset(task_of(tmp_path, staged), "orders.v1", WHOLE, Decision.ADD, "", is_confirmed=True)
+        reset(task_of(tmp_path, staged), ("orders.v1", WHOLE), Decision.ADD, "", is_confirmed=True)

@@ -26,6 +26,12 @@ def test_it_names_its_version_and_its_revision(image: Image) -> None:
     assert re.match("[0-9a-f]{40}", labels["org.opencontainers.image.revision"])
 
 
+def test_its_command_prints_its_revision(image: Image) -> None:
+    status, printed = image.run("--version")
+    assert status == 0
+    assert f"(revision {image.attributes['Config']['Labels']['org.opencontainers.image.revision']})" in printed
+
+
 def test_it_does_not_run_as_root(image: Image) -> None:
     assert image.attributes["Config"]["User"] == "65532:65532"
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.cli.fence_command import Place, reset, show
-from connector.cli.plan_command import plan
+from connector.cli.flow_files import ConfigFile
+from connector.cli.plan_command import plan_recorded
 from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
 from connector.model.state import encode_added
@@ -338,19 +339,19 @@ class Task:
         apply(self.apply_request(state))
 
     def plan(self, state: Any) -> None:
-        plan([self.apply_request(state)])
+        plan_recorded([self.apply_request(state)])
 
     def show(self, state: Any) -> None:
         show(self._place(state), as_json=False)
 
     def reset(self, state: Any) -> None:
-        reset(self._place(state), KEY, RANGE, Decision.ADD, "to see", is_confirmed=True)
+        reset(self._place(state), (KEY, RANGE), Decision.ADD, "to see", is_confirmed=True)
 
     def _place(self, state: Any) -> Place:
         config, kept_state = (self.warehouse.parent / name for name in ("config.json", "state.json"))
         config.write_text(json.dumps(local_config(self.warehouse)))
         kept_state.write_text(json.dumps(state))
-        return Place(str(config), "shop.orders", MATERIALIZATION, str(kept_state))
+        return Place(ConfigFile(str(config)), "shop.orders", MATERIALIZATION, str(kept_state))
 
 
 @pytest.fixture

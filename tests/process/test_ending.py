@@ -106,8 +106,8 @@ def test_a_killed_process_leaves_no_process_behind(session: Session, mark: dict[
     assert nothing_is_left(mark)
 
 
-JVM_ENDED = "Spark's JVM has ended: it was killed, probably because the memory "
-WORKER_ENDED = "A Python worker of Spark has ended before its files were complete. It was probably killed because the "
+JVM_ENDED = "Spark's JVM has ended: it was killed (SIGKILL, exit status 137), probably "
+WORKER_ENDED = "A Python worker of Spark has ended before its files were complete. It was probably killed "
 
 
 @pytest.mark.parametrize("is_idle", [True, False], ids=["idle", "busy"])

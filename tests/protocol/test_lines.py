@@ -138,7 +138,7 @@ def test_a_last_line_that_is_cut_off_is_an_error() -> None:
     (store, broken) = parsed([store_line(1) + store_line(1)[:-10]])
     assert isinstance(store.request, Store)
     assert isinstance(broken.request, ProtocolError)
-    assert str(broken.request).startswith("line 2: not a JSON object")
+    assert str(broken.request).startswith("line 2: the line ends within its JSON, after ")
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.checks.endpoint import OpenedEndpoint
-from connector.cli.plan_command import plan
+from connector.cli.plan_command import describe_plan, plan_recorded
 from connector.config.settings import parse
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
@@ -55,7 +55,8 @@ def applied(
 
 def planned(warehouse: Path, *bindings: MaterializationBinding, last: Materialization, state: Json) -> str:
     task = Materialization(MATERIALIZATION, config=local_config(warehouse), bindings=bindings)
-    return plan([request.Apply(task, last_materialization=last, state=state)])
+    actions = plan_recorded([request.Apply(task, last_materialization=last, state=state)])
+    return describe_plan(actions, as_json=False)
 
 
 def test_a_tables_columns_are_renamed_widened_and_set_aside_in_one_commit_that_keeps_every_value(

@@ -57,6 +57,10 @@ def rest_error(kind: str, message: str) -> str:
     return json.dumps({"error": {"type": kind, "message": message, "code": 400}})
 
 
+def sts_error(kind: str, message: str) -> str:
+    return f"<ErrorResponse><Error><Code>{kind}</Code><Message>{message}</Message></Error></ErrorResponse>"
+
+
 def aws_error(kind: str, message: str) -> str:
     return json.dumps({"__type": kind, "message": message})
 
@@ -84,7 +88,7 @@ def test_what_is_wrong_with_storage_catalog_and_bindings_is_one_error(
     place = {
         REST: [
             "s3://no-such-bucket/lake/flow: there is no such bucket",
-            f"the REST catalog at {nobody} cannot be reached",
+            f"the REST catalog at {nobody} cannot be signed in to now: the OAuth2 server at {nobody}/",
         ],
         LOCAL: [f"the warehouse directory {tmp_path}/warehouse of the Local catalog cannot be used"],
     }[catalog]
@@ -177,6 +181,7 @@ TOKEN_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "credential refused": (401, '{"error": "invalid_client", "error_description": "planted-word is wrong"}', UserError),
     "no token server": (404, "<html>not found</html>", UserError),
     "token server broken": (500, "<html>broken</html>", RetryableError),
+    "token server busy": (503, '{"error": "temporarily_unavailable"}', RetryableError),
 }
 
 
@@ -187,6 +192,24 @@ def test_what_a_token_server_answers_is_explained_at_validate(s3_server: S3Serve
         catalog = {**rest(server.uri), "credential": "robot:planted-word"}
         text = refused(on_s3(s3_server, bucket, "shop", catalog), binding(), kind=kind)
     check_text(SNAPSHOTS, f"REST: {name}", text, {server.uri: "URI"})
+
+
+def test_a_token_server_that_cannot_be_reached_is_named_at_validate(s3_server: S3Server, bucket: str) -> None:
+    nobody = f"http://{free_address()}"
+    with answering(200, "{}") as server:
+        catalog = {**rest(server.uri), "credential": "robot:planted-word", "oauth2_server_uri": nobody}
+        text = refused(on_s3(s3_server, bucket, "shop", catalog), binding(), kind=RetryableError)
+    check_text(SNAPSHOTS, "REST: token server not reached", text, {server.uri: "URI", nobody: "TOKENS"})
+
+
+def test_a_token_server_without_the_https_that_is_asked_of_it_is_named_at_validate(
+    s3_server: S3Server, bucket: str
+) -> None:
+    with answering(200, "") as server:
+        uri = server.uri.replace("http:", "https:")
+        catalog = {**rest(server.uri), "credential": "robot:planted-word", "oauth2_server_uri": uri}
+        text = refused(on_s3(s3_server, bucket, "shop", catalog), binding())
+    check_text(SNAPSHOTS, "REST: token server without https", text, {server.uri: "URI", uri: "TOKENS"})
 
 
 REST_ADDRESSES: Final[Mapping[str, tuple[Callable[[], str], type[ConnectorError]]]] = {
@@ -276,9 +299,32 @@ def test_a_region_that_is_none_is_said_by_storage_and_glue(s3_server: S3Server, 
     check_text(SNAPSHOTS, "Glue: no region's name", text, {bucket: "BUCKET"})
 
 
-S3_TABLES_ANSWERS: Final[Mapping[str, tuple[int, str]]] = {
-    "no such table bucket": (404, rest_error("NotFoundException", "The specified bucket does not exist.")),
-    "forbidden": (403, rest_error("ForbiddenException", "The request signature does not match.")),
+def gateway_error(message: str) -> str:
+    """As AWS says it before the catalog itself gets the request."""
+    return json.dumps({"message": message})
+
+
+WRONG_SIGNATURE: Final = gateway_error(
+    "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key "
+    "and signing method. Consult the service documentation for details."
+)
+S3_TABLES_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
+    "no such table bucket": (404, rest_error("NotFoundException", "The specified bucket does not exist."), UserError),
+    "forbidden": (
+        403,
+        rest_error("ForbiddenException", "User: flow is not authorized to perform: s3tables:GetNamespace"),
+        UserError,
+    ),
+    "wrong secret": (403, WRONG_SIGNATURE, UserError),
+    "unknown key": (403, gateway_error("The security token included in the request is invalid."), UserError),
+    "late session": (403, gateway_error("The security token included in the request is expired"), UserError),
+    "clock": (
+        403,
+        gateway_error("Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z"),
+        UserError,
+    ),
+    "not signed in": (401, rest_error("NotAuthorizedException", "Sign in first."), UserError),
+    "broken": (500, rest_error("InternalServerErrorException", "An internal error occurred."), RetryableError),
 }
 
 
@@ -294,11 +340,29 @@ ON_S3_TABLES: Final = {
 
 @pytest.mark.parametrize("name", S3_TABLES_ANSWERS)
 def test_what_s3_tables_answers_is_explained_at_validate(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    status, body = S3_TABLES_ANSWERS[name]
+    status, body, kind = S3_TABLES_ANSWERS[name]
     with answering(status, body) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", server.uri)
-        text = refused(ON_S3_TABLES, binding())
+        text = refused(ON_S3_TABLES, binding(), kind=kind)
     check_text(SNAPSHOTS, f"Amazon S3 Tables: {name}", text, {server.uri: "URI"})
+
+
+SIGNED_ANSWERS: Final[Mapping[str, tuple[int, str]]] = {
+    "wrong secret": (403, WRONG_SIGNATURE),
+    "wrong service": (403, gateway_error("Credential should be scoped to correct service: 'glue'.")),
+    "not signed in": (401, rest_error("NotAuthorizedException", "Sign in first.")),
+}
+
+
+@pytest.mark.parametrize("name", SIGNED_ANSWERS)
+def test_what_a_signed_rest_catalog_answers_is_explained_at_validate(
+    s3_server: S3Server, bucket: str, name: str
+) -> None:
+    status, body = SIGNED_ANSWERS[name]
+    with answering(status, body) as server:
+        signed = {"rest.sigv4-enabled": "true", "rest.signing-name": "s3"}
+        text = refused(on_s3(s3_server, bucket, "shop", {**rest(server.uri), "properties": signed}), binding())
+    check_text(SNAPSHOTS, f"signed REST: {name}", text, {server.uri: "URI"})
 
 
 def test_s3_tables_that_cannot_be_reached_is_named_at_validate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,12 +383,27 @@ ROLE: Final = {
 def test_a_token_service_of_aws_that_is_busy_is_named_at_validate(
     s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>"
-    with answering(400, busy) as server:
+    with answering(400, sts_error("Throttling", "Rate exceeded")) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.uri)
         config = {**on_s3(s3_server, bucket, "shop", glue()), "credentials": ROLE}
         text = refused(config, binding(), kind=RetryableError)
     check_text(SNAPSHOTS, "AWS STS: busy", text, {})
+
+
+STS_ANSWERS: Final[Mapping[str, str]] = {
+    "unknown key": sts_error("InvalidClientTokenId", "The security token included in the request is invalid."),
+    "late session": sts_error("ExpiredToken", "The security token included in the request is expired"),
+}
+
+
+@pytest.mark.parametrize("name", STS_ANSWERS)
+def test_what_a_token_service_of_aws_answers_is_explained_at_validate(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with answering(403, STS_ANSWERS[name]) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.uri)
+        text = refused({**on_s3(s3_server, bucket, "shop", glue()), "credentials": ROLE}, binding())
+    check_text(SNAPSHOTS, f"AWS STS: {name}", text, {})
 
 
 def test_a_token_service_of_aws_that_cannot_be_reached_is_named_at_validate(

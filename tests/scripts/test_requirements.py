@@ -7,7 +7,13 @@ import pytest
 
 from support.jars import REPOSITORY
 
-FILES = ("requirements.txt", "requirements-dev.txt", "requirements-java.txt", "requirements-moto.txt")
+FILES = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "requirements-java.txt",
+    "requirements-moto.txt",
+    "requirements-trino.txt",
+)
 
 
 def _pinned(name: str) -> dict[str, str]:

@@ -127,10 +127,10 @@ def test_files_count_with_the_blocks_that_they_hold(
     task.recv()
     task.send(Next(0))
     assert task.recv() is None
-    with pytest.raises(RetryableError, match="written to no file"):
-        ledger.close()
+    with pytest.raises(RetryableError, match="are in no data file"):
+        ledger.close("table {}".format)
     task.send(Wrote([(0, (A_FILE,))]))
     task.recv()
     task.close()
     claims.finish()
-    assert ledger.close().files == {0: (A_FILE,)}
+    assert ledger.close("table {}".format).files == {0: (A_FILE,)}

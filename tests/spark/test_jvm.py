@@ -51,6 +51,19 @@ def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: P
     check_text(SNAPSHOTS, "a JVM that does not start", str(error.value), {})
 
 
+def test_a_jvm_whose_heap_is_too_small_is_told_with_its_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho java.lang.OutOfMemoryError: Java heap space\nexit 3\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.connect()
+    check_text(SNAPSHOTS, "a JVM with too small a heap", str(error.value), {})
+
+
 def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -70,6 +83,7 @@ def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
     (tmp_path / "membership").write_text("0::/\n")
     killed = tmp_path / "memory.events"
     killed.write_text("oom_kill 0\n")
+    (tmp_path / "memory.max").write_text(str(700 << 20))
     monkeypatch.setattr(jvm, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
     with started(tmp_path) as running, closing(running.connect()) as gateway:
         running.kill()

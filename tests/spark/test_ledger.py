@@ -170,16 +170,16 @@ def test_who_waits_for_a_job_goes_on_when_it_is_over(ledger: Ledger) -> None:
 def test_rows_that_are_in_no_file_are_an_error(ledger: Ledger, task: TaskAccount) -> None:
     ledger.add(run(0, 1, b"a"))
     with pytest.raises(RetryableError) as error:
-        ledger.close()
+        ledger.close(lambda _: "table shop.orders")
     check_text(SNAPSHOTS, "rows that are in no file", str(error.value), {})
     ledger.complete()
-    with pytest.raises(RetryableError, match="written to no file"):
-        ledger.close()
+    with pytest.raises(RetryableError, match="are in no data file"):
+        ledger.close("table {}".format)
     claim_one(ledger, task)
-    with pytest.raises(RetryableError, match="written to no file"):
-        ledger.close()
+    with pytest.raises(RetryableError, match="are in no data file"):
+        ledger.close("table {}".format)
     encode(ledger, task)
-    with pytest.raises(RetryableError, match="written to no file"):
-        ledger.close()
+    with pytest.raises(RetryableError, match="are in no data file"):
+        ledger.close("table {}".format)
     ledger.count(task, [])
-    ledger.close()
+    ledger.close("table {}".format)

@@ -80,7 +80,7 @@ class Job:
             claims.begin(self._ledger, [lambda: self._layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
             write_files(claims.address, [0])
             claims.finish()
-        counted = self._ledger.close()
+        counted = self._ledger.close("table {}".format)
         self.files, self.treated = counted.files, counted.treated
 
     @property

@@ -1,14 +1,14 @@
 """A transaction's rows on their way through the object store, with threads for tasks: nothing of them stays there."""
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from pyiceberg.types import LongType
 
-from connector.host.errors import InvalidValueError
+from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.spark.block_transfer import ThroughTheStore
@@ -18,10 +18,16 @@ from connector.spark.table_files import TableLayout
 from connector.spark.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.request import Store
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
-@pytest.fixture
-def writing(tmp_path: Path) -> Iterator[WriteJob]:
+Run = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[None]]], "Future[list[None]]"]
+
+
+@contextmanager
+def write_job(tmp_path: Path, run: Run) -> Iterator[WriteJob]:
     layout = TableLayout(
         binding(LongType(), index=0),
         f"file://{tmp_path}/table",
@@ -32,9 +38,13 @@ def writing(tmp_path: Path) -> Iterator[WriteJob]:
     spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
         layouts = [lambda: layout]
-        yield WriteJob(
-            lambda task: tasks.submit(lambda: [*task([0])]), claims, spool, ThroughTheStore(layouts), layouts
-        )
+        yield WriteJob(lambda task: run(tasks, task), claims, spool, ThroughTheStore(layouts), layouts)
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[WriteJob]:
+    with write_job(tmp_path, lambda tasks, task: tasks.submit(lambda: [*task([0])])) as job:
+        yield job
 
 
 def add(writing: WriteJob, *values: object) -> None:
@@ -54,6 +64,15 @@ def test_a_failed_transaction_leaves_nothing(writing: WriteJob, tmp_path: Path) 
     with pytest.raises(InvalidValueError):
         add_and_finish(writing, 1, "no number", 3)
     assert list((tmp_path / "table" / "data").iterdir()) == []
+
+
+def test_a_job_that_ends_without_a_task_is_told_with_the_table(tmp_path: Path) -> None:
+    with (
+        write_job(tmp_path, lambda tasks, _: tasks.submit(list)) as job,
+        pytest.raises(RetryableError) as error,
+    ):
+        add_and_finish(job, 1)
+    check_text(SNAPSHOTS, "rows that are in no file", str(error.value), {})
 
 
 def add_and_finish(writing: WriteJob, *values: object) -> None:

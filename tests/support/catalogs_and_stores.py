@@ -12,6 +12,7 @@ Pair: TypeAlias = tuple[str, str]
 
 PAGE: Final = REPOSITORY / "docs" / "tested.md"
 READ_BACK: Final = "read back"  # the property of a test that has read a pair's rows
+SLOW_ENGINES: Final = ("Trino",)
 TABLE: Final = re.compile(r"(?<=\n\n)\| catalog \\ store \|.*?\n(?=\n)", re.DOTALL)
 
 
@@ -24,12 +25,31 @@ class ReadBackReport:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties: list[tuple[str, Any]] = report.user_properties
         if report.when == "call":
-            self._read_by |= {(catalog, store): by for name, (catalog, store, by) in properties if name == READ_BACK}
+            for catalog, store, by in (value for name, value in properties if name == READ_BACK):
+                self._read_by[catalog, store] = join_engines(self._read_by.get((catalog, store), ""), by)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         if exitstatus == pytest.ExitCode.OK:
-            table = rendered({**on_page(), **self._read_by})
+            before = on_page()
+            table = rendered({**before, **{pair: update(before[pair], by) for pair, by in self._read_by.items()}})
             PAGE.write_text(TABLE.sub(lambda _: table, PAGE.read_text()))
+
+
+def join_engines(*cells: str) -> str:
+    """One cell with the engines of several: those that only the slow tests run come last."""
+    engines = dict.fromkeys(engine for cell in cells for engine in cell.split(", ") if engine)
+    return ", ".join(sorted(engines, key=SLOW_ENGINES.__contains__))
+
+
+def without_slow(cell: str) -> str:
+    """A cell without the engines that only the slow tests run."""
+    return ", ".join(engine for engine in cell.split(", ") if engine not in SLOW_ENGINES)
+
+
+def update(before: str, by: str) -> str:
+    """The cell after a run, which may have run only the slow tests of the pair, or only the others."""
+    slow = [engine for engine in before.split(", ") if engine in SLOW_ENGINES]
+    return join_engines(without_slow(by) or without_slow(before), by, *slow)
 
 
 def rendered(cells: Mapping[Pair, str]) -> str:

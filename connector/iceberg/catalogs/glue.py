@@ -26,7 +26,7 @@ from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, 
 from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials
-from connector.storage.aws_errors import has_code, is_transient, read_answer
+from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import open_file_io
 
@@ -124,7 +124,8 @@ GLUE_ERRORS: Final[ErrorTable] = (
             "UnrecognizedClientException",
         ),
         UserError,
-        "{place} does not accept the credentials ({answer}). Check /credentials.",
+        "{place} does not know the access key id, or does not accept the session token ({answer}). Check "
+        "awsAccessKeyId and awsSessionToken in /credentials.",
     ),
     Entry(
         has_code("InvalidSignatureException"),
@@ -135,7 +136,7 @@ GLUE_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("ExpiredTokenException"),
         UserError,
-        "{place} says that the session token has expired ({answer}). Start the task again.",
+        f"{{place}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
     ),
     Entry(
         has_code("AccessDeniedException"),
@@ -160,7 +161,8 @@ GLUE_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(SSLError),
         UserError,
-        "{place} has no secure connection: this machine does not trust its certificate.",
+        "{place} has no secure connection: this machine does not trust its certificate. If a proxy ends the "
+        "connections, let this machine trust the proxy's certificate.",
     ),
     Entry(
         is_a(BotoCoreError),

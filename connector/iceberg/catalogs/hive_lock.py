@@ -8,8 +8,9 @@ metastore compares the metadata with the expected one.
 import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from hive_metastore.ttypes import (
@@ -26,6 +27,7 @@ from hive_metastore.ttypes import (
 )
 from pyiceberg.exceptions import CommitFailedException
 
+from connector.iceberg.catalog_messages import TableLockError
 from connector.iceberg.catalogs.metastore import Connections, MetastoreError
 from connector.model.table_identifier import TableIdentifier
 
@@ -38,7 +40,7 @@ POLL_SECONDS: Final = 0.1
 
 @contextmanager
 def hold_lock(connections: Connections, client: Any, path: TableIdentifier) -> Iterator[None]:
-    """Hold the lock while a table is changed. Raises CommitFailedException if another process holds it for too long."""
+    """Hold the lock while a table is changed. Raises TableLockError if another process holds it for too long."""
     lock = client.lock(make_request(path))
     try:
         if lock.state != LockState.ACQUIRED:
@@ -81,7 +83,7 @@ def _wait(client: Any, lock_id: int, path: TableIdentifier) -> None:
             with suppress(NoSuchLockException):
                 client.unlock(UnlockRequest(lockid=lock.lockid))
     if not _is_ours(client, lock_id):
-        raise CommitFailedException(_taken(client, lock_id, path))
+        raise TableLockError(_describe_holders(_ahead(client, lock_id, path)))
 
 
 def _is_ours(client: Any, lock_id: int) -> bool:
@@ -98,6 +100,15 @@ def _ahead(client: Any, lock_id: int, path: TableIdentifier) -> list[Any]:
     return [lock for lock in standing if lock.lockid < lock_id]
 
 
-def _taken(client: Any, lock_id: int, path: TableIdentifier) -> str:
-    holders = [f"lock {lock.lockid} of {lock.user} on {lock.hostname}" for lock in _ahead(client, lock_id, path)]
-    return f"the table is locked in Hive: {', '.join(holders)}; release it if its process no longer runs"
+def _describe_holders(locks: Sequence[Any]) -> str:
+    holders = [
+        f"lock {lock.lockid} of {lock.user} on {lock.hostname} ({lock.agentInfo or 'an unknown engine'}, since "
+        f"{datetime.fromtimestamp((lock.acquiredat or lock.lastheartbeat) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC)"
+        for lock in locks
+    ]
+    numbers = ", ".join(str(lock.lockid) for lock in locks)
+    return (
+        f"the table is locked in Hive: {', '.join(holders)}. Wait for this process, or end it. If it does not run any "
+        "more, the metastore releases the lock after hive.txn.timeout, unless its housekeeping is off. To release it "
+        f"yourself, run in the metastore's database: DELETE FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID IN ({numbers})."
+    )

@@ -22,7 +22,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_stores
 from connector.storage.file_access import FileAccess, access_to
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _warehouse_lock = threading.Lock()
 
@@ -79,7 +79,10 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
         case RestCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
-            return rest_errors.translate_errors(catalog.uri)
+            is_plain = not is_signed(catalog.properties)
+            return rest_errors.translate_errors(
+                catalog.uri, rest_errors.REST_WORDS if is_plain else rest_errors.SIGNED_WORDS
+            )
         case S3TablesCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
@@ -146,7 +149,7 @@ def _temporary_warehouse() -> Path:
     parent = temporary_directory()
     with translate_disk_errors(f"directory in {parent}"):
         directory = Path(tempfile.mkdtemp(prefix="iceberg-warehouse-", dir=parent))
-    logger.warning(
+    log.warning(
         "the Local catalog has no /catalog/warehouse: its tables go to a temporary directory, %s, in which no other "
         "process looks for them",
         directory,

@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import ValidationError
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
+    BadRequestError,
     CommitStateUnknownException,
     ForbiddenError,
     OAuthError,
@@ -19,25 +20,39 @@ from pyiceberg.exceptions import (
 from requests import RequestException
 from requests.exceptions import ConnectionError, SSLError, Timeout
 
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
 from connector.host.redaction import redact_and_cut
 from connector.iceberg.catalog_messages import read_address, read_message
-from connector.iceberg.catalogs.sign_in import TokenServerError
+from connector.iceberg.catalogs.sign_in import BrokenTokenServerError, TokenServerError
+from connector.storage.aws_errors import NEW_SESSION
 
 QUOTED_CHARACTERS: Final = 300
 
-# The words for the catalog, for the settings that may be wrong, and for the user that may lack a permission.
+# The words for the catalog, for the settings that may be wrong, for the user that may lack a permission, and for the
+# cause of an error of the server itself.
 REST_WORDS: Final[Mapping[str, str]] = {
     "catalog": "the REST catalog",
     "uri": "/catalog/uri",
     "warehouse": "/catalog/uri and /catalog/warehouse",
+    "sign_in": "/catalog/credential, /catalog/token and /catalog/scope",
     "principal": "the credential's principal",
+    "outage": "If this repeats, see the catalog's own log: for example, its database may be down, or the server may "
+    "not be allowed to use /bucket.",
+}
+SIGNED_WORDS: Final[Mapping[str, str]] = {
+    **REST_WORDS,
+    "sign_in": "/credentials",
+    "signing": "rest.signing-region and rest.signing-name in /catalog/properties",
+    "principal": "the credentials in /credentials",
 }
 S3_TABLES_WORDS: Final[Mapping[str, str]] = {
     "catalog": "Amazon S3 Tables",
     "uri": "/catalog/table_bucket_arn",
     "warehouse": "/catalog/table_bucket_arn",
+    "sign_in": "/credentials",
+    "signing": "the region in /catalog/table_bucket_arn",
     "principal": "the credentials in /credentials",
+    "outage": "If this repeats, see the state of AWS services in this region.",
 }
 
 
@@ -48,13 +63,49 @@ def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> Abstrac
         answer = redact_and_cut(read_message(error).text, QUOTED_CHARACTERS)
         return {**words, "place": f"{words['catalog']} at {read_address(uri)}", "answer": answer}
 
-    return translate(REST_ERRORS, read_facts)
+    return translate((*SIGNATURE_ERRORS, *REST_ERRORS) if "signing" in words else REST_ERRORS, read_facts)
 
 
 def _is_refusal(error: Exception) -> bool:
     # CommitStateUnknownException is a RESTError, too. Only the code that sent the commit can tell what to do.
     return isinstance(error, RESTError) and not isinstance(error, CommitStateUnknownException)
 
+
+def _refuses(*causes: str) -> Matcher:
+    """Match the answers of AWS that refuse a request for one of these causes. Its gateways do not send the code."""
+    return is_a(BadRequestError, ForbiddenError, UnauthorizedError, saying=causes)
+
+
+# Of requests that are signed with AWS credentials. All of these answers may have the status of a missing permission.
+SIGNATURE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        _refuses("Signature expired", "Signature not yet current"),
+        UserError,
+        "{place} says that the clock of this machine is wrong ({answer}). Set it.",
+    ),
+    Entry(
+        _refuses("Credential should be scoped"),
+        UserError,
+        "{place} does not accept the signature ({answer}). Check {signing}.",
+    ),
+    Entry(
+        _refuses("request signature"),
+        UserError,
+        "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
+        "/credentials.",
+    ),
+    Entry(
+        _refuses("security token included in the request is expired", "ExpiredToken"),
+        UserError,
+        f"{{place}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
+    ),
+    Entry(
+        _refuses("security token", "UnrecognizedClient", "InvalidClientTokenId"),
+        UserError,
+        "{place} does not know the access key id, or does not accept the session token ({answer}). Check "
+        "awsAccessKeyId and awsSessionToken in /credentials.",
+    ),
+)
 
 NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which must end before /v1."
 
@@ -93,7 +144,14 @@ REST_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(OAuthError, UnauthorizedError, AuthorizationExpiredError),
         UserError,
-        "{place} does not accept the sign-in: {answer}. Check /catalog/credential, /catalog/token and /catalog/scope.",
+        "{place} does not accept the sign-in: {answer}. Check {sign_in}.",
+    ),
+    Entry(
+        is_a(BrokenTokenServerError),
+        RetryableError,
+        "{place} cannot be signed in to now: {answer}. Check that the OAuth2 server is up (its log may say more), that "
+        "the network allows it, and /catalog/oauth2_server_uri. If this is not set, check /catalog/uri: then the "
+        "catalog is its own OAuth2 server.",
     ),
     Entry(
         is_a(TokenServerError),
@@ -108,8 +166,7 @@ REST_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(ServiceUnavailableError, TooManyRequestsError, ServerError),
         RetryableError,
-        "{place} is not able to answer now: {answer}. If this repeats, see the server's log, and check that the "
-        "server may use /bucket.",
+        "{place} is not able to answer now: {answer}. {outage}",
     ),
     Entry(
         lambda error: _is_refusal(error) and read_message(error).is_page,

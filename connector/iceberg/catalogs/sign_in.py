@@ -7,21 +7,29 @@ PyIceberg's `AuthManager` cannot do this. It gives only a header, so it cannot s
 
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final, Protocol
 
 import msgspec
-from pyiceberg.exceptions import OAuthError, RESTError, ServerError
-from requests import PreparedRequest, Session
+from pyiceberg.exceptions import OAuthError, RESTError
+from requests import PreparedRequest, Response, Session
 from requests.auth import AuthBase
+from requests.exceptions import ConnectionError, SSLError, Timeout
 
 from connector.config.secret import Secret
 from connector.host.refresh import Lease, Refreshed
+from connector.iceberg.catalog_messages import read_address
 
 DEFAULT_SCOPE: Final = "catalog"
+UNTRUSTED: Final = "this machine does not trust its certificate, or it does not speak https"
 
 
 class TokenServerError(RESTError):
     """The token server does not answer as an OAuth2 server does."""
+
+
+class BrokenTokenServerError(RESTError):
+    """The token server cannot be reached, or answers with an error of its own."""
 
 
 class SignIn(Protocol):
@@ -87,7 +95,7 @@ class OAuth2Client(AuthBase):
         client_id, secret = split_credential(self._credential)
         form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret, **self._parameters}
         asked_at = time.time()
-        response = self._session.post(self._uri, data={name: value for name, value in form.items() if value})
+        response = self._post({name: value for name, value in form.items() if value})
         try:
             if response.ok:
                 granted = msgspec.json.decode(response.content, type=_Granted)
@@ -95,8 +103,28 @@ class OAuth2Client(AuthBase):
                 return Lease.until(Secret(granted.access_token), expires_at)
             refused = msgspec.json.decode(response.content, type=_Refused)
         except msgspec.MsgspecError:
-            kind = ServerError if response.status_code >= 500 else TokenServerError
-            raise kind(
-                f"the OAuth2 server answers with status {response.status_code}, but not in the form of OAuth2"
-            ) from None
-        raise OAuthError(f"{refused.error}: {refused.error_description}")
+            status = f"status {response.status_code}, but not in the form of OAuth2"
+            kind = BrokenTokenServerError if _may_pass(response) else TokenServerError
+            raise kind(f"{self._server} answers with {status}") from None
+        answer = ": ".join(filter(None, (refused.error, refused.error_description)))
+        raise BrokenTokenServerError(f"{self._server} answers {answer}") if _may_pass(response) else OAuthError(answer)
+
+    @property
+    def _server(self) -> str:
+        return f"the OAuth2 server at {read_address(self._uri)}"
+
+    def _post(self, form: Mapping[str, str]) -> Response:
+        try:
+            return self._session.post(self._uri, data=form)
+        except SSLError as error:
+            raise TokenServerError(f"{self._server} has no secure connection: {UNTRUSTED}") from error
+        except Timeout as error:
+            raise BrokenTokenServerError(f"{self._server} did not answer in time") from error
+        except ConnectionError as error:
+            raise BrokenTokenServerError(f"{self._server} cannot be reached") from error
+
+
+def _may_pass(response: Response) -> bool:
+    return (
+        response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status_code == HTTPStatus.TOO_MANY_REQUESTS
+    )

@@ -10,10 +10,12 @@ from typing import Final
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
     BadRequestError,
     CommitFailedException,
     ForbiddenError,
     NoSuchTableError,
+    OAuthError,
     RESTError,
     UnauthorizedError,
 )
@@ -21,13 +23,14 @@ from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.redaction import redact
-from connector.iceberg.catalog_messages import read_message
+from connector.iceberg.catalog_messages import TableLockError, read_message
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.aws_errors import is_refusal
+from connector.storage.aws_errors import has_code, is_refusal, refuses_credentials
 
 QUOTED_CHARACTERS: Final = 300  # of a catalog's answer
 _ADDED_LATER: Final = "the task adds those that the table does not have yet"
+_STILL_STAGED: Final = "Its files stay staged in the task's state."
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
 
 # ValueError: the metadata changed under PyIceberg's own checks. The next attempt sees if the table is gone.
@@ -36,7 +39,8 @@ REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
 _UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError)
 # The readers of metadata raise these if a file is cut short, is of another kind, or lacks a part.
 BROKEN_METADATA: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
-_FINAL: Final = (BadRequestError, ForbiddenError, UnauthorizedError)  # the catalog would answer the same again
+_SIGN_IN_REFUSED: Final = (AuthorizationExpiredError, OAuthError, UnauthorizedError)
+_FINAL: Final = (BadRequestError, ForbiddenError, *_SIGN_IN_REFUSED)  # the catalog would answer the same again
 
 
 def list_unknown_errors() -> tuple[type[Exception], ...]:
@@ -68,9 +72,21 @@ def _databases() -> ModuleType | None:
 
 def explain_refusal(path: TableIdentifier, error: Exception) -> ConnectorError:
     """Return the error of a commit that the catalog would refuse again."""
+    if isinstance(error, _SIGN_IN_REFUSED) or refuses_credentials(error):
+        return UserError(
+            f"table {path}: the catalog does not accept the sign-in any more ({quote(error)}). {_STILL_STAGED} The "
+            "token or the credential has expired or was revoked. If it is in the config (/catalog/token, "
+            "/catalog/credential or /credentials), set a new one there and publish the task again. Otherwise start "
+            "the task again."
+        )
+    if isinstance(error, ForbiddenError) or has_code("AccessDeniedException")(error):
+        return UserError(
+            f"table {path}: the catalog forbids the commit ({quote(error)}). {_STILL_STAGED} Give the user of the "
+            "config's credentials the permission to change this table."
+        )
     return UserError(
-        f"table {path}: the catalog refuses the commit: {quote(error)}. Its files stay staged in the task's state: "
-        "give the connector the permission, or correct the config."
+        f"table {path}: the catalog refuses the commit ({quote(error)}). {_STILL_STAGED} Correct what the catalog's "
+        "answer names: in the config, in the table, or in the permissions of the config's credentials."
     )
 
 
@@ -86,10 +102,12 @@ def explain_last_attempt(path: TableIdentifier, last: Exception, seconds: float)
     """Return the error of a commit after several attempts in so many seconds. `last` is the error of the last one."""
     if isinstance(last, RetryableError):
         return last
+    if isinstance(last, TableLockError):
+        return RetryableError(f"table {path}: not committed for {seconds:.0f} s, because {last} {_STILL_STAGED}")
     if isinstance(last, REFUSED) and not isinstance(last, list_unknown_errors()):
         return RetryableError(
-            f"table {path}: other writers committed first for {seconds:.0f} s ({quote(last)}). Its files stay staged "
-            "in the task's state. Let the other writers commit less often."
+            f"table {path}: other writers committed first for {seconds:.0f} s ({quote(last)}). {_STILL_STAGED} Let "
+            "the other writers commit less often."
         )
     return CommitUnknownError(
         f"table {path}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "

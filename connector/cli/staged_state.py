@@ -1,0 +1,22 @@
+"""The arguments --table and --state: a table, and the commits that a task's connector state names."""
+
+from connector.cli.config_files import read_file
+from connector.host.errors import UserError
+from connector.model.state import StagedCommit
+from connector.model.state_reader import read_state
+from connector.model.table_identifier import TableIdentifier
+
+
+def parse_table(name: str) -> TableIdentifier:
+    """Parse the argument --table. Raises UserError if it has no namespace."""
+    namespace, _, table = name.lower().partition(".")
+    if not table:
+        raise UserError(f"--table {name}: give the namespace and the table, with a dot between them.")
+    return TableIdentifier(namespace, table)
+
+
+def read_staged(state: str, materialization: str) -> list[StagedCommit]:
+    """Read the staged commits of a task from a file. Raises UserError if the state cannot be read."""
+    if not materialization:
+        raise UserError("--state needs --materialization: the state does not name its task.")
+    return read_state(materialization, read_file(state))

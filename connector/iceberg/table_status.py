@@ -1,0 +1,152 @@
+"""The status of a table, as `inspect` shows it: its size, its last commit, its writers and what is staged for it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import NestedField
+
+from connector.evolution.table_change import Owner
+from connector.host.errors import UserError
+from connector.host.signals import map_in_threads
+from connector.iceberg.commits.reset import Judged, judge_commits
+from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_STATE_KEY
+from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
+from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
+from connector.model.state import StagedCommit
+from connector.model.table_identifier import TableIdentifier
+from connector.storage import storage_errors
+
+ENGINE: Final = "engine-name"  # in the summaries of other engines
+TOTALS: Final = ("total-records", "total-data-files", "total-delete-files", "total-files-size")
+
+
+@dataclass(frozen=True)
+class LastSnapshot:
+    """The newest snapshot of the main branch. `owner` is None if another program has committed it."""
+
+    at: datetime
+    operation: str
+    owner: Owner | None
+    engine: str  # "" if the snapshot does not name it
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """The totals of the current snapshot. Rows that delete files delete still count."""
+
+    rows: int = 0
+    data_files: int = 0
+    delete_files: int = 0
+    size: int = 0  # in bytes, of all of these files
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """The facts about a table that an operator asks for. `staged` is None if the task's state is not known."""
+
+    path: TableIdentifier
+    uuid: str
+    location: str
+    owner: Owner | None
+    columns: Sequence[NestedField]
+    size: TableSize
+    snapshots: int
+    last_commit: LastSnapshot | None
+    writers: Sequence[RecordedWriter]
+    staged: Sequence[Judged] | None
+
+
+def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedCommit] | None) -> TableStatus:
+    """Return the status of a table. `staged` are the commits that the state names for it; None without a state."""
+    snapshot = table.current_snapshot()
+    return TableStatus(
+        path,
+        str(table.metadata.table_uuid),
+        table.location(),
+        Owner.of(table.properties),
+        table.schema().fields,
+        _read_size(table, snapshot) if snapshot else TableSize(),
+        len(table.metadata.snapshots),
+        _describe_commit(snapshot) if snapshot else None,
+        list_recorded_writers(table),
+        None if staged is None else judge_commits(table, staged),
+    )
+
+
+FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | UserError]]
+
+
+def load_tables(catalog: Catalog, paths: Sequence[TableIdentifier]) -> FoundTables:
+    """Load the tables. A table that cannot be read comes with the error."""
+
+    def load(path: TableIdentifier) -> Table | UserError:
+        try:
+            return load_table(catalog, path) or UserError("the table does not exist.")
+        except UserError as error:
+            return error
+
+    return zip(paths, map_in_threads(load, paths, LOOKUPS_AT_ONCE, "lookup"), strict=True)
+
+
+def find_own_tables(catalog: Catalog, namespace: str, materialization: str = "") -> FoundTables:
+    """Find the tables that the connector has created in a namespace, for one task if it is named.
+
+    A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
+    """
+    for path, table in load_tables(catalog, _list_tables(catalog, namespace)):
+        if isinstance(table, UserError):
+            if not isinstance(table.__cause__, NoSuchIcebergTableError):
+                yield path, table
+        elif (owner := Owner.of(table.properties)) and materialization in ("", owner.materialization):
+            yield path, table
+
+
+def _list_tables(catalog: Catalog, namespace: str) -> list[TableIdentifier]:
+    try:
+        listed = catalog.list_tables(namespace)
+    except NoSuchNamespaceError as error:
+        raise UserError(f"namespace {namespace} does not exist: no task that uses it has been published.") from error
+    return [TableIdentifier(namespace, identifier[-1]) for identifier in sorted(listed)]
+
+
+def _read_size(table: Table, snapshot: Snapshot) -> TableSize:
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    totals = [summary.get(name, "") for name in TOTALS]
+    return TableSize(*map(int, totals)) if all(map(str.isdigit, totals)) else _count_size(table, snapshot)
+
+
+def _count_size(table: Table, snapshot: Snapshot) -> TableSize:
+    """Count what a snapshot without totals has. Some engines write none."""
+    with storage_errors.translate_errors(table.location()):
+        files = [
+            entry.data_file
+            for manifest in manifests_of(table.io, snapshot)
+            for entry in manifest.fetch_manifest_entry(table.io)
+        ]
+    data = [file for file in files if file.content is DataFileContent.DATA]
+    return TableSize(
+        sum(file.record_count for file in data),
+        len(data),
+        len(files) - len(data),
+        sum(file.file_size_in_bytes for file in files),
+    )
+
+
+def _describe_commit(snapshot: Snapshot) -> LastSnapshot:
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    owner = (
+        Owner(summary[SUMMARY_MATERIALIZATION], summary.get(SUMMARY_STATE_KEY, ""))
+        if SUMMARY_MATERIALIZATION in summary
+        else None
+    )
+    operation = snapshot.summary.operation.value if snapshot.summary else ""
+    at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+    return LastSnapshot(at, operation, owner, summary.get(ENGINE, ""))

@@ -1,0 +1,229 @@
+"""An operator sees what is in a task's tables, who writes to them, and what is staged for them."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from connector.cli.flow_files import ConfigFile
+from connector.cli.inspect_command import InspectArguments, describe_tables, encode_tables, inspect_tables
+from connector.config.catalog import LOCAL
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.host.errors import UserError
+from connector.iceberg.commits import commit, fence
+from connector.model import state
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
+from support.endpoint_configs import on_s3, rest
+from support.foreign_deletes import delete_equal
+from support.rest_catalog import RestCatalogOnS3
+from support.snapshots import check_text
+from support.staged_files import stage
+from support.tables import foreign_table, local_catalog, version_3_table
+
+Json: TypeAlias = Any
+
+ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
+TASK: Final = "acme/lake"
+ORDERS: Final = TableIdentifier("shop", "orders")
+WRITER: Final = WriterId(TASK, "shop%2Forders.v0", "00000000-ffffffff")
+OWNER: Final = Owner(TASK, WRITER.state_key)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A Local catalog with a table of a task."""
+
+    directory: Path
+    catalog: Catalog
+
+    def add_table(self, path: TableIdentifier, owner: Owner | None = OWNER) -> Table:
+        return foreign_table(self.catalog, path, properties={OWNER_PROPERTY: owner.encode()} if owner else {})
+
+    def commit(self, *ids: int, prev: str = fence.NONE) -> StagedCommit:
+        staged = stage(self.catalog, ORDERS, WRITER, *ids, prev=prev)
+        commit.commit_all_or_raise(self.catalog, [staged])
+        return staged
+
+    def write_state(self, *staged: StagedCommit) -> str:
+        file = self.directory / "state.json"
+        file.write_text(json.dumps(state.encode_added(staged)))
+        return str(file)
+
+    @property
+    def source(self) -> ConfigFile:
+        file = self.directory / "config.yaml"
+        file.write_text(f"namespace: shop\ncatalog: {{catalog_type: {LOCAL}, warehouse: {self.directory}/warehouse}}\n")
+        return ConfigFile(str(file))
+
+    def inspect(self, *tables: str, task: str | None = None, state: str | None = None) -> Json:
+        return json.loads(encode_tables(inspect_tables(InspectArguments(self.source, tables, task, state))))
+
+    def describe(self, *tables: str, task: str | None = None, state: str | None = None) -> list[str]:
+        return describe_tables(inspect_tables(InspectArguments(self.source, tables, task, state))).splitlines()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(tmp_path, local_catalog(tmp_path / "warehouse"))
+    lake.add_table(ORDERS)
+    return lake
+
+
+def names(inspected: Json) -> Sequence[str]:
+    return [table["table"] for table in inspected["tables"]]
+
+
+def test_a_new_table_is_empty(lake: Lake) -> None:
+    (table,) = lake.inspect()["tables"]
+    assert (table["rows"], table["dataFiles"], table["deleteFiles"], table["bytes"]) == (0, 0, 0, 0)
+    assert (table["snapshots"], table["lastCommit"], table["writers"]) == (0, None, [])
+    assert table["owner"] == {"materialization": TASK, "stateKey": WRITER.state_key}
+    assert table["columns"] == [{"name": "id", "type": "long", "required": True}]
+
+
+def test_the_rows_the_files_and_the_last_commit_of_the_task_are_shown(lake: Lake) -> None:
+    first = lake.commit(1, 2)
+    second = lake.commit(3, prev=first.next)
+    (table,) = lake.inspect("shop.orders")["tables"]
+    assert (table["rows"], table["dataFiles"], table["deleteFiles"], table["snapshots"]) == (3, 2, 0, 2)
+    assert table["bytes"] == first.size + second.size > 0
+    assert table["lastCommit"]["operation"] == "append"
+    assert table["lastCommit"]["owner"] == {"materialization": TASK, "stateKey": WRITER.state_key}
+    (writer,) = table["writers"]
+    assert (writer["value"], writer["keyRange"], writer["materialization"]) == (second.next, WRITER.key_range, TASK)
+    current = lake.catalog.load_table(ORDERS)
+    assert (table["uuid"], table["location"]) == (str(current.metadata.table_uuid), current.location())
+
+
+def test_commits_of_other_engines_are_shown_as_theirs(lake: Lake) -> None:
+    lake.commit(1, 2)
+    table = lake.catalog.load_table(ORDERS)
+    table.append(pa.table({"id": [7]}, schema=table.schema().as_arrow()), snapshot_properties={"engine-name": "spark"})
+    assert lake.inspect()["tables"][0]["lastCommit"]["engine"] == "spark"
+    assert lake.inspect()["tables"][0]["lastCommit"]["owner"] is None
+    delete_equal(lake.catalog.load_table(ORDERS), 1)
+    assert any(line.endswith("by another program") for line in lake.describe())
+
+
+def test_what_a_snapshot_without_totals_has_is_counted(lake: Lake) -> None:
+    staged = lake.commit(1, 2)
+    delete_equal(lake.catalog.load_table(ORDERS), 1)
+    summary = lake.catalog.load_table(ORDERS).metadata.snapshots[-1].summary
+    assert summary
+    assert not any(name.startswith("total-") for name in summary.additional_properties)
+    (table,) = lake.inspect()["tables"]
+    assert (table["rows"], table["dataFiles"], table["deleteFiles"]) == (2, 1, 1)
+    assert table["bytes"] > staged.size
+
+
+def test_a_person_reads_a_table_line_by_line(lake: Lake) -> None:
+    committed = lake.commit(1, 2)
+    staged = stage(lake.catalog, ORDERS, WRITER, 3, prev=committed.next)
+    lines = lake.describe(task=TASK, state=lake.write_state(staged))
+    assert lines[0] == "table shop.orders"
+    assert "  rows         2" in lines
+    assert any(
+        re.fullmatch(r"  files        1 data files, 0 delete files, (\d+ bytes|[\d.]+ kB)", line) for line in lines
+    )
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC \(\d+ (second|minute)s? ago\)"
+    assert any(re.fullmatch(f"  last commit  {when}: append by acme/lake, state key .*", line) for line in lines)
+    assert lines[lines.index("  columns") + 1] == "    id long not null"
+    assert lines[lines.index("  writers") + 1] == f"    acme/lake, state key {WRITER.state_key}"
+    staged_at = lines.index("  staged")
+    assert lines[staged_at + 2].endswith(f"{committed.next} -> {staged.next}: 1 rows in 1 file(s): would land")
+
+
+def test_without_a_state_the_staged_commits_are_unknown_and_with_an_empty_one_there_are_none(lake: Lake) -> None:
+    assert lake.inspect()["tables"][0]["staged"] is None
+    assert "  staged       unknown: give the task's connector state with --state" in lake.describe()
+    empty = lake.write_state()
+    assert lake.inspect(task=TASK, state=empty)["tables"][0]["staged"] == []
+    assert "  staged       none" in lake.describe(task=TASK, state=empty)
+
+
+def test_a_commit_that_is_staged_for_a_table_that_is_gone_is_shown(lake: Lake) -> None:
+    staged = stage(lake.catalog, ORDERS, WRITER, 3)
+    lake.catalog.drop_table(ORDERS)
+    (error,) = lake.inspect(task=TASK, state=lake.write_state(staged))["errors"]
+    assert error["table"] == "shop.orders"
+    check_text(ERRORS, "staged commits for a table that is gone", error["message"], {})
+
+
+def test_all_tables_of_the_connector_are_shown_and_no_others(lake: Lake) -> None:
+    lake.add_table(TableIdentifier("shop", "customers"), Owner("acme/other", "shop%2Fcustomers.v0"))
+    lake.add_table(TableIdentifier("shop", "foreign"), owner=None)
+    lake.add_table(TableIdentifier("store", "elsewhere"))
+    assert names(lake.inspect()) == ["shop.customers", "shop.orders"]
+    assert names(lake.inspect(task=TASK)) == ["shop.orders"]
+    assert names(lake.inspect("shop.foreign", "store.elsewhere")) == ["shop.foreign", "store.elsewhere"]
+
+
+def test_a_namespace_without_tables_of_the_connector_is_said_to_have_none(lake: Lake) -> None:
+    lake.catalog.drop_table(ORDERS)
+    assert lake.describe() == ["The connector has created no table here."]
+
+
+def test_a_table_that_cannot_be_read_hides_no_other(lake: Lake) -> None:
+    version_3_table(lake.catalog, TableIdentifier("shop", "newer"))
+    inspected = lake.inspect("shop.newer", "shop.orders", "shop.missing")
+    assert names(inspected) == ["shop.orders"]
+    newer, missing = inspected["errors"]
+    assert "Iceberg format version 3" in newer["message"]
+    check_text(ERRORS, "a table to inspect that is not there", missing["message"], {})
+
+
+def test_a_namespace_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        Lake(tmp_path, local_catalog(tmp_path / "warehouse")).inspect()
+    check_text(ERRORS, "a namespace to inspect that is not there", str(error.value), {})
+
+
+def test_inspecting_changes_nothing(lake: Lake) -> None:
+    staged = lake.commit(1)
+    state_file, _ = lake.write_state(staged), lake.source
+    before = {path: path.read_bytes() for path in lake.directory.rglob("*") if path.is_file()}
+    lake.describe(task=TASK, state=state_file)
+    assert {path: path.read_bytes() for path in lake.directory.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.catalog
+def test_tables_of_a_rest_catalog_are_shown(tmp_path: Path, rest_on_s3: RestCatalogOnS3) -> None:
+    catalog = rest_on_s3.client()
+    table = foreign_table(catalog, ("inspected", "orders"), properties={OWNER_PROPERTY: OWNER.encode()})
+    table.append(pa.table({"id": [1, 2]}, schema=table.schema().as_arrow()))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(on_s3(rest_on_s3.s3, rest_on_s3.bucket, "inspected", rest(rest_on_s3.uri))))
+    inspected = inspect_tables(InspectArguments(ConfigFile(str(file))))
+    (status,) = inspected.found
+    assert (status.path, status.size.rows, status.owner) == (("inspected", "orders"), 2, OWNER)
+
+
+# The command
+
+
+def run(lake: Lake, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "connector", "inspect", "--config", lake.source.file, *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_command_prints_tables_for_people_and_as_json(lake: Lake) -> None:
+    lake.commit(1, 2)
+    assert run(lake).stdout.startswith("table shop.orders\n  rows         2\n")
+    assert names(json.loads(run(lake, "--json").stdout)) == ["shop.orders"]
+
+
+def test_the_exit_status_says_that_a_table_cannot_be_read(lake: Lake) -> None:
+    said = run(lake, "--table", "shop.orders", "--table", "shop.missing")
+    assert said.returncode == 1
+    assert "table shop.orders\n" in said.stdout
+    assert "table shop.missing: the table does not exist." in said.stdout
