@@ -308,3 +308,29 @@ def test_the_line_of_a_load_that_no_table_answers_is_named(tmp_path: Path) -> No
         outcome = session.connector.wait()
     assert outcome.status == 1
     assert "line 4: the runtime must not send load for binding 1, which has delta updates" in outcome.last_log_line
+
+
+def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be_dropped(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, (USERS,))
+    runtime.apply()
+    users = UpdatingSource(USERS, make_user, Random(1))
+    theirs = local_catalog(tmp_path / "warehouse")
+    with runtime.open() as session:
+        users.transact(session, [[1], [2]])
+        with theirs.load_table("shop.users").update_schema() as update:
+            update.set_identifier_fields()
+            update.rename_column("id", "key")
+        users.transact(session, [[2], [3]])
+        assert documents_of(tmp_path) == [users.documents[encode_key([n])] for n in (1, 2, 3)]
+        with theirs.load_table("shop.users").update_schema(allow_incompatible_changes=True) as update:
+            update.delete_column("flow_document")
+        session.load([2])
+        session.flush()
+        session.store_rows(Row(0, make_user([2], 9), exists=True))
+        session.start_commit()
+        session.send_acknowledge()
+        outcome = session.connector.wait()
+    assert outcome.status == 1
+    assert "another engine has dropped column" in outcome.last_log_line
+    found = theirs.load_table("shop.users").scan().to_arrow().select(["key", "version"]).to_pylist()
+    assert {row["key"]: row["version"] for row in found} == {1: 1, 2: 3, 3: 4}
