@@ -18,6 +18,7 @@ Key: TypeAlias = tuple[Json, ...]
 
 _POINTERS: Final = 1024
 _decode = msgspec.json.Decoder().decode
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode  # the quickest check
 
 
 class MalformedDocumentError(Exception):
@@ -31,6 +32,19 @@ def parse_key(text: str) -> Key:
     except msgspec.DecodeError:  # half of a surrogate pair
         elements = json.loads(text)
     return tuple(map(_comparable, elements))
+
+
+def check_document(document: str) -> None:
+    """Raise MalformedDocumentError unless the text is a JSON object."""
+    try:
+        _decode_raw(document)
+    except (msgspec.DecodeError, RecursionError):  # as for `document_key`
+        try:
+            parse_members(document.encode())
+        except MalformedJsonError as error:
+            raise MalformedDocumentError from error
+    if not document.lstrip().startswith("{"):
+        raise MalformedDocumentError
 
 
 def document_key(document: str, parts: Sequence[KeyPart]) -> Key:

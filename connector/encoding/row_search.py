@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 
 from connector.encoding.column_types import column_id, find_columns
 from connector.encoding.deleted_rows import RowPositions, find_deleted_rows
-from connector.encoding.document_keys import Key, MalformedDocumentError, document_key
+from connector.encoding.document_keys import Key, MalformedDocumentError, check_document, document_key
 from connector.encoding.searched_keys import Bounds, Keys, Places
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
@@ -153,10 +153,18 @@ class _Source:
     def _keys_of(self, positions: RowPositions, ids: Places, documents: pa.StringArray) -> tuple[Places, Places]:
         if documents.null_count:
             raise self._lacks_document(positions[np.flatnonzero(documents.is_null())[0]])
-        if self._keys.updates.is_exact:
-            return self._keys.keys_of(ids)
         found = zip(documents.to_pylist(), positions.tolist(), strict=True)
+        if self._keys.updates.is_exact:
+            for document, position in found:
+                self._check_document(document, position)
+            return self._keys.keys_of(ids)
         return self._keys.keys_of_documents(ids, [self._document_key(*each) for each in found])
+
+    def _check_document(self, document: str, position: int) -> None:
+        try:
+            check_document(document)
+        except MalformedDocumentError as error:
+            raise self._lacks_document(position) from error
 
     def _document_key(self, document: str, position: int) -> Key:
         try:

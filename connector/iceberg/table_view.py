@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
@@ -108,7 +109,13 @@ class SessionViews:
         path, uuid = table_id
         # Before the table is loaded: a commit may land in between, and then the table shows it.
         pending = self._find_pending(table_id, key_range)
-        table = self._catalog.load_table(path)
+        try:
+            table = self._catalog.load_table(path)
+        except NoSuchTableError:
+            raise UserError(
+                f"table {path} was dropped or renamed while the task was running. Bring it back under its name, or "
+                "backfill the binding, which starts with a new table."
+            ) from None
         if str(table.metadata.table_uuid) != uuid:
             raise UserError(
                 f"table {path} was replaced by another table of the same name while the task was "

@@ -9,7 +9,7 @@ from connector.config.catalog import GlueCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
-from connector.config.values import ALLOW_EXISTING_TABLES
+from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.encoding.data_files import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
@@ -157,9 +157,15 @@ def _rejected_table_refusals(
 def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
     continues = proposal.last is not None and proposal.last.delta_updates and not proposal.replaces_table
     if continues and not proposal.resource.delta_updates:
+        is_backfill = proposal.last is not None and proposal.last.backfill != proposal.binding.backfill
+        way_out = (
+            f"Remove the feature flag {RETAIN_EXISTING_DATA}, which keeps these rows in a backfill"
+            if is_backfill
+            else "Increment the binding's backfill"
+        )
         yield (
             f"table {proposal.table} has a row for each version of a document, so `delta_updates` cannot become false "
-            "without a backfill. Increment the binding's backfill, or set `delta_updates` to true."
+            f"without a backfill that makes a new table. {way_out}, or set `delta_updates` to true."
         )
     for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES):

@@ -69,7 +69,7 @@ class TransactionLoads:
         """Receive a run of Loads. Raises ProtocolError if a line is no Load, or its binding never loads."""
         lines = Lines(b"".join(loads.pieces), lambda place: loads.first_line + place)
         for index, rows in parse_loads(lines).items():
-            self._keys.setdefault(index, []).append(key_table(self._layout(index, loads).binding, rows))
+            self._keys.setdefault(index, []).append(key_table(self._layout(index, rows.numbers[0]).binding, rows))
         self.count += loads.count
 
     def answer(self) -> Iterator[bytes]:
@@ -81,14 +81,12 @@ class TransactionLoads:
         self._keys.clear()
         shutil.rmtree(self._directory)
 
-    def _layout(self, index: int, loads: Load) -> TableLayout:
+    def _layout(self, index: int, line: int) -> TableLayout:
         if not 0 <= index < self._bindings:
-            raise ProtocolError(
-                f"line {loads.first_line}: load names binding {index}, but the session has only {self._bindings}"
-            )
+            raise ProtocolError(f"line {line}: load names binding {index}, but the session has only {self._bindings}")
         if index not in self._tables:
             raise ProtocolError(
-                f"line {loads.first_line}: the runtime must not send load for binding {index}, which has delta updates"
+                f"line {line}: the runtime must not send load for binding {index}, which has delta updates"
             )
         return self._tables[index].layout()
 

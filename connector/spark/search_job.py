@@ -59,7 +59,10 @@ class Search:
         except ConnectorError as error:
             return error
         except OSError as error:
-            return RetryableError(f"The documents of loaded keys could not be written: {error}")
+            return RetryableError(
+                f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
+                "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
+            )
         return FoundInGroup.of(found, self.documents)
 
 
@@ -123,10 +126,11 @@ class _Lines:
                 self._stream.close()
 
     def write(self, documents: pa.Array) -> None:
-        """Write one line for each document."""
+        """Write one line for each document, a JSON object."""
         if self._stream is None:
             self._stream = _create(self._target, self._io)
-        texts = documents.cast(pa.large_binary())
+        # A newline in JSON is only white space. Another program may have written it.
+        texts = pc.replace_substring(documents, "\n", " ").cast(pa.large_binary())
         lines = pc.binary_join_element_wise(self._begin, texts, _END, _NOTHING, null_handling="emit_null")
         assert not lines.null_count, "a search returns documents that are JSON objects"
         _, offsets, data = lines.buffers()
@@ -145,7 +149,7 @@ class _Lines:
 
 def _create(target: Source, io: FileIO) -> Any:
     if isinstance(target, SpooledFile):
-        return target.path.open("xb", buffering=0)
+        return target.path.open("xb")  # buffered: otherwise a full disk may take a part without an error
     with storage_errors.translate_errors(target.location):
         return io.new_output(target.location).create()
 

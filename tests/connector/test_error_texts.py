@@ -144,11 +144,7 @@ NOT_VALIDATED = {
     "a binding of another one's rejected rows": proposed(QUARANTINED, proposing(table="orders__rejected")),
     "somebody else's table of rejected rows": proposed(QUARANTINED, on=table(path=REJECTED, owner=None)),
     "a name that is too long for rejected rows": proposed(proposing(table="t" * 250, on_invalid="quarantine")),
-    "standard updates": proposed(proposing(delta_updates=False)),
     "standard updates after delta updates": proposed(proposing(delta_updates=False), last=LAST),
-    "standard updates with a backfill": proposed(
-        msgspec.structs.replace(proposing(delta_updates=False), backfill=1), last=LAST
-    ),
     "a table property of the connector's": proposed(proposing(additional_table_properties={"flow.owner": "me"})),
     "another format version": proposed(proposing(additional_table_properties={"format-version": "3"})),
     "files of another codec": proposed(proposing(additional_table_properties={CODEC: "lzo"})),

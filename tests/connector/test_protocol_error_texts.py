@@ -73,7 +73,17 @@ def complaint(lines: Sequence[bytes], directory: Path) -> str:
     return str(error.value)
 
 
-def test_a_load_of_what_is_only_appended_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a load", b'{"load":{"key":[1]}}\n'),
+        ("a load of no binding", b'{"load":{"binding":1,"key":[1]}}\n'),
+        ("a load of a negative binding", b'{"load":{"binding":-1,"key":[1]}}\n'),
+    ],
+)
+def test_a_load_that_no_table_answers_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: bytes
+) -> None:
     @contextmanager
     def opened(_: request.Open) -> Iterator[tuple[Session, timedelta]]:
         """A session without tables needs nothing that writes files."""
@@ -83,8 +93,7 @@ def test_a_load_of_what_is_only_appended_to_is_named(tmp_path: Path, monkeypatch
         yield Session((), (), committer, lambda _: pytest.fail("nothing is written"), lambda _: loads), timedelta()
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
-    said = complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', b'{"load":{"key":[1]}}\n'], tmp_path)
-    check_text(SNAPSHOTS, "a load", said, {})
+    check_text(SNAPSHOTS, name, complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', line], tmp_path), {})
 
 
 def test_input_that_ends_too_early_is_named() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from fixtures.collection import NAMESPACE, Collection, Field, Json
-from fixtures.conversation import CONFIG, Row, commit, line, opening, store
+from fixtures.conversation import Row, commit, line, opening, store
 from support.connector_process import Launch, Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
 from support.snapshots import check_text
@@ -135,14 +135,6 @@ def test_a_broken_line_is_an_error_that_names_it(launch: Launch, tmp_path: Path)
 def test_input_that_ends_between_requests_is_no_error(lines: list[bytes], launch: Launch, tmp_path: Path) -> None:
     outcome = run_conversation(lines, tmp_path, JSON_LOG, launch)
     assert (outcome.status, outcome.kinds, outcome.log) == (0, ["spec"] * any(lines), "")
-
-
-def test_standard_updates_are_refused_by_validate(launch: Launch, tmp_path: Path) -> None:
-    binding = TABLES[FIRST].validate_binding()
-    binding["resourceConfig"]["delta_updates"] = False
-    outcome = run_conversation([validate(CONFIG, binding)], tmp_path, JSON_LOG, launch)
-    assert outcome.kinds == []
-    assert re.search(r"acmeCo/first.*standard updates.*delta_updates", last_message(outcome))
 
 
 def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(launch: Launch, tmp_path: Path) -> None:

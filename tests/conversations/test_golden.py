@@ -68,6 +68,10 @@ def without_sizes(answer: Answer) -> Any:
     if answer.kind == "spec":
         return {"protocol": answer.body["protocol"]}
     body = json.loads(json.dumps(answer.body))
+    for entry in entries(Answer(answer.kind, body)):
+        if "located" in entry:
+            location, rows, _ = entry["located"]
+            entry["located"] = [location, rows, "<snapshot>"]
     for file in files(Answer(answer.kind, body)):
         file["size"] = "<size>"
         for column in file["columns"]:
@@ -77,8 +81,13 @@ def without_sizes(answer: Answer) -> Any:
 
 def files(answer: Answer) -> Iterator[Any]:
     """The data files that a startedCommit names."""
+    for entry in entries(answer):
+        yield from entry["files"]
+
+
+def entries(answer: Answer) -> Iterator[Any]:
+    """The entries of a startedCommit, one for each table."""
     if answer.kind == "startedCommit" and "state" in answer.body:
         for ranges in answer.body["state"]["updated"]["bindingStates"].values():
-            for entries in ranges.values():
-                for entry in entries.values():
-                    yield from entry["files"]
+            for by_next in ranges.values():
+                yield from by_next.values()

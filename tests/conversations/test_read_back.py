@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
 
-from fixtures import all_types, evil_names, orders
+from fixtures import all_types, evil_names, orders, updates
 from fixtures.collection import NAMESPACE
 from support.canonical_rows import (
     column_types,
@@ -38,9 +38,10 @@ TABLES = [
     *(("orders", collection.table) for collection in orders.COLLECTIONS),
     ("all_types", all_types.COLLECTION.table),
     ("packed", all_types.COLLECTION.table),
+    *(("updates", collection.table) for collection in updates.COLLECTIONS),
     *(("evil_names", collection.table.lower()) for collection in evil_names.COLLECTIONS),
 ]
-READ_BY_SPARK = ("all_types", "evil_names")  # what is easy to get wrong
+READ_BY_SPARK = ("all_types", "evil_names", "updates")  # what is easy to get wrong
 each_table = pytest.mark.parametrize(("name", "table_name"), TABLES)
 Expected = dict[str, dict[tuple[str, str], ExpectedTable]]
 
@@ -187,7 +188,7 @@ def test_columns_of_data_files_carry_the_field_ids_of_the_table(
 ) -> None:
     table = fixture_conversations[name].table(NAMESPACE, table_name)
     ids = [str(column.field_id) for column in table.schema().fields]
-    files = table.inspect.files()["file_path"].to_pylist()
+    files = table.inspect.data_files()["file_path"].to_pylist()
     assert files
     for file in files:
         schema = pq.read_schema(file.removeprefix("file://"))
@@ -216,7 +217,7 @@ def extremes(table: ExpectedTable, column: str) -> set[Any]:
 def python_values(table: ExpectedTable, column: str, transactions: Iterable[int] | None = None) -> list[Any]:
     """What a column holds, but for nulls and NaN: they have no bounds."""
     position, from_text = list(table.columns).index(column), PYTHON_VALUE[table.columns[column]]
-    chosen = table.transactions if transactions is None else [table.transactions[number] for number in transactions]
+    chosen = [table.rows] if transactions is None else [table.transactions[number] for number in transactions]
     texts = [row[position] for rows in chosen for row in rows]
     return [value for text in texts if text is not None and (value := from_text(text)) == value]
 

@@ -212,14 +212,28 @@ def test_many_documents_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     assert [row[3] for row in found] == documents.to_pylist()[::3]
 
 
-@pytest.mark.parametrize("document", [None, "[1]", '{"0":'])
-def test_a_document_that_is_no_object_is_an_error_that_names_its_row(tmp_path: Path, document: str | None) -> None:
-    table = SearchedTable(tmp_path, [LongType()], is_exact=False)
+@pytest.mark.parametrize(
+    "document", [None, "[1]", '{"0":', '{"0":3,"a":"\\ud800"', "", '{"0":3}{}', '{"0":3,"a":"\n"}']
+)
+@pytest.mark.parametrize("is_exact", [False, True], ids=["by the document", "by the column"])
+def test_a_document_that_is_no_object_is_an_error_that_names_its_row(
+    tmp_path: Path, document: str | None, is_exact: bool
+) -> None:
+    table = SearchedTable(tmp_path, [LongType()], is_exact)
     path = table.write(["[1]", "[2]", "[3]"], row_group_size=2, flow_document=pa.array(["x", "y", document]))
 
     with pytest.raises(UserError, match="row 2 has no JSON object") as error:
-        table.find([whole(path)], ["[3]"], with_documents=False)
+        table.find([whole(path)], ["[3]"], with_documents=is_exact)
     check_text(SNAPSHOTS, "a row without a document", str(error.value), {f"file://{tmp_path}": "…"})
+
+
+@pytest.mark.parametrize("is_exact", [False, True], ids=["by the document", "by the column"])
+def test_any_json_object_with_the_key_is_a_document(tmp_path: Path, is_exact: bool) -> None:
+    table = SearchedTable(tmp_path, [LongType()], is_exact)
+    deep = "[" * 5000 + "]" * 5000
+    documents = ['{"0":0,"a":"\\ud800"}', f'{{"0":1,"a":{deep}}}', '\n{\n "0": 2\n}\n']
+    path = table.write(["[0]", "[1]", "[2]"], flow_document=pa.array(documents))
+    assert [row[3] for row in table.find([whole(path)], ["[0]", "[1]", "[2]"])] == documents
 
 
 def test_a_file_without_documents_is_refused_where_they_are_wanted(tmp_path: Path) -> None:

@@ -12,14 +12,17 @@ from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
-from connector.model.binding import Policy
+from connector.model.binding import Policy, UpdateMode
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
+from support.bindings import collection, projection
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 PATH, LEFT = ("shop", "orders"), "00000000-7fffffff"
+DELTA, STANDARD = Policy(), Policy(updates=UpdateMode.KEEP_DELETED)
+ORDERS = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "Note", StringType(), required=False),
@@ -32,16 +35,18 @@ def catalog(tmp_path: Path) -> Catalog:
     return local_catalog(tmp_path)
 
 
-def bind(catalog: Catalog, selection: FieldSelection) -> BoundTable:
-    binding = MaterializationBinding(resource_path=PATH, state_key="orders.v1", field_selection=selection)
+def bind(catalog: Catalog, selection: FieldSelection, policy: Policy = DELTA) -> BoundTable:
+    binding = MaterializationBinding(
+        collection=ORDERS, resource_path=PATH, state_key="orders.v1", field_selection=selection
+    )
     task = Materialization(name="acme/task", bindings=(binding,))
-    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy()])
+    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [policy])
     return bound
 
 
-def refused(catalog: Catalog, selection: FieldSelection) -> str:
+def refused(catalog: Catalog, selection: FieldSelection, policy: Policy = DELTA) -> str:
     with pytest.raises(UserError) as error:
-        bind(catalog, selection)
+        bind(catalog, selection, policy)
     return str(error.value)
 
 
@@ -83,6 +88,20 @@ def test_a_column_that_was_dropped_is_named(catalog: Catalog) -> None:
     check_text(
         SNAPSHOTS, "a column that is gone", refused(catalog, FieldSelection(keys=("id",), values=("price",))), {}
     )
+
+
+def test_standard_updates_without_documents_are_refused(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, SCHEMA)
+    text = refused(catalog, FieldSelection(keys=("id",)), STANDARD)
+    check_text(SNAPSHOTS, "standard updates without documents", text, {})
+
+
+def test_a_key_column_that_was_dropped_or_renamed_is_named(catalog: Catalog) -> None:
+    foreign_table(catalog, PATH, SCHEMA)
+    with catalog.load_table(PATH).update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("id", "key")
+    text = refused(catalog, FieldSelection(keys=("id",), document="doc"), STANDARD)
+    check_text(SNAPSHOTS, "a key column that is gone", text, {})
 
 
 def test_a_required_column_that_gets_no_values_is_named(catalog: Catalog) -> None:

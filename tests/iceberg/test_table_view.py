@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
@@ -18,8 +19,10 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.file_names import new_located_location
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.state import DataFile, LocatedRows, StagedCommit
+from connector.model.table_identifier import TableIdentifier
+from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
@@ -31,8 +34,10 @@ SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
+def catalog(tmp_path: Path) -> SqlCatalog:
+    catalog = local_catalog(tmp_path)
+    assert isinstance(catalog, SqlCatalog)
+    return catalog
 
 
 def view(catalog: Catalog, *pending: StagedCommit, unit_size: int = table_view.UNIT_SIZE) -> tuple[SearchedFile, ...]:
@@ -178,3 +183,67 @@ def test_format_version_3_is_refused(catalog: Catalog) -> None:
     upgrade_to_version_3(catalog, PATH)
     with pytest.raises(UserError, match="format version 3"):
         view(catalog)
+
+
+class Session:
+    """A session that has opened, and reads its table for each transaction."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
+        self._views = SessionViews(catalog, TableViews(ManifestReader()), lambda *_: ())
+
+    def find(self) -> int:
+        return len(self._views.find(self._table, WHOLE_RANGE.key_range).files)
+
+
+def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    session = Session(catalog)
+    assert session.find() == 1
+    catalog.drop_table(PATH)
+    table_of(catalog, ID)
+    with pytest.raises(UserError) as error:
+        session.find()
+    check_text(SNAPSHOTS, "a table is replaced while Loads wait", str(error.value), {})
+
+
+def test_a_table_that_is_gone_is_named(catalog: Catalog) -> None:
+    table_of(catalog, ID)
+    session = Session(catalog)
+    catalog.drop_table(PATH)
+    with pytest.raises(UserError) as error:
+        session.find()
+    check_text(SNAPSHOTS, "a table is dropped while Loads wait", str(error.value), {})
+
+
+def take_away(catalog: SqlCatalog, warehouse: Path) -> Path:
+    """Take away the catalog's database, and return where it is kept."""
+    catalog.engine.dispose()
+    return (warehouse / "catalog.db").rename(warehouse / "away.db")
+
+
+def test_a_catalog_that_is_down_for_a_while_only_delays_loads(
+    catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    session, away = Session(catalog), take_away(catalog, tmp_path)
+
+    def restart(_: float) -> None:
+        catalog.engine.dispose()
+        away.rename(tmp_path / "catalog.db")
+
+    monkeypatch.setattr(commit.time, "sleep", restart)
+    assert session.find() == 1
+    assert "attempt 1 to read its snapshot" in caplog.text
+
+
+def test_a_catalog_that_stays_down_fails_the_loads(
+    catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_view, "RETRY_FOR", 0.0)
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    session = Session(catalog)
+    take_away(catalog, tmp_path)
+    with pytest.raises(RetryableError) as error:
+        session.find()
+    check_text(SNAPSHOTS, "a catalog is down while Loads wait", str(error.value), {})

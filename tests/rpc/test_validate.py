@@ -23,8 +23,8 @@ def binding(bound: Collection = ORDERS, backfill: int = 0, **resource_config: Js
     return ValidateBinding({"table": "orders", **resource_config}, bound, backfill=backfill)
 
 
-def last(backfill: int = 0, *, active: bool = True) -> Materialization:
-    bindings = (MaterializationBinding(resource_path=PATH, delta_updates=True, backfill=backfill),)
+def last(backfill: int = 0, *, active: bool = True, delta_updates: bool = True) -> Materialization:
+    bindings = (MaterializationBinding(resource_path=PATH, delta_updates=delta_updates, backfill=backfill),)
     return Materialization(bindings=bindings) if active else Materialization(inactive_bindings=bindings)
 
 
@@ -91,28 +91,41 @@ def test_two_bindings_of_one_table_are_refused_by_both_their_names(tmp_path: Pat
     assert "shop.orders" in line
 
 
-def test_standard_updates_are_refused(tmp_path: Path) -> None:
-    [line] = refused(tmp_path, binding(delta_updates=False))
-    assert line.startswith("bindings[0] (acme/orders): standard updates are not available yet")
+def test_standard_updates_need_the_keys_and_the_root_document(tmp_path: Path) -> None:
+    standard, delta = validated(tmp_path, binding(delta_updates=False), binding(table="returns"))
+    assert not standard.delta_updates
+    assert constraint_types(standard, "id") == constraint_types(delta, "id") == [ConstraintType.LOCATION_REQUIRED]
+    assert constraint_types(standard, "flow_document") == [ConstraintType.LOCATION_REQUIRED]
+    assert constraint_types(delta, "flow_document") == [ConstraintType.LOCATION_RECOMMENDED]
 
 
-@pytest.mark.parametrize(("backfill", "goes_on"), [(0, True), (1, False)])
-def test_standard_updates_are_one_error_whatever_there_was_before(tmp_path: Path, backfill: int, goes_on: bool) -> None:
-    [line] = refused(tmp_path, binding(backfill=backfill, delta_updates=False), last=last())
-    assert ("cannot continue the delta updates of table shop.orders" in line) == goes_on
+@pytest.mark.parametrize(("before", "backfill"), [(False, 0), (False, 1), (True, 1)])
+def test_standard_updates_go_on_or_begin_with_a_backfill(tmp_path: Path, before: bool, backfill: int) -> None:
+    foreign_table(local_catalog(tmp_path), PATH)
+    [answer] = validated(tmp_path, binding(backfill=backfill, delta_updates=False), last=last(delta_updates=before))
+    assert not answer.delta_updates
+
+
+@pytest.mark.parametrize(("backfill", "flags"), [(0, ""), (1, "retain_existing_data_on_backfill")])
+def test_a_table_of_delta_updates_cannot_go_on_with_standard_updates(tmp_path: Path, backfill: int, flags: str) -> None:
+    foreign_table(local_catalog(tmp_path), PATH)
+    [line] = refused(tmp_path, binding(backfill=backfill, delta_updates=False), flags=flags, last=last())
+    assert "has a row for each version of a document" in line
+    assert ("Remove the feature flag" in line) == bool(flags)
 
 
 def test_a_table_of_standard_updates_goes_on_with_delta_updates(tmp_path: Path) -> None:
     foreign_table(local_catalog(tmp_path), PATH)
-    before = MaterializationBinding(resource_path=PATH, delta_updates=False)
-    [answer] = validated(tmp_path, binding(), last=Materialization(bindings=(before,)))
+    [answer] = validated(tmp_path, binding(), last=last(delta_updates=False))
     assert answer == validated(tmp_path, binding(), last=last())[0]
     assert answer.delta_updates
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     nullable = collection(projection("id", "integer", "null"), name="acme/nullable")
-    lines = refused(tmp_path, binding(delta_updates=False), binding(nullable, table="b"), binding(nullable, table="c"))
+    lines = refused(
+        tmp_path, binding(delta_updates=False), binding(nullable, table="b"), binding(nullable, table="c"), last=last()
+    )
     assert [line.split(":")[0] for line in lines] == [
         "bindings[0] (acme/orders)",
         "bindings[1] (acme/nullable)",

@@ -24,9 +24,13 @@ class ExpectedTable:
 
     columns: Mapping[str, str]
     transactions: list[list[Row]] = field(default_factory=list)
+    # With standard updates, the last row of each key, by the key's JSON. Deleted documents keep their rows.
+    newest: dict[str, Row] | None = None
 
     @property
     def rows(self) -> list[Row]:
+        if self.newest is not None:
+            return [*self.newest.values()]
         return [row for transaction in self.transactions for row in transaction]
 
     def values(self, column: str) -> list[str | None]:
@@ -43,7 +47,8 @@ def expected_tables(lines: Iterable[bytes]) -> dict[Path, ExpectedTable]:
         match kind:
             case "open":
                 for binding in json.loads(body)["materialization"]["bindings"]:
-                    tables.append(ExpectedTable(_column_types(binding)))
+                    newest: dict[str, Row] | None = None if binding.get("deltaUpdates") else {}
+                    tables.append(ExpectedTable(_column_types(binding), newest=newest))
                     paths.append(tuple(binding["resourcePath"]))
             case "flush":
                 for table in tables:
@@ -54,7 +59,10 @@ def expected_tables(lines: Iterable[bytes]) -> dict[Path, ExpectedTable]:
                 texts = [*_elements(store["key"]), *_elements(store["values"])]
                 texts += [store["doc"]] if len(texts) < len(table.columns) else []
                 cells = zip(table.columns.values(), texts, strict=True)
-                table.transactions[-1].append(tuple(canonical(type_, text) for type_, text in cells))
+                row = tuple(canonical(type_, text) for type_, text in cells)
+                table.transactions[-1].append(row)
+                if table.newest is not None:
+                    table.newest[store["key"]] = row
     for table in tables:
         table.transactions[:] = filter(None, table.transactions)
     return dict(zip(paths, tables, strict=True))

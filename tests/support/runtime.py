@@ -161,10 +161,10 @@ class Session:
     ) -> None:
         self.connector.kill()
 
-    def opened(self) -> None:
+    def opened(self) -> Json:
         if self._is_published:
             self.connector.expect("applied")
-        self.connector.expect("opened")
+        return self.connector.expect("opened")
 
     def load(self, *keys: Sequence[Json], binding: int = 0, packed: bool = False) -> None:
         self.connector.send(*(load(binding, key, packed=packed) for key in keys))
@@ -202,6 +202,9 @@ class Session:
 
     def acknowledge(self) -> Json:
         self.send_acknowledge()
+        return self.acknowledged()
+
+    def acknowledged(self) -> Json:
         return self._record(self.connector.expect("acknowledged"))
 
     def transaction(self, *documents: Json) -> None:

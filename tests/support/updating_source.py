@@ -1,68 +1,102 @@
-"""A source of random updates and deletions, with the model of what its table has to hold."""
+"""Sources of random updates and deletions, with the models of what their tables have to hold."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeAlias
 
 from fixtures.collection import Collection
 from fixtures.conversation import Row
+from fixtures.packed import pack
 from support.runtime import Session
 
 Json: TypeAlias = Any
 MakeDocument: TypeAlias = Callable[[Json, int], Json]  # of a key (a JSON array) and a version
 
 
+@dataclass
 class UpdatingSource:
     """The documents of one binding, by key. It plays the runtime: it loads before it stores."""
 
-    def __init__(
-        self,
-        collection: Collection,
-        make_document: MakeDocument,
-        random: Random,
-        *,
-        binding: int = 0,
-        hard_delete: bool = False,
-        packed: bool = False,
-    ) -> None:
-        self.documents: dict[str, Json] = {}  # by key: what the table must have
-        self._collection = collection
-        self._make_document = make_document
-        self._random = random
-        self._binding = binding
-        self._hard_delete = hard_delete
-        self._packed = packed
-        self._versions = iter(range(1, 1 << 40))
+    collection: Collection
+    make_document: MakeDocument
+    random: Random
+    binding: int = 0
+    hard_delete: bool = False
+    packed: bool = False
+    documents: dict[str, Json] = field(default_factory=dict)  # by key: what the table must have
+    versions: Iterator[int] = field(default_factory=lambda: iter(range(1, 1 << 40)))
 
     def transact(self, session: Session, keys: Sequence[Json], deleted: float = 0.0) -> None:
         """One transaction that stores or deletes each of these keys once, staged and acknowledged."""
-        self.stage(session, keys, deleted)
-        session.start_commit()
-        session.acknowledge()
+        hold_transactions(session, [[(self, keys)]], deleted)
 
     def stage(self, session: Session, keys: Sequence[Json], deleted: float = 0.0) -> None:
         """Everything up to the last Store."""
-        session.load(*keys, binding=self._binding, packed=self._packed)
-        loaded = {self._name(document): document for _, document in session.flush()}
-        expected = {name: self.documents[name] for key in keys if (name := encode_key(key)) in self.documents}
-        assert loaded == expected, "a Load returns the last version of each document"
-        session.store_rows(*self._store(keys, deleted), packed=self._packed)
+        self.load(session, keys)
+        _store_all(session, [(self, keys)], deleted)
 
-    def _store(self, keys: Sequence[Json], deleted: float) -> Iterator[Row]:
-        for key in sorted(keys, key=encode_key):
-            name = encode_key(key)
-            exists, is_deleted = name in self.documents, self._random.random() < deleted
-            document = self._make_document(key, next(self._versions))
-            if is_deleted and self._hard_delete:
+    def load(self, session: Session, keys: Sequence[Json]) -> None:
+        """Send a Load for each key, in any order. With delta updates there are none."""
+        if self.is_standard:
+            session.load(*self.random.sample(keys, len(keys)), binding=self.binding, packed=self.packed)
+
+    def check_loaded(self, keys: Sequence[Json], documents: Sequence[Json]) -> None:
+        """The last version of each document was loaded, once."""
+        names = map(encode_key, keys) if self.is_standard else ()
+        expected = [self.documents[name] for name in names if name in self.documents]
+        assert sorted(map(encode_key, documents)) == sorted(map(encode_key, expected))
+
+    def make_rows(self, keys: Sequence[Json], deleted: float) -> Iterator[Row]:
+        """Yield the Stores, in the order of the packed keys."""
+        for key in sorted(keys, key=pack):
+            document = self.make_document(key, next(self.versions))
+            # With delta updates, each version is another row.
+            name = encode_key(key) if self.is_standard else encode_key(document)
+            exists, is_deleted = name in self.documents, self.random.random() < deleted
+            if is_deleted and self.hard_delete and self.is_standard:
                 self.documents.pop(name, None)
             else:
                 self.documents[name] = document
-            yield Row(self._binding, document, delete=is_deleted, exists=exists)
+            yield Row(self.binding, document, delete=is_deleted, exists=exists)
 
-    def _name(self, document: Json) -> str:
-        return encode_key(self._collection.key_of(document))
+    @property
+    def is_standard(self) -> bool:
+        return not self.collection.settings.get("delta_updates", True)
+
+
+# Of each source, the keys that change in one transaction.
+Changes: TypeAlias = Sequence[tuple[UpdatingSource, Sequence[Json]]]
+
+
+def hold_transactions(session: Session, transactions: Sequence[Changes], deleted: float = 0.0) -> None:
+    """Hold these transactions as the runtime does: the Loads of one are sent before the one before is acknowledged."""
+    _load_all(session, transactions[0])
+    for changes, following in zip(transactions, [*transactions[1:], []], strict=True):
+        _store_all(session, changes, deleted)
+        session.start_commit()
+        session.send_acknowledge()
+        _load_all(session, following)
+        session.acknowledged()
+
+
+def _load_all(session: Session, changes: Changes) -> None:
+    for source, keys in changes:
+        source.load(session, keys)
+
+
+def _store_all(session: Session, changes: Changes, deleted: float) -> None:
+    loaded: dict[int, list[Json]] = {}
+    for binding, document in session.flush():
+        loaded.setdefault(binding, []).append(document)
+    for source, keys in changes:
+        source.check_loaded(keys, loaded.pop(source.binding, []))
+    assert not loaded
+    for source, keys in changes:
+        session.store_rows(*source.make_rows(keys, deleted), packed=source.packed)
 
 
 def encode_key(key: Json) -> str:
+    """A text that is different for different keys, and for different documents."""
     return json.dumps(key)

@@ -1,0 +1,48 @@
+"""The lines of `loaded`, as a search writes them."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.types import LongType
+
+from connector.encoding.key_tables import write_keys
+from connector.encoding.row_search import SearchedFile
+from connector.host.errors import RetryableError
+from connector.model.properties import Properties
+from connector.spark.block_transfer import SpooledFile
+from connector.spark.search_job import FoundInGroup, Search
+from encoding.searched_tables import SearchedTable
+from support.small_disk import SIZE, small_disk
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
+
+
+def run(table: SearchedTable, path: str, keys: list[str], documents: Path) -> object:
+    source = SpooledFile(table.directory / "keys.arrow")
+    write_keys(str(source.path), table.keys(keys))
+    file = SearchedFile(path, Path(path[7:]).stat().st_size)
+    access = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
+    return Search(access, source, table.updates, 3, ((0, file),), SpooledFile(documents)).run()
+
+
+def test_each_document_is_one_line_also_if_another_program_wrote_it_on_several(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]"], flow_document=pa.array(['{\n  "0": 1,\n  "a": "\\n"\n}\n', '{"0":2}']))
+    found = run(table, path, ["[1]", "[2]"], tmp_path / "loaded")
+    assert isinstance(found, FoundInGroup)
+    lines = (tmp_path / "loaded").read_bytes().splitlines(keepends=True)
+    assert [json.loads(line) for line in lines] == [
+        {"loaded": {"binding": 3, "doc": {"0": 1, "a": "\n"}}},
+        {"loaded": {"binding": 3, "doc": {"0": 2}}},
+    ]
+
+
+def test_documents_that_do_not_fit_on_the_disk_are_an_error(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]"], flow_document=pa.array([json.dumps({"0": 1, "text": "x" * 2 * SIZE})]))
+    with small_disk(tmp_path / "disk") as disk:
+        error = run(table, path, ["[1]"], disk.directory / "loaded")
+    assert isinstance(error, RetryableError)
+    check_text(SNAPSHOTS, "a disk that takes no documents", str(error), {str(tmp_path): "…"})
