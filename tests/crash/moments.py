@@ -49,12 +49,12 @@ def killed_while_applying(task: Task) -> None:
             task.dies(fault)
 
 
-def killed_between(table: str, rejected: str) -> Callable[[Task], None]:
+def killed_between(*tables: str, rejected: str) -> Callable[[Task], None]:
     """When one of a table and its rejected rows has its share of a transaction and the other has not: each of them
-    once."""
+    once, in this order."""
 
     def kill(task: Task) -> None:
-        for landed in table, rejected:
+        for landed in tables:
             task.run_to_commit_for(rejected)
             task.faults.arm(killed_when_only(landed))
             task.dies(killed_when_only(landed))
@@ -182,11 +182,11 @@ def one_table_fails(task: Task) -> None:
 
 
 @contextmanager
-def one_table_refusing(task: Task, table: str, transactions: int = 2) -> Iterator[None]:
-    """The table refuses the commits of so many transactions; the others have all of their rows."""
+def one_table_refusing(task: Task, table: str) -> Iterator[None]:
+    """The table refuses commits; the others have all of their rows."""
     task.run_to_commit_for(table)
     task.faults.arm(refused(table), times=ALWAYS)
-    task.run_to(Event.RECORDED, transactions)
+    task.run_to(Event.RECORDED, 2)
     task.check([other for other in TABLES if other != table], complete=True)
     yield
     task.faults.disarm(refused(table))
