@@ -1,4 +1,4 @@
-"""Deleted rows: the positions of a data file's rows that delete files and located rows say are deleted."""
+"""Deleted rows: the positions of a data file's rows that delete files and pending commits delete."""
 
 from dataclasses import dataclass
 from threading import Lock
@@ -10,12 +10,11 @@ import pyarrow as pa
 from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
-from connector.encoding.located_rows import read_located
 from connector.encoding.position_deletes import read_position_deletes
 
 RowPositions: TypeAlias = npt.NDArray[np.int64]
 
-_REMEMBERED: Final = 32 << 20  # bytes of each kind, in each process
+_REMEMBERED: Final = 32 << 20  # bytes in each process
 _PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
 _NONE: Final = np.empty(0, np.int64)
 
@@ -54,20 +53,11 @@ def _deleted_by(io: FileIO, delete_file: str) -> _PositionsByFile:
     return _PositionsByFile.of(read_position_deletes(io, delete_file))
 
 
-@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_location_of, lock=Lock())
-def _located_by(io: FileIO, location: str) -> _PositionsByFile:
-    return _PositionsByFile.of(read_located(io, location).rows)
-
-
 def find_deleted_rows(
-    io: FileIO, path: str, delete_files: tuple[str, ...] = (), located: tuple[str, ...] = ()
+    io: FileIO, path: str, delete_files: tuple[str, ...] = (), pending: RowPositions = _NONE
 ) -> RowPositions:
     """Return the positions of a data file's deleted rows, in order and without duplicates.
 
-    `located` are objects of located rows.
+    `pending` are the positions in this file that pending commits delete.
     """
-    found = [
-        *(_deleted_by(io, delete_file).find(path) for delete_file in delete_files),
-        *(_located_by(io, location).find(path) for location in located),
-    ]
-    return np.unique(np.concatenate([_NONE, *found]))
+    return np.unique(np.concatenate([pending, *(_deleted_by(io, each).find(path) for each in delete_files)]))

@@ -1,7 +1,7 @@
 """Finds the rows of keys in data files: by the key columns, and by the documents where columns cannot tell."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
@@ -33,7 +33,9 @@ class SearchedFile:
     first_row_group: int = 0
     row_groups: int | None = None  # None: all that follow
     position_deletes: tuple[str, ...] = ()  # the table's delete files that may apply
-    located: tuple[str, ...] = ()  # objects of located rows that pending commits delete
+    # Positions that pending commits delete. A search does not read their located rows: a commit may land in the
+    # meantime, and then these objects are deleted.
+    pending_deletes: RowPositions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
         for some in source.divide(groups):
             found = source.find(stream, some)
             if len(found.positions):
-                found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.located))
+                found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
             if with_documents or not keys.updates.is_exact:
                 yield from source.read_documents(stream, found, with_documents=with_documents)
             elif len(found.positions):

@@ -5,9 +5,10 @@ A table may refuse commits for a while. Its Loads must still see every row that 
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
+from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -19,7 +20,11 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
+<<<<<<< HEAD
 from connector.iceberg.commits.staged_files import is_converted
+=======
+from connector.iceberg.commits.row_deletes import Positions, RowDeletes
+>>>>>>> ucrash
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.model.state import StagedCommit, TableId
@@ -44,6 +49,7 @@ class TableViews:
 
     def __init__(self, manifests: ManifestReader) -> None:
         self._manifests = manifests
+        self._deletes: dict[UUID, RowDeletes] = {}  # of tables with pending commits
 
     def view(self, table: Table, pending: Sequence[StagedCommit], unit_size: int = UNIT_SIZE) -> TableView:
         """Return the view of a table that was just loaded. `pending` are the staged commits that may not be in it yet.
@@ -58,11 +64,23 @@ class TableViews:
             live = [file for file in listed if file.content is DataFileContent.DATA]
             remaining = _remaining_commits(table, pending)
             files = [
-                *_search_live(live, PositionDeletes(listed), _locations(remaining), unit_size),
+                *_search_live(live, PositionDeletes(listed), unit_size),
                 *_search_staged(table, remaining, {file.path for file in live}, unit_size),
             ]
+            deleted = self._find_deleted(table, remaining)
         snapshot = table.current_snapshot()
-        return TableView(snapshot.snapshot_id if snapshot else None, tuple(files))
+        found = (replace(file, pending_deletes=deleted[file.path]) if file.path in deleted else file for file in files)
+        return TableView(snapshot.snapshot_id if snapshot else None, tuple(found))
+
+    def _find_deleted(self, table: Table, remaining: Sequence[StagedCommit]) -> Mapping[str, Positions]:
+        """Return the rows that these commits will delete, by file. Another writer may have moved them by now."""
+        uuid = table.metadata.table_uuid
+        if not any(commit.located for commit in remaining):
+            self._deletes.pop(uuid, None)
+            return {}
+        deletes = self._deletes.setdefault(uuid, RowDeletes(self._manifests))
+        rows = deletes.find(table, remaining, remaining)
+        return rows.positions if rows else {}
 
 
 class SessionViews:
@@ -130,30 +148,22 @@ def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[St
     return [commit for commits in by_writer for commit in fence.remaining_commits(commits, table.properties)]
 
 
-def _locations(commits: Iterable[StagedCommit]) -> tuple[str, ...]:
-    return tuple(commit.located.location for commit in commits if commit.located)
-
-
-def _search_live(
-    live: Iterable[ListedFile], deletes: PositionDeletes, located: tuple[str, ...], unit_size: int
-) -> Iterator[SearchedFile]:
+def _search_live(live: Iterable[ListedFile], deletes: PositionDeletes, unit_size: int) -> Iterator[SearchedFile]:
     for file in sorted(live, key=lambda file: file.sequence_number):
         paths = tuple(delete.path for delete in deletes.find(file))
-        whole = SearchedFile(file.path, file.size, position_deletes=paths, located=located)
+        whole = SearchedFile(file.path, file.size, position_deletes=paths)
         yield from _split(whole, file.row_groups, unit_size)
 
 
 def _search_staged(
     table: Table, remaining: Sequence[StagedCommit], live: set[str], unit_size: int
 ) -> Iterator[SearchedFile]:
-    for number, commit in enumerate(remaining, start=1):
-        # The rows that a commit deletes are older than its own.
-        located = _locations(remaining[number:])
+    for commit in remaining:
         for file in files_of(table.io, commit.files):
             if any(is_converted(table, column.field_id) for column in file.columns):
                 raise _explain_late(commit)
             if file.path not in live:
-                whole = SearchedFile(file.path, file.size, located=located)
+                whole = SearchedFile(file.path, file.size)
                 yield from _split(whole, len(file.splits), unit_size)
 
 
@@ -177,9 +187,7 @@ def _split(file: SearchedFile, row_groups: int, unit_size: int) -> Iterator[Sear
     for unit in range(units):
         first, following = (row_groups * place // units for place in (unit, unit + 1))
         last = unit == units - 1
-        yield SearchedFile(
-            file.path, file.size, first, None if last else following - first, file.position_deletes, file.located
-        )
+        yield replace(file, first_row_group=first, row_groups=None if last else following - first)
 
 
 def check_files(table: Table, files: Iterable[ListedFile]) -> None:

@@ -22,7 +22,7 @@ from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from connector.session.loads import Found
 from connector.storage.file_io import files_of
-from crash import task_defects, writing_defects
+from crash import task_defects, update_defects, writing_defects
 from crash.faults import DEFECT, swap
 
 
@@ -271,4 +271,4 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = {
         forgets_the_version,
         writing_defects.waits_as_long_as_the_library,
     )
-}
+} | update_defects.DEFECTS

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from crash.ledger import Entry
+from crash.ledger import Entry, Slot
 
 APPENDED: Final = (Entry(-1, 0, 0), Entry(-1, 1, 5))
 OVERTAKING: Final = (Entry(-2, 0, 0),)
@@ -18,11 +18,17 @@ OVERTAKING: Final = (Entry(-2, 0, 0),)
 def append(table: Table, entries: Iterable[Entry]) -> None:
     schema = table.schema().as_arrow()
     absent = {field.name: None if field.nullable else "{}" for field in schema}
-    table.append(pa.Table.from_pylist([absent | asdict(entry) for entry in entries], schema=schema))
+    rows = [absent | asdict(entry) | {"slot": entry.slot} for entry in entries]
+    table.append(pa.Table.from_pylist(rows, schema=schema))
 
 
 def overtake(catalog: Catalog, path: str | tuple[str, ...]) -> None:
     append(catalog.load_table(path), OVERTAKING)
+
+
+def delete(table: Table, slots: Iterable[Slot]) -> None:
+    """Rows by their keys, as PyIceberg does: the other rows of their files move to new ones."""
+    table.delete(" OR ".join(f"(account = {account} AND slot = {slot})" for account, slot in slots))
 
 
 def compact(table: Table) -> None:

@@ -1,20 +1,23 @@
 """The oracle: documents carry account, sequence number and running balance, so that what a table must hold is computed
-from how far the runtime's log has read, and from nothing else."""
+from how far the runtime's log has read, and from nothing else. balances.py has the tables with updates."""
 
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyiceberg.table import Table
 
 from fixtures.collection import Collection, Field
 
 ACCOUNTS: Final = 4
+SLOTS: Final = 3  # of each account: the entries of one take each other's place
 KEYS_PER_ACCOUNT: Final = (0xFFFFFFFF + 1) // ACCOUNTS
+
+Slot: TypeAlias = tuple[int, int]  # an account and one of its slots
 
 
 @dataclass(frozen=True, order=True)
@@ -24,6 +27,10 @@ class Entry:
     account: int
     sequence: int
     balance: int
+
+    @property
+    def slot(self) -> int:
+        return self.sequence % SLOTS
 
 
 COLUMNS: Final = ("account", "sequence", "balance")
@@ -47,6 +54,7 @@ def key_of(entry: Entry) -> int:
 def document(entry: Entry, memo_size: int, *, is_valid: bool) -> dict[str, Any]:
     return {
         "account": entry.account,
+        "slot": entry.slot,
         "sequence": entry.sequence,
         "balance": entry.balance,
         "rate": 1.5 if is_valid else "unknown",
@@ -59,45 +67,51 @@ def _memo(entry: Entry, size: int) -> str:
     return b64encode(Random(repr(entry)).randbytes(size * 3 // 4)).decode()
 
 
-def _collection(name: str, on_invalid: str) -> Collection:
+def _collection(name: str, keys: Sequence[str], settings: Mapping[str, Any]) -> Collection:
+    integers = ("account", "slot", "sequence", "balance")
     return Collection(
         f"acmeCo/{name}",
         name,
         (
-            Field("account", "/account", ("integer",), exists="MUST", is_key=True),
-            Field("sequence", "/sequence", ("integer",), exists="MUST", is_key=True),
-            Field("balance", "/balance", ("integer",), exists="MUST"),
+            *(Field(each, f"/{each}", ("integer",), exists="MUST", is_key=each in keys) for each in integers),
             Field("rate", "/rate", ("number",)),
             Field("memo", "/memo", ("string",)),
         ),
-        {"on_invalid": on_invalid},
+        settings,
     )
 
 
 LEDGER: Final = "ledger"
 POSTINGS: Final = "postings"
 REJECTED: Final = "postings__rejected"
-TABLES: Final = (LEDGER, POSTINGS, REJECTED)
+BALANCES: Final = "balances"
+BALANCES_REJECTED: Final = "balances__rejected"
+TABLES: Final = (LEDGER, POSTINGS, REJECTED, BALANCES, BALANCES_REJECTED)
 
-# Every entry is a document of both. A few are none that postings can hold: most transactions have no rejected rows.
-COLLECTIONS: Final = (_collection(LEDGER, "stop"), _collection(POSTINGS, "quarantine"))
+# Every entry is a document of all. A few are none that postings and balances can hold: most transactions have no
+# rejected rows. Balances are updated: each slot of an account has its last entry.
+ENTRY_KEY: Final = ("account", "sequence")
+SLOT_KEY: Final = ("account", "slot")
+COLLECTIONS: Final = (
+    _collection(LEDGER, ENTRY_KEY, {"on_invalid": "stop"}),
+    _collection(POSTINGS, ENTRY_KEY, {"on_invalid": "quarantine"}),
+    _collection(BALANCES, SLOT_KEY, {"on_invalid": "quarantine", "delta_updates": False}),
+)
 REJECTED_EVERY: Final = 5
 
 
+def is_valid(entry: Entry) -> bool:
+    return entry.account != 0 or entry.sequence % REJECTED_EVERY != 0
+
+
 def is_for(table: str, entry: Entry) -> bool:
-    is_rejected = entry.account == 0 and entry.sequence % REJECTED_EVERY == 0
-    return {LEDGER: True, POSTINGS: not is_rejected, REJECTED: is_rejected}[table]
-
-
-def rows(numbers: range, key_begin: int, key_end: int, memo_size: int) -> list[tuple[int, dict[str, Any]]]:
-    """Bindings and documents of what is in a key range, binding by binding in key order."""
-    entries = sorted(map(entry, numbers))
-    return [
-        (binding, document(row, memo_size, is_valid=is_for(collection.table, row)))
-        for binding, collection in enumerate(COLLECTIONS)
-        for row in entries
-        if key_begin <= key_of(row) <= key_end
-    ]
+    """Whether a table without updates gets it."""
+    return {
+        LEDGER: True,
+        POSTINGS: is_valid(entry),
+        REJECTED: not is_valid(entry),
+        BALANCES_REJECTED: not is_valid(entry),
+    }[table]
 
 
 class PromiseBrokenError(AssertionError):
@@ -106,7 +120,7 @@ class PromiseBrokenError(AssertionError):
 
 def columns_of(table: str) -> tuple[str, ...]:
     """Where a table has its entries."""
-    return ("document",) if table == REJECTED else COLUMNS
+    return ("document",) if table in (REJECTED, BALANCES_REJECTED) else COLUMNS
 
 
 def entry_of(row: Mapping[str, Any]) -> Entry:
@@ -124,7 +138,8 @@ def visible(table: Table) -> Counter[Entry]:
 
 
 def expected(table: str, committed: int, others: Iterable[Entry] = ()) -> Counter[Entry]:
-    """What a table holds when the log has read so many documents and other writers have added theirs."""
+    """What a table without updates holds when the log has read so many documents and other writers have added
+    theirs."""
     ours = (entry(number) for number in range(committed))
     return Counter(entry for entry in ours if is_for(table, entry)) + Counter(others)
 

@@ -11,7 +11,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile,
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from crash.ledger import PromiseBrokenError
 
@@ -22,7 +22,7 @@ def check_metadata(table: Table) -> None:
     problems = [
         *_problems_of_snapshots(table.metadata),
         *_problems_of_logs(table.metadata),
-        *(problem for snapshot in table.snapshots() for problem in _problems_of_manifests(table.io, snapshot)),
+        *(problem for snapshot in table.snapshots() for problem in _problems_of_manifests(table, snapshot)),
         *_problems_of_files(table),
     ]
     if problems:
@@ -56,7 +56,8 @@ def _problems_of_logs(metadata: TableMetadataV2) -> Iterator[str]:
         yield "the snapshot log does not end with the current snapshot"
 
 
-def _problems_of_manifests(io: FileIO, snapshot: Snapshot) -> Iterator[str]:
+def _problems_of_manifests(table: Table, snapshot: Snapshot) -> Iterator[str]:
+    io = table.io
     for manifest in _manifests(io, snapshot):
         number = manifest.sequence_number
         name = f"manifest {manifest.manifest_path.rpartition('/')[2]} of snapshot {_number(snapshot)}"
@@ -74,13 +75,21 @@ def _problems_of_manifests(io: FileIO, snapshot: Snapshot) -> Iterator[str]:
         ):
             yield f"{name} has other files than its list says"
         for entry in entries:
-            if entry.status == ManifestEntryStatus.ADDED and entry.sequence_number != number:
+            is_added = entry.status == ManifestEntryStatus.ADDED and not _replaces(table, manifest)
+            if is_added and entry.sequence_number != number:
                 yield f"{name} adds a file under sequence number {entry.sequence_number}"
             if (
                 entry.status != ManifestEntryStatus.DELETED
                 and (entry.sequence_number or 0) < manifest.min_sequence_number
             ):
                 yield f"{name} has a file that is older than its list says"
+
+
+def _replaces(table: Table, manifest: ManifestFile) -> bool:
+    """Whether its files have the rows of others, which keep their sequence numbers."""
+    summaries = {snapshot.snapshot_id: snapshot.summary for snapshot in table.snapshots()}
+    summary = summaries.get(manifest.added_snapshot_id or 0)
+    return summary is not None and summary.operation is Operation.REPLACE
 
 
 def _counts(entries: list[ManifestEntry]) -> tuple[int, int, int]:

@@ -49,13 +49,18 @@ def killed_while_applying(task: Task) -> None:
             task.dies(fault)
 
 
-def killed_between_a_table_and_its_rejected_rows(task: Task) -> None:
-    """When one of the two has its share of a transaction and the other has not: each of them once."""
-    for landed in POSTINGS, REJECTED:
-        task.run_to_commit_for(REJECTED)
-        task.faults.arm(killed_when_only(landed))
-        task.dies(killed_when_only(landed))
-        task.check([landed], complete=True)
+def killed_between(*tables: str, rejected: str) -> Callable[[Task], None]:
+    """When one of a table and its rejected rows has its share of a transaction and the other has not: each of them
+    once, in this order."""
+
+    def kill(task: Task) -> None:
+        for landed in tables:
+            task.run_to_commit_for(rejected)
+            task.faults.arm(killed_when_only(landed))
+            task.dies(killed_when_only(landed))
+            task.check([landed], complete=True)
+
+    return kill
 
 
 def answers_lost(task: Task) -> None:

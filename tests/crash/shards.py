@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
-from support.runtime import Runtime, Session, patches
+from crash.source import Share
+from fixtures.conversation import Row
+from support.runtime import Runtime, patches
 
 Json: TypeAlias = Any
-Rows: TypeAlias = Sequence[tuple[int, Json]]  # bindings and their documents, in the order in which they are stored
 
 
 class Event(Enum):
     """What happens in a session, in this order, from FLUSHED on over and over."""
 
     OPENED = auto()  # and its recovery recorded
-    FLUSHED = auto()
+    FLUSHED = auto()  # and its Loads answered
     HALF_STORED = auto()  # sent, that is
     STARTED_COMMIT = auto()
     COMMITTED = auto()  # by the runtime's log
@@ -24,14 +25,14 @@ class Event(Enum):
 
 class Shards:
     """The live processes of one session, side by side: they commit together or not at all, and the death of one ends
-    the session for all. `rows` are those of a number of documents that are in a key range."""
+    the session for all. `share` is what of a number of documents is in a key range."""
 
     def __init__(
         self,
         runtime: Runtime,
         ranges: Sequence[Json],
         transaction_size: int,
-        rows: Callable[[range, Json], Rows],
+        share: Callable[[range, Json], Share],
         *,
         publish: bool,
     ) -> None:
@@ -39,7 +40,7 @@ class Shards:
         self._runtime = runtime
         self._ranges = ranges
         self._transaction_size = transaction_size
-        self._rows = rows
+        self._share = share
 
     @property
     def documents(self) -> range:
@@ -55,10 +56,11 @@ class Shards:
         yield Event.OPENED
         while True:
             documents = self.documents
-            for session in self.sessions:
-                session.flush(patches(acknowledged))
+            shares = [self._share(documents, held) for held in self._ranges]
+            for session, share in zip(self.sessions, shares, strict=True):
+                share.load(session, patches(acknowledged))
             yield Event.FLUSHED
-            rows = [self._rows(documents, held) for held in self._ranges]
+            rows = [self._share(documents, held).rows for held in self._ranges]
             self._store([own[: len(own) // 2] for own in rows])
             yield Event.HALF_STORED
             self._store([own[len(own) // 2 :] for own in rows])
@@ -78,11 +80,6 @@ class Shards:
     def _answers(self, kind: str) -> list[Json]:
         return [session.connector.expect(kind) for session in self.sessions]
 
-    def _store(self, rows: Sequence[Rows]) -> None:
+    def _store(self, rows: Sequence[Sequence[Row]]) -> None:
         for session, own in zip(self.sessions, rows, strict=True):
-            store(session, own)
-
-
-def store(session: Session, rows: Rows) -> None:
-    for binding, document in rows:
-        session.store(document, binding=binding)
+            session.store_rows(*own)

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,9 +17,11 @@ from crash.catalog_faults import MEETING
 from crash.engines import Engines
 from crash.faults import DEFECT, Faults
 from crash.lakes import Lake
-from crash.ledger import COLLECTIONS, TABLES, PromiseBrokenError, rows
-from crash.shards import Event, Rows, Shards, store
+from crash.ledger import COLLECTIONS, TABLES, PromiseBrokenError
+from crash.shards import Event, Shards
+from crash.source import Share
 from crash.tables import Tables
+from fixtures.collection import Collection
 from fixtures.conversation import WHOLE_RANGE
 from support.connector_process import ConnectorEndedError, Outcome
 from support.runtime import Runtime, Session
@@ -56,7 +59,7 @@ class Task:
         self.runtime = Runtime(
             directory,
             [replace(collection, namespace=lake.namespace) for collection in COLLECTIONS],
-            {**lake.config, "advanced": {"spark": {"spark.python.daemon.module": "crash.daemon"}}},
+            {**lake.config, "hard_delete": True, "advanced": {"spark": {"spark.python.daemon.module": "crash.daemon"}}},
             {"PYTHONPATH": PYTHON_PATH, "TMPDIR": str(directory), **faults.environment, **lake.environment}
             | ({DEFECT: defect} if defect else {}),
             shards_share_state=True,
@@ -84,6 +87,12 @@ class Task:
             raise PromiseBrokenError(f"the log has a state that cannot be read: {error}") from error
 
     @property
+    def documents(self) -> range:
+        """What the transaction reads that is under way, or the next one if there is none."""
+        assert self._shards
+        return self._shards.documents
+
+    @property
     def waiting_tables(self) -> set[str]:
         """Those for which something is staged."""
         return {commit.path[-1] for commit in self.staged}
@@ -103,7 +112,7 @@ class Task:
         """Go on until that has happened so often; a new session is opened where there is none."""
         if self._shards is None:
             size = TRANSACTION_SIZES[self.sessions_opened % len(TRANSACTION_SIZES)]
-            self._shards = Shards(self.runtime, self.ranges, size, self._rows, publish=not self.sessions_opened)
+            self._shards = Shards(self.runtime, self.ranges, size, self._share, publish=not self.sessions_opened)
             self._events = self._shards.events()
             self.sessions_opened += 1
         while times:
@@ -158,6 +167,14 @@ class Task:
         if outcome.status != 1 or message not in outcome.last_log_line:
             raise ConnectorEndedError(outcome)
 
+    def convert(self, table: str, column: str) -> None:
+        """Publish the task with numbers in place of integers in a column. No session is open."""
+        self.runtime.change(
+            [_with_numbers(each, column) if each.table == table else each for each in self.runtime.collections]
+        )
+        answer = self.runtime.apply()
+        assert f"convert column '{column}'" in answer.body["actionDescription"]
+
     def limit_file_size(self, size: int) -> None:
         for session in self._sessions:
             resource.prlimit(session.connector.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
@@ -166,7 +183,7 @@ class Task:
     def frozen(self) -> Iterator[Stale]:
         """The present process stalls, for others to take its place."""
         assert self._shards
-        (session,), documents = self._shards.sessions, self._shards.documents
+        (session,), documents = self._shards.sessions, self.documents
         session.connector.process.send_signal(signal.SIGSTOP)
         self._shards = None
         with session:
@@ -175,13 +192,12 @@ class Task:
     @contextmanager
     def another_instance(self) -> Iterator[Stale]:
         """A second process opens the task."""
-        assert self._shards
         with self.runtime.open() as session:
-            session.flush()
-            yield Stale(session, self._shards.documents)
+            self._share(self.documents, WHOLE_RANGE).load(session)
+            yield Stale(session, self.documents)
 
     def store_and_start_commit(self, stale: Stale) -> None:
-        store(stale.session, self._rows(stale.documents, WHOLE_RANGE))
+        stale.session.store_rows(*self._share(stale.documents, WHOLE_RANGE).rows)
         stale.session.send_start_commit(stale.documents.stop)
 
     def wakes_and_is_refused(self, zombie: Stale, *awaited: str) -> None:
@@ -211,6 +227,7 @@ class Task:
         conflicts = self.conflicts
         yield
         assert len(list(place.iterdir())) >= 2, "nobody met"
+        shutil.rmtree(place)
         assert self.conflicts > conflicts, "no commit conflicted"
         self.check(complete=True)  # what conflicted was tried again
         self.noted()
@@ -232,8 +249,8 @@ class Task:
     def conflicts(self) -> int:
         return sum(self.log.count(f"commit attempt 1: {refused}") for refused in REFUSED)
 
-    def _rows(self, documents: range, held: Any) -> Rows:
-        return rows(documents, held.get("keyBegin", 0), held["keyEnd"], self.memo_size)
+    def _share(self, documents: range, held: Any) -> Share:
+        return Share(documents, held, self.memo_size)
 
     def _ends(self) -> Outcome:
         try:
@@ -244,6 +261,11 @@ class Task:
             return ended.outcome
         self.check(complete=True)
         raise PromiseBrokenError("the process went on")
+
+
+def _with_numbers(collection: Collection, column: str) -> Collection:
+    fields = [replace(each, types=("number",)) if each.name == column else each for each in collection.fields]
+    return replace(collection, fields=tuple(fields))
 
 
 def _expect_killed(*outcomes: Outcome) -> None:

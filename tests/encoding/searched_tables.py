@@ -14,7 +14,6 @@ from pyiceberg.types import PrimitiveType
 
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.key_tables import keys_of_texts
-from connector.encoding.located_rows import write_located
 from connector.encoding.position_deletes import write_position_deletes
 from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Keys
@@ -65,14 +64,6 @@ class SearchedTable:
         location = f"file://{self.directory}/{next(self.numbers)}-deletes.parquet"
         paths, positions = zip(*rows, strict=True)
         write_position_deletes(IO, location, pa.array(paths), pa.array(positions, pa.int64()))
-        return location
-
-    def locate(self, rows: Sequence[tuple[str, int]]) -> str:
-        """Write an object of located rows."""
-        location = f"file://{self.directory}/{next(self.numbers)}-located.parquet"
-        paths, positions = zip(*rows, strict=True)
-        table = pa.table({"file_path": paths, "pos": positions, "key": ["[]"] * len(rows)})
-        write_located(IO, location, table, self.updates)
         return location
 
     def keys(self, keys: Sequence[str]) -> pa.Table:

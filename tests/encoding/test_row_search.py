@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,10 +21,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.located_rows import write_located
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import RetryableError, UserError
-from encoding.searched_tables import IO, SearchedTable
+from encoding.searched_tables import SearchedTable
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
@@ -74,12 +74,13 @@ def test_a_search_finds_what_a_model_finds(
     deleted = deleted or [(next(iter(rows)), 0)]
     half = len(deleted) // 2
     deletes = (table.delete(deleted[half:]),)
-    located = (table.locate(deleted[:half]),) if half else ()
     files = []
     for path in rows:
         groups = pq.read_metadata(path[7:]).num_row_groups
         cut = random.randrange(groups + 1)
-        files += [SearchedFile(path, 0, 0, cut, deletes, located), SearchedFile(path, 0, cut, None, deletes, located)]
+        pending = np.array([position for each, position in deleted[:half] if each == path], np.int64)
+        for first, count in (0, cut), (cut, None):
+            files.append(SearchedFile(path, 0, first, count, deletes, pending))
     wanted = list({json.dumps(json.loads(key)): key for key in some_keys(10)}.values())
 
     found = table.find(files, wanted, with_documents=with_documents)
@@ -131,16 +132,6 @@ def test_deletes_of_other_files_do_not_count(tmp_path: Path) -> None:
     deletes = table.delete([(other, 0), (path, 1), (path.replace("file://", "file:"), 0)])
 
     assert [row[2] for row in table.find([SearchedFile(path, 0, 0, None, (deletes,))], ["[1]", "[2]"])] == [0]
-
-
-def test_a_path_that_a_dictionary_has_twice_is_one_path(tmp_path: Path) -> None:
-    table = SearchedTable(tmp_path, [LongType()])
-    path = table.write(["[1]", "[2]", "[3]"])
-    paths = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array([path, path]))
-    located = f"file://{tmp_path}/located.parquet"
-    write_located(IO, located, pa.table({"file_path": paths, "pos": [0, 2], "key": ["[1]", "[3]"]}), table.updates)
-
-    assert [row[2] for row in table.find([SearchedFile(path, 0, located=(located,))], ["[1]", "[2]", "[3]"])] == [1]
 
 
 def test_a_file_whose_statistics_exclude_all_keys_is_not_opened(tmp_path: Path) -> None:

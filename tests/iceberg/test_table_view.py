@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
@@ -12,6 +13,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
+from connector.encoding.located_rows import write_located
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg import table_view
@@ -29,6 +31,7 @@ from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import staged
 from support.tables import local_catalog, upgrade_to_version_3
+from support.updated_rows import UPDATES
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 
@@ -57,14 +60,13 @@ def ids(catalog: Catalog, *files: SearchedFile) -> list[list[int]]:
     return found
 
 
-def locating(catalog: Catalog, commit: StagedCommit) -> StagedCommit:
-    """The same, as if it deleted a row; the object is not read."""
-    return replace(commit, located=LocatedRows(new_located_location(catalog.load_table(PATH), "x"), 1, None))
-
-
-def location(commit: StagedCommit) -> str:
-    assert commit.located
-    return commit.located.location
+def locating(catalog: Catalog, commit: StagedCommit, *rows: tuple[str, int]) -> StagedCommit:
+    """The same, as if it deleted these rows."""
+    table = catalog.load_table(PATH)
+    location, snapshot = new_located_location(table, "x"), table.current_snapshot()
+    located = [{"file_path": path, "pos": position, "key": "[1]"} for path, position in rows]
+    write_located(table.io, location, pa.Table.from_pylist(located), UPDATES)
+    return replace(commit, located=LocatedRows(location, len(rows), snapshot.snapshot_id if snapshot else None))
 
 
 def test_a_table_without_snapshots_has_nothing_to_find(catalog: Catalog) -> None:
@@ -84,12 +86,13 @@ def test_files_are_found_oldest_first_with_the_deletes_that_apply_to_them(catalo
 
 def test_the_rows_of_a_commit_that_waits_are_found_and_those_that_it_deletes_are_known(catalog: Catalog) -> None:
     table_of(catalog, ID, rows=[[{"id": 1}]])
-    first = locating(catalog, staged(catalog, {"id": 2}))
-    second = locating(catalog, listed(catalog.load_table(PATH), staged(catalog, {"id": 3}, after=first)))
-    files = view(catalog, second, first)
+    [live] = view(catalog)
+    first = locating(catalog, staged(catalog, {"id": 2}), (live.path, 0))
+    [_, waiting] = view(catalog, first)
+    second = listed(catalog.load_table(PATH), staged(catalog, {"id": 3}, after=first))
+    files = view(catalog, locating(catalog, second, (live.path, 2), (waiting.path, 1)), first)
     assert ids(catalog, *files) == [[1], [2], [3]]
-    # A commit deletes older rows only: a search in its own file must not read its list.
-    assert [file.located for file in files] == [(location(first), location(second)), (location(second),), ()]
+    assert [file.pending_deletes.tolist() for file in files] == [[0, 2], [1], []]
 
 
 def test_a_commit_that_the_table_has_is_not_found_twice(catalog: Catalog) -> None:

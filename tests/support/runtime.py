@@ -80,6 +80,11 @@ class Runtime:
         self._last = None
         return answer
 
+    def change(self, collections: Sequence[Collection]) -> None:
+        """Bind these collections; `apply` publishes it."""
+        self._last, self.collections = self._task, collections
+        self._task = {**self._task, "bindings": [collection.open_binding() for collection in collections]}
+
     def backfill(self) -> None:
         """Increment every binding's backfill; `apply` publishes it."""
         self._last = self._task

@@ -1,0 +1,109 @@
+"""What could be wrong with standard updates: how rows are found and deleted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table.snapshots import Snapshot
+
+from connector.iceberg import table_view
+from connector.iceberg.commits import fence, snapshot
+from connector.iceberg.commits.row_deletes import Positions, RowDeletes
+from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.table_view import SessionViews, TableView
+from connector.model.state import StagedCommit
+from crash.faults import swap
+
+
+def trusts_old_positions() -> None:
+    swap(RowDeletes, "_search", _find_nothing)
+
+
+def loses_deletes() -> None:
+    swap(RowDeletes, "find", lambda *_: None)
+
+
+def deletes_again() -> None:
+    """A commit that the table has is repeated, without its files: the keys' rows are new by now."""
+    remaining_commits = fence.remaining_commits
+
+    def remaining_deletes(pending: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
+        again = [replace(commit, files=()) for commit in pending if commit.is_recovered and commit.located]
+        return remaining_commits(pending, properties) or again
+
+    swap(fence, "remaining_commits", remaining_deletes)
+
+
+def loads_from_before_the_last_commit() -> None:
+    find = SessionViews.find
+    before: dict[Any, TableView] = {}
+
+    def find_late(self: SessionViews, *about: Any) -> TableView:
+        found = find(self, *about)
+        late = before.get(about, found)
+        before[about] = found
+        return late
+
+    swap(SessionViews, "find", find_late)
+
+
+def loads_without_what_waits() -> None:
+    swap(table_view, "_remaining_commits", lambda *_: [])
+
+
+def loads_what_others_have_moved() -> None:
+    """Rows that a pending commit deletes."""
+
+    class OldPlaces(RowDeletes):
+        def _search(self, *_: Any, **__: Any) -> Iterator[tuple[str, Positions]]:
+            return _find_nothing()
+
+    swap(table_view, "RowDeletes", OldPlaces)
+
+
+def takes_files_for_old() -> None:
+    """If the snapshot in which rows were found is gone."""
+    find = RowDeletes._find_sequence_number
+
+    def find_or_guess(self: RowDeletes, *about: Any) -> int:
+        number = find(self, *about)
+        return number if number >= 0 else 1 << 60
+
+    swap(RowDeletes, "_find_sequence_number", find_or_guess)
+
+
+def drops_deletes_of_others() -> None:
+    ours: set[int] = set()
+    manifests, append = WrittenLists.manifests_of, snapshot.SnapshotWriter.append
+
+    def append_ours(self: Any, *arguments: Any) -> Snapshot:
+        appended = append(self, *arguments)
+        ours.add(appended.snapshot_id)
+        return appended
+
+    def without_others(*about: Any) -> list[Any]:
+        found = manifests(*about)
+        return [each for each in found if each.content is ManifestContent.DATA or each.added_snapshot_id in ours]
+
+    swap(snapshot.SnapshotWriter, "append", append_ours)
+    swap(WrittenLists, "manifests_of", without_others)
+
+
+def _find_nothing(*_: Any) -> Iterator[tuple[str, Positions]]:
+    return iter(())
+
+
+DEFECTS = {
+    defect.__name__: defect
+    for defect in (
+        trusts_old_positions,
+        loses_deletes,
+        deletes_again,
+        loads_from_before_the_last_commit,
+        loads_without_what_waits,
+        loads_what_others_have_moved,
+        takes_files_for_old,
+        drops_deletes_of_others,
+    )
+}
