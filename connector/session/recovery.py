@@ -6,7 +6,7 @@ The order matters: a session may build on a fence value only if no earlier commi
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from connector.host.errors import MissingTableError, UserError
+from connector.host.errors import MissingTableError, RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
@@ -30,7 +30,10 @@ def find_overlapping(staged: Iterable[StagedCommit], key_range: str) -> list[Sta
 def recover(
     staged: Sequence[StagedCommit], committer: Committer, bind: Callable[[], Sequence[BoundTable]]
 ) -> Recovered:
-    """Commit `staged`, then bind the tables. Raises UserError if a bound table can never accept its pending commits."""
+    """Commit `staged`, then bind the tables. Raises UserError if a bound table can never accept its pending commits.
+
+    Raises RetryableError if commits of another writer must come first, and are still pending.
+    """
     commits = committer.commit(staged)
     try:
         tables = bind()
@@ -42,6 +45,8 @@ def recover(
     state_keys = {(table.binding.path, table.writer.state_key) for table in tables}
     uuids = {(table.binding.path, table.table_uuid) for table in tables}
     _check_recovered(state_keys | uuids, staged, committer)
+    for table in tables:
+        _check_predecessors(table, committer)
     return Recovered(commits, tables)
 
 
@@ -57,3 +62,22 @@ def _check_recovered(
         is_bound = (commit.path, commit.writer.state_key) in bound or commit.table_id in bound
         if isinstance(error, UserError) and is_bound:
             raise error
+
+
+def _check_predecessors(table: BoundTable, committer: Committer) -> None:
+    """Raise RetryableError if a table with one row for each key still lacks commits of another key range or state key.
+
+    The state does not say in which order the commits of different writers were staged. Without this check, a later
+    session would not know which of two pending rows of a key is the newer one.
+    """
+    if table.binding.updates is None:
+        return
+    for commit in committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range):
+        if commit.writer != table.writer:
+            raise RetryableError(
+                f"table {table.binding.table}: rows that an earlier session staged (state key "
+                f"{commit.writer.state_key}, key range {commit.writer.key_range}) could not be added: "
+                f"{committer.find_error(commit.chain_id)} A table with standard updates must have these rows before a "
+                f"session of another state key or key range can start (here {table.writer.state_key}, "
+                f"{table.writer.key_range}). They stay in the task's state, and the next start tries again."
+            )

@@ -95,6 +95,7 @@ class Actor:
         self.stage = stage
         self.name = name
         self.catalog: Any = None  # the process's own connection
+        self.store: Any = None  # the same, to the object store
         self.is_ready: Callable[[], bool] = _always
         self.frozen_until = 0  # steps
         self.wakes_at = 0.0

@@ -2,20 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 
 from connector.model.state_reader import read_state
 from simulation.lake import BrokenPromiseError, Lake, Path
 from simulation.task import TASK, Row, Task
+from simulation.updates import doubled_keys, remaining
 
 
 def check_exact(lake: Lake, task: Task, foreign_rows: Iterable[Row]) -> None:
     """Every row that the log committed is in its table once, or in that of rejected rows where it is invalid, and no
     other is."""
-    expected = Counter([*task.rows, *foreign_rows])
+    every = [*task.rows, *foreign_rows]
     for path in lake.tables:
-        found, wanted = lake.rows(path), _of_table(lake, path, expected)
+        found, wanted = lake.rows(path), remaining(_of_table(lake, path, every))
         if found != wanted:
             lost, surplus = sorted((wanted - found).elements()), sorted((found - wanted).elements())
             raise BrokenPromiseError(f"{path[1]}: lost {lost}, doubled or never committed {surplus}")
@@ -27,14 +29,14 @@ def check_exact(lake: Lake, task: Task, foreign_rows: Iterable[Row]) -> None:
 def check_nothing_doubled(lake: Lake, in_any_log: Iterable[Row]) -> None:
     """Where two runtimes have written to logs of their own, only this can be promised: and that one of them stops."""
     for path in lake.tables:
-        if surplus := lake.rows(path) - _of_table(lake, path, Counter(set(in_any_log))):
+        if surplus := lake.rows(path) - Counter(_of_table(lake, path, set(in_any_log))):
             raise BrokenPromiseError(f"{path[1]}: doubled or never committed {sorted(surplus.elements())}")
 
 
 def check_nothing_lost(lake: Lake, task: Task, skipped: set[Row]) -> None:
     """After the operator has helped, every row is in its table but those that he was told of."""
     for path in lake.tables:
-        wanted = _of_table(lake, path, Counter(row for row in task.rows if row not in skipped))
+        wanted = remaining(_of_table(lake, path, [row for row in task.rows if row not in skipped]))
         if lost := wanted - lake.rows(path):
             raise BrokenPromiseError(f"{path[1]}: lost {sorted(lost.elements())}, although its operator has helped")
 
@@ -48,9 +50,17 @@ def check_readable(lake: Lake) -> None:
         _check_metadata(path, metadata)
 
 
-def _of_table(lake: Lake, path: Path, rows: Counter[Row]) -> Counter[str]:
+def check_keys(lake: Lake, paths: Iterable[Path]) -> None:
+    """No snapshot has two rows of a key."""
+    for path in paths:
+        for snapshot in lake.table(path).snapshots:
+            if doubled := doubled_keys(chain.from_iterable(lake.contents(path, snapshot).values())):
+                raise BrokenPromiseError(f"{path[1]}: snapshot {snapshot.snapshot_id} has two rows of {doubled}")
+
+
+def _of_table(lake: Lake, path: Path, rows: Iterable[Row]) -> list[str]:
     uuid = lake.uuid(path)
-    return Counter({row[-1]: count for row, count in rows.items() if row[:2] == (path, uuid)})
+    return [row[-1] for row in rows if row[:2] == (path, uuid)]
 
 
 def _check_sequence_numbers(lake: Lake, path: Path) -> None:

@@ -1,12 +1,14 @@
 """Other engines: they append to the tables, rewrite, expire and tag them, and drop them to make them anew."""
 
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Final
 
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -30,10 +32,11 @@ SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 class Engine:
     """Whoever else writes to the lake. It is never disturbed."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, random: Random) -> None:
         self.rows: list[Row] = []
         self.removed: dict[str, bytes] = {}  # files that it has taken for orphans
         self._lake = lake
+        self._random = random
 
     def append(self, path: Path) -> None:
         row = f"foreign-{next(self._lake.numbers)}"
@@ -42,10 +45,18 @@ class Engine:
         self.rows.append((path, self._lake.uuid(path), row))
 
     def compact(self, path: Path) -> None:
-        """Write all rows into one file."""
-        contents = [self._lake.content(file.file_path) for file in self._lake.live_files(path)]
-        if contents:
-            self._commit(path, self._put(path, b"\n".join(contents)), [], Operation.REPLACE)
+        """Write rows of some manifests, or of all, into one file, in any order."""
+        manifests, by_file = self._lake.manifests(path), self._lake.contents(path)
+        data = [it for it in manifests if it.content is ManifestContent.DATA]
+        rewritten = data if self._random.random() < 0.5 else [it for it in data if self._random.random() < 0.5]
+        rows = [row for entry in self._lake.entries(rewritten) for row in by_file[entry.data_file.file_path]]
+        if rows:
+            self._random.shuffle(rows)
+            keeps_deletes = len(rewritten) < len(data) or self._random.random() < 0.5
+            kept = [it for it in manifests if it not in rewritten and (keeps_deletes or it in data)]
+            # As if they were as old as what they come from: later deletes by value are to apply to them.
+            age = self._lake.table(path).last_sequence_number if self._random.random() < 0.5 else None
+            self._commit(path, self._put(path, "\n".join(rows).encode()), kept, Operation.REPLACE, age)
 
     def expire(self, path: Path) -> None:
         """Remove every snapshot but the current one."""
@@ -82,11 +93,13 @@ class Engine:
         self._lake.objects[location] = content
         return location
 
-    def _commit(self, path: Path, file: str, kept: Sequence[ManifestFile], operation: Operation) -> None:
+    def _commit(
+        self, path: Path, file: str, kept: Sequence[ManifestFile], operation: Operation, age: int | None = None
+    ) -> None:
         lake, metadata, number = self._lake, self._lake.table(path), next(self._lake.numbers)
         output = lake.reader.new_output(f"{file}-m0.avro")
         with write_manifest(2, metadata.spec(), metadata.schema(), output, number, "null") as manifest:
-            manifest.add_entry(_entry(file, lake.objects[file]))
+            manifest.add_entry(_entry(file, lake.objects[file], age))
         sequence_number, location = metadata.last_sequence_number + 1, f"{file}-list.avro"
         parent, output = metadata.current_snapshot_id, lake.reader.new_output(location)
         with write_manifest_list(2, output, number, parent, sequence_number, "null") as manifests:
@@ -115,7 +128,7 @@ def _ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> SetSnapshotRefUp
     )
 
 
-def _entry(location: str, content: bytes) -> ManifestEntry:
+def _entry(location: str, content: bytes, age: int | None) -> ManifestEntry:
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=location,
@@ -125,4 +138,4 @@ def _entry(location: str, content: bytes) -> ManifestEntry:
         file_size_in_bytes=len(content),
     )
     file.spec_id = 0
-    return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file)
+    return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, sequence_number=age, data_file=file)

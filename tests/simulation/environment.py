@@ -18,13 +18,16 @@ from pyiceberg.table.metadata import TableMetadataV2
 
 from connector.checks import endpoint as checks
 from connector.config import settings
-from connector.iceberg.commits import commit, fence, reset, snapshot
+from connector.iceberg import table_view
+from connector.iceberg.commits import commit, fence, file_names, reset, snapshot
 from connector.iceberg.maintenance import expire_snapshots, remove_orphan_files
 from connector.iceberg.metadata import manifests
 from connector.rpc import apply
-from connector.session import backlog, committer, progress
+from connector.session import backlog, committer, loads, progress
+from connector.spark import table_files
 from simulation.actors import BEGINNING, Actor
 from simulation.files import keep_in_memory
+from simulation.searching import search_names
 from simulation.store import StoreIO
 
 T = TypeVar("T")
@@ -124,14 +127,15 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
     """The environment; what a test patches beyond it is undone with it."""
     with pytest.MonkeyPatch.context() as patch:
         _remember(patch)
+        search_names(patch)
         if not with_avro:
             keep_in_memory(patch)
-        for module in (commit, committer, expire_snapshots, progress, snapshot):
+        for module in (commit, committer, expire_snapshots, progress, snapshot, table_view):
             patch.setattr(module, "time", _Time)
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)
         patch.setattr(fence, "secrets", _Random)
-        for module in (snapshot, manifests):
+        for module in (snapshot, manifests, file_names, loads, table_files):
             patch.setattr(module, "uuid", _Random)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):

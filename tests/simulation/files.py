@@ -1,21 +1,31 @@
-"""Manifests and manifest lists as they are in memory, not as Avro has them: most of a small commit's cost is Avro.
+"""Manifests, manifest lists and located rows as they are in memory, not as Avro and Parquet have them: most of a small
+commit's cost is these.
 
-PyIceberg's own writers and readers decide what is in them, as ever. What Avro does is put them into bytes and back:
-`test_simulation` runs schedules both ways and compares them.
+PyIceberg's own writers and readers decide what is in manifests, as ever. What Avro does is put them into bytes and
+back: `test_simulation` runs schedules both ways and compares them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from types import TracebackType
 from typing import Any, Final, Self
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg import manifest
-from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
 from pyiceberg.typedef import Record
 
+from connector.encoding import deleted_rows
+from connector.encoding.located_rows import Located
+from connector.iceberg.commits import row_deletes
 from connector.iceberg.metadata import avro_files
 from connector.iceberg.metadata.avro_files import RememberedFile
+from connector.model.binding import Updates
+from connector.session import loads
+from connector.storage.storage_errors import translate_errors
 from simulation.store import Download
 
 
@@ -29,6 +39,30 @@ class _Records(bytes):
         content = cls(len(records))
         content.records = records
         return content
+
+
+class _LocatedRows(bytes):
+    """An object of the store that holds located rows as they are."""
+
+    located: Located
+
+    @classmethod
+    def of(cls, located: Located) -> Self:
+        content = cls(located.rows.num_rows)
+        content.located = located
+        return content
+
+
+def _write_located(io: FileIO, location: str, rows: pa.Table, updates: Updates) -> None:
+    with translate_errors(location), io.new_output(location).create() as stream:
+        stream.write(_LocatedRows.of(Located(rows, updates)))
+
+
+def _read_located(io: FileIO, location: str) -> Located:
+    with translate_errors(location), io.new_input(location).open() as stream:
+        assert isinstance(stream, Download)
+        assert isinstance(stream.content, _LocatedRows)
+        return stream.content.located
 
 
 def _copied(values: Iterable[Any]) -> list[Any]:
@@ -95,5 +129,14 @@ def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(avro_files, "_Output", RecordsOutput)
     patch.setattr(avro_files, "_ManifestListFile", RecordsInput)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
+    patch.setattr(loads, "write_located", _write_located)
+    for module in (row_deletes, deleted_rows):
+        patch.setattr(module, "read_located", _read_located)
     # The schemas that it derives are for Avro only.
     patch.setattr(manifest.ManifestWriter, "new_writer", lambda writer: RecordsOutput(writer._output_file))
+
+
+def position_deletes_in(content: bytes) -> Sequence[tuple[str, int]]:
+    """The data files and positions in a position delete file."""
+    rows = pq.ParquetFile(BytesIO(content)).read()
+    return list(zip(rows["file_path"].to_pylist(), rows["pos"].to_pylist(), strict=True))

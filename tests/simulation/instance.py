@@ -1,6 +1,5 @@
 """One process of the connector: the shipped session over a simulated catalog, with writers that need no Spark."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,28 +14,31 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.model.binding import Policy
-from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
-from connector.model.state import ChainId, DataFile, StagedCommit, StagedTransaction
+from connector.iceberg.metadata.stored_files import delete_all
+from connector.iceberg.table_view import SessionViews, TableViews
+from connector.model.binding import Policy, UpdateMode
+from connector.model.invalid_values import OnInvalid
+from connector.model.state import ChainId, StagedCommit, StagedTransaction
 from connector.model.state_reader import read_state
 from connector.session import recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
-from connector.session.loads import TransactionLoads
-from connector.spark.write_job import WriteJob, Written
-from protocol.request import Open, StartCommit, Store
+from connector.spark.write_job import WriteJob
+from protocol.request import Open, StartCommit
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
 from simulation.network import Network
-from simulation.store import StoreIO
+from simulation.searching import loading_jobs
+from simulation.source import Source
 from simulation.takeovers import Author
-from simulation.task import TASK, Row, RuntimeSession
+from simulation.task import TASK, RuntimeSession
+from simulation.writing import SimulatedWriting
 
 EXPIRIES: Final = 2
 RETRIES: Final = 5
-INVALID: Final = "invalid"  # ends the name of a row that its table does not take
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
 
 
@@ -53,13 +55,14 @@ class Instance:
     _tables: Sequence[BoundTable] = field(default=(), init=False)
     _staged: Sequence[StagedCommit] = field(default=(), init=False)
     _interruption: Exception | None = field(default=None, init=False)  # an error that a retry has met
+    _used: set[str] = field(default_factory=set, init=False)  # objects of located rows that commits have used
 
     def run(self, actor: Actor) -> None:
         session, staged = self._open(actor), StagedTransaction()
         for number in range(self.planned):
             self._acknowledge(actor, session, staged)
             actor.sleep(actor.stage.random.uniform(0, actor.stage.random.choice((1, 10, 400))))
-            staged = self._transaction(actor, session.begin(), number)
+            staged = self._transaction(actor, session, number)
         if self.acknowledges_last:
             self._acknowledge(actor, session, staged)
 
@@ -71,16 +74,25 @@ class Instance:
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         self._staged = recovery.find_overlapping(read_state(TASK, self.message.state), key_range)
-        committer = Committer(partial(self._attempt, partial(SnapshotWriter, WrittenLists())), LIMIT)
+        actor.store = self.network.store_of(actor)
+        lists = WrittenLists()
+        manifests = ManifestReader(lists)
+        attempt = partial(self._attempt, partial(SnapshotWriter, lists, manifests))
+        committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         self._tables = recovered.tables
-        write_job = partial(self._write_job, actor)
-        session = transactions.Session(recovered.tables, recovered.commits, committer, write_job, _no_loads)
+        views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
+        jobs = loading_jobs(recovered.tables, len(self.message.materialization.bindings), views)
+        session = transactions.Session(
+            recovered.tables, recovered.commits, committer, partial(self._write_job, actor), jobs.start_loading
+        )
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
             actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))
+            if any(table.binding.updates for table in recovered.tables):
+                actor.stage.enter(Actor(actor.stage, f"{actor.name} used", partial(self._remove_used, actor)))
         return session
 
     def _attempt(
@@ -108,7 +120,14 @@ class Instance:
 
     def _bind(self, catalog: SimulatedCatalog) -> Sequence[BoundTable]:
         task = self.message.materialization
-        policies = [Policy(OnInvalid(binding.resource_config["on_invalid"])) for binding in task.bindings]
+        updates = UpdateMode.HARD_DELETE if task.config["hard_delete"] else UpdateMode.KEEP_DELETED
+        policies = [
+            Policy(
+                OnInvalid(binding.resource_config["on_invalid"]),
+                updates=UpdateMode.DELTA if binding.resource_config["delta_updates"] else updates,
+            )
+            for binding in task.bindings
+        ]
         tables = bind_all(catalog, task, self.author.key_range, policies)
         for table in tables:
             self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
@@ -139,53 +158,25 @@ class Instance:
                 with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
                     expire_snapshots(catalog, table.binding.path, lambda: owner.is_done)
 
-    def _transaction(self, actor: Actor, transaction: transactions.OpenTransaction, number: int) -> StagedTransaction:
-        rows: list[Row] = []
-        for index, table in enumerate(self._tables[: len(self.message.materialization.bindings)]):
-            if self.session.is_last or actor.stage.chance(0.8):
-                row = f"{actor.name}-{number}"
-                transaction.store(Store(index, 0, 1, (row.encode(),)))
-                rows.append((table.binding.path, table.table_uuid, row))
-            if table.quarantine and (self.session.is_last or actor.stage.chance(0.8)):
-                row, rejected = f"{actor.name}-{number}-{INVALID}", self._tables[table.quarantine.table]
-                transaction.store(Store(index, 0, 1, (row.encode(),)))
-                rows.append((rejected.binding.path, rejected.table_uuid, row))
+    def _remove_used(self, owner: Actor, actor: Actor) -> None:
+        """And the same thread's third: located rows that commits have used."""
+        store = self.network.store_of(actor)
+        for _ in range(EXPIRIES):
+            actor.wait_for(lambda: bool(self._used) or owner.is_done)
+            actor.sleep(actor.stage.random.choice((0.0, 0.0, 10.0)))
+            used, self._used = self._used, set()
+            with suppress(OSError):
+                delete_all(store, used)
+
+    def _transaction(self, actor: Actor, session: transactions.Session, number: int) -> StagedTransaction:
+        source = Source(actor, self.network, self.session, self._tables, f"{actor.name}-{number}")
+        transaction = session.begin()
+        bindings = len(self.message.materialization.bindings)
+        rows = source.send(transaction, bindings, loads_all=session.may_have_other_rows)
         staged = transaction.start_commit(StartCommit({"at": number}))
         self.network.takeovers.stages(self.author, staged.commits)
-        by_path = {row[0]: row for row in rows}
-        self.network.staged |= {commit.next: by_path[commit.path] for commit in staged.commits}
+        self.network.staged |= {
+            commit.next: [row for row in rows if row[0] == commit.path] for commit in staged.commits
+        }
         self.session.started_commit(actor, staged.patch, rows)
         return staged
-
-
-def _no_loads(_: Sequence[str]) -> TransactionLoads:
-    raise AssertionError("the simulated bindings have delta updates")
-
-
-class SimulatedWriting(WriteJob):
-    """A data file holds its rows' names, nothing else."""
-
-    def __init__(self, actor: Actor, store: StoreIO, tables: Sequence[BoundTable], prefixes: Sequence[str]) -> None:
-        self._store, self._tables = store, tables
-        self._locations = [
-            f"{table.location}/data/{prefix}-{actor.stage.uuid()}.parquet"
-            for table, prefix in zip(tables, prefixes, strict=True)
-        ]
-        self._rows: dict[int, list[bytes]] = {}
-        self._treated: dict[int, Tally] = defaultdict(Tally)
-
-    def add(self, store: Store) -> None:
-        quarantine = self._tables[store.binding].quarantine
-        for row in map(bytes, store.pieces):
-            is_invalid = quarantine and row.endswith(INVALID.encode())
-            self._rows.setdefault(quarantine.table if quarantine and is_invalid else store.binding, []).append(row)
-            self._treated[store.binding].add("value_0", Treatment.REJECTED, Treated(int(bool(is_invalid))))
-
-    def finish(self) -> Written:
-        return Written({table: (self._write(table, rows),) for table, rows in self._rows.items()}, self._treated)
-
-    def _write(self, table: int, rows: Sequence[bytes]) -> DataFile:
-        location, content = self._locations[table], b"\n".join(rows)
-        with self._store.new_output(location).create() as file:
-            file.write(content)
-        return DataFile(location, len(rows), len(content), (4,), ())

@@ -1,14 +1,14 @@
 """The catalog and the object store as they truly are."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
 from uuid import UUID
 
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.manifest import DataFile, ManifestFile, read_manifest_list
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile, read_manifest_list
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataV2, new_table_metadata
@@ -17,6 +17,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from connector.iceberg.metadata.retention import MAX_AGE
+from simulation.files import position_deletes_in
 from simulation.store import StoreIO, no_boundary
 
 TABLE_DEFAULTS: Final = {
@@ -51,6 +52,7 @@ class Lake:
         self.numbers = count(1)  # for whatever needs a new one
         self._tables: dict[Path, TableMetadataV2] = {}
         self._new_uuid = new_uuid
+        self._read: dict[str, Sequence[tuple[str, int]]] = {}  # position deletes, by their files
 
     @property
     def tables(self) -> Mapping[Path, TableMetadataV2]:
@@ -115,23 +117,49 @@ class Lake:
     def rows(self, path: Path) -> Counter[str]:
         """Every row that a reader of the current snapshot sees, found by walking its manifests."""
         rows: Counter[str] = Counter()
-        for file in self.live_files(path):
-            rows.update(self.content(file.file_path).decode().split())
+        for of_file in self.contents(path).values():
+            rows.update(of_file)
         return rows
 
-    def live_files(self, path: Path) -> Iterator[DataFile]:
-        return self._files(self.manifests(path))
+    def contents(self, path: Path, snapshot: Snapshot | None = None) -> dict[str, list[str]]:
+        """The rows in each data file of a snapshot that no position delete hides."""
+        entries = list(self.entries(self.manifests(path, snapshot)))
+        deleted = self._deleted(entry for entry in entries if entry.data_file.content is not DataFileContent.DATA)
+        rows: dict[str, list[str]] = {}
+        for entry in entries:
+            file = entry.data_file
+            if file.content is DataFileContent.DATA:
+                of_file = enumerate(self.content(file.file_path).decode().split())
+                newest = deleted.get(file.file_path, {})
+                rows.setdefault(file.file_path, []).extend(
+                    row for position, row in of_file if newest.get(position, -1) < (entry.sequence_number or 0)
+                )
+        return rows
+
+    def _deleted(self, entries: Iterable[ManifestEntry]) -> dict[str, dict[int, int]]:
+        """The sequence number of the newest delete, by data file and position."""
+        deleted: dict[str, dict[int, int]] = {}
+        for entry in entries:
+            for file, position in self._positions(entry.data_file.file_path):
+                of_file = deleted.setdefault(file, {})
+                of_file[position] = max(of_file.get(position, -1), entry.sequence_number or 0)
+        return deleted
+
+    def _positions(self, location: str) -> Sequence[tuple[str, int]]:
+        content = self.content(location)
+        if location not in self._read:
+            self._read[location] = position_deletes_in(content)
+        return self._read[location]
 
     def referenced_files(self, path: Path) -> Iterator[DataFile]:
         """Of every snapshot."""
         every = (it for snapshot in self.table(path).snapshots for it in self.manifests(path, snapshot))
-        return self._files(dict.fromkeys(every))
+        return (entry.data_file for entry in self.entries(dict.fromkeys(every)))
 
-    def _files(self, manifests: Iterable[ManifestFile]) -> Iterator[DataFile]:
+    def entries(self, manifests: Iterable[ManifestFile]) -> Iterator[ManifestEntry]:
         for manifest in manifests:
             self.content(manifest.manifest_path)
-            for entry in manifest.fetch_manifest_entry(self.reader):
-                yield entry.data_file
+            yield from manifest.fetch_manifest_entry(self.reader)
 
     def manifests(self, path: Path, snapshot: Snapshot | None = None) -> list[ManifestFile]:
         snapshot = snapshot or self.table(path).current_snapshot()

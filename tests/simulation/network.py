@@ -1,6 +1,6 @@
 """What lies between every process and the lake: it refuses, loses answers, and does things late or twice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -37,9 +37,10 @@ class Network:
     on_their_way: list[tuple[Commit, Author]] = field(default_factory=list)
     refusing: dict[Path, type[RESTError]] = field(default_factory=dict)  # tables that take no commits for a while
     takeovers: Takeovers = field(default_factory=Takeovers)
-    staged: dict[str, Row] = field(default_factory=dict)  # by fence value
+    staged: dict[str, Sequence[Row]] = field(default_factory=dict)  # by fence value
     deleting: int = 0  # processes that are about to delete what they take for left behind
     is_resetting: bool = False
+    has_other_logs: bool = False  # of the same task, which should never be
     is_calm: bool = False
 
     def calm_down(self) -> None:

@@ -66,7 +66,7 @@ def _fenced(catalog: SimulatedCatalog, staged: list[StagedCommit]) -> list[Stage
 
 def _reset(table: Table, network: Network, chain: list[StagedCommit], skipped: set[Row]) -> None:
     """`skipped` becomes what is never going to be added if the reset lands, whatever the answer to it says."""
-    rows = {network.staged[commit.next] for commit in chain}
+    rows = {row for commit in chain for row in network.staged[commit.next]}
     in_table = network.lake.rows(chain[0].path)
     is_partly_there = any(row in in_table for *_, row in rows)
     decision = Decision.SKIP if is_partly_there or network.stage.chance(0.3) else Decision.ADD

@@ -2,7 +2,7 @@
 last session is well."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -11,23 +11,29 @@ from typing import Final
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, RESTError, ServiceUnavailableError
 
 from connector.host.errors import ConnectorError, FencedError
-from connector.model.invalid_values import OnInvalid
 from connector.model.state_reader import read_state
 from protocol.request import Open
 from simulation import people
 from simulation.actors import STEPS_ALLOWED, Actor, Stage, StuckError
-from simulation.checks import check_exact, check_nothing_doubled, check_nothing_lost, check_readable
+from simulation.checks import check_exact, check_keys, check_nothing_doubled, check_nothing_lost, check_readable
 from simulation.engines import SCHEMA, Engine
 from simulation.instance import Instance
 from simulation.lake import BrokenPromiseError, Lake, Path
 from simulation.network import Network
 from simulation.takeovers import Author
-from simulation.task import TASK, BoundTable, Row, RuntimeSession, SessionOverError, Task
+from simulation.task import TASK, BoundTable, Kind, Row, RuntimeSession, SessionOverError, Task
 from simulation.weather import Weather, weather
 
 FREEZES: Final = 0.5
-# What is done about invalid values, by binding.
-BINDINGS: Final = (*8 * [[OnInvalid.STOP]], 2 * [OnInvalid.STOP], [OnInvalid.QUARANTINE])
+# What a task has, one for each binding.
+BINDINGS: Final[Sequence[Sequence[Kind]]] = (
+    *8 * [[Kind.ROWS]],
+    [Kind.ROWS, Kind.ROWS],
+    [Kind.REJECTING],
+    [Kind.UPDATES],
+    [Kind.UPDATES],
+    [Kind.ROWS, Kind.UPDATES],
+)
 STAYS: Final = 0.3  # the topology, from one session to the next
 TRIES: Final = 30  # to publish a task
 EXPECTED: Final = (  # what may end a process while anything is disturbed
@@ -52,6 +58,12 @@ def weather_of(seed: int) -> Weather:
     return weather(Stage(seed).random)
 
 
+def kinds_of(seed: int) -> Sequence[Kind]:
+    random = Stage(seed).random
+    weather(random)
+    return random.choice(BINDINGS)
+
+
 def run(seed: int) -> Result:
     stage = Stage(seed)
     violation: str | None = None
@@ -72,17 +84,18 @@ class Schedule:
         self._stage = stage
         self._weather = weather(random)
         self._lake = Lake(lambda: stage.now, stage.uuid)
-        self._engine = Engine(self._lake)
-        policies = random.choice(BINDINGS)
-        bound = [BoundTable(("shop", f"table-{number}"), policy) for number, policy in enumerate(policies)]
+        self._engine = Engine(self._lake, random)
+        kinds = random.choice(BINDINGS)
+        bound = [BoundTable(("shop", f"table-{number}"), kind) for number, kind in enumerate(kinds)]
         for table in bound:
             if stage.chance(0.5):
                 self._lake.create(table.path, SCHEMA, {})
-        self._task = Task(bound)
+        self._task = Task(bound, hard_delete=stage.chance(0.7))
         self._network = Network(stage, self._lake, self._weather)
         self._tells_state = stage.chance(0.7)  # to apply: one of the two runtimes does
         self._other_logs: list[Task] = []
         self._skipped: set[Row] = set()  # by the operator
+        self._is_reset = False
         self._sessions = 0
         self._topology = random.choice(self._weather.topologies)
         self._crew: dict[Actor, RuntimeSession | None] = {}  # None: a person's
@@ -100,6 +113,8 @@ class Schedule:
         else:
             self._finish()
         check_readable(self._lake)
+        if not self._is_reset:  # or else a version may have been added to which nobody has looked for an older one
+            check_keys(self._lake, [bound.path for bound in self._task.bound if bound.kind is Kind.UPDATES])
         if self._other_logs:
             logs = [log.rows for log in self._other_logs]
             check_nothing_doubled(self._lake, [*chain(self._task.rows, *logs), *self._engine.rows])
@@ -187,10 +202,12 @@ class Schedule:
                 self._end(session)
         if copies := min(len(self._task.copies), 4):
             self._other_logs.append(self._task.restore(self._stage.random.randint(1, copies)))
+            self._network.has_other_logs = True
             self._stage.tell("the log          is restored from a copy")
 
     def _reset(self) -> None:
         """The operator helps a task that another log's processes have fenced."""
+        self._is_reset = True
         self._run_errand(
             "operator", partial(people.reset, network=self._network, task=self._task, skipped=self._skipped)
         )
@@ -288,6 +305,7 @@ class Schedule:
         """
         if self._weather.forks:
             self._other_logs.append(session.fork())
+            self._network.has_other_logs = True
             self._stage.tell("the runtime      lets the session go on beside its successor")
             for actor in self._processes(session):
                 if not self._stage.chance(self._weather.going_on):

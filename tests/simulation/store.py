@@ -82,7 +82,7 @@ class _Upload(OutputStream):
     def __init__(self, location: str, objects: dict[str, bytes], boundary: Boundary) -> None:
         self._location, self._objects, self._boundary = location, objects, boundary
         self._pieces: list[bytes] = []
-        self._is_closed = False
+        self.closed = False
 
     def write(self, b: bytes) -> int:
         self._pieces.append(b)
@@ -91,9 +91,12 @@ class _Upload(OutputStream):
     def tell(self) -> int:
         return sum(map(len, self._pieces))
 
+    def flush(self) -> None:
+        pass
+
     def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.closed:
+            self.closed = True
             content = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
             self._boundary("PUT", self._location, partial(self._objects.__setitem__, self._location, content))
 

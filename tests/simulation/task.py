@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from msgspec import structs
@@ -14,7 +15,7 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor
 from simulation.lake import Path
-from support.bindings import ID, collection, materialization_binding, projection
+from support.bindings import DOCUMENT, ID, collection, materialization_binding, projection
 from support.runtime import SHARED_STATE, merged
 
 TASK: Final = "acme/task"
@@ -22,6 +23,12 @@ LABELS: Final = LabelSet((LabelValue(SHARED_STATE["name"], SHARED_STATE["value"]
 
 Json: TypeAlias = Any
 Row: TypeAlias = tuple[Path, str, str]  # path and uuid of the table that it was staged for, and the row itself
+
+
+class Kind(Enum):
+    ROWS = "a row for each version of a document"
+    REJECTING = "the same, and a table of rejected rows"
+    UPDATES = "a row for each key"
 
 
 class SessionOverError(Exception):
@@ -33,7 +40,7 @@ class BoundTable:
     """A binding's specification, as its user changes it."""
 
     path: Path
-    on_invalid: OnInvalid = OnInvalid.STOP
+    kind: Kind = Kind.ROWS
     backfill: int = 0
     columns: int = 0  # beside the key
     uuids: Mapping[Path, str] = field(default_factory=dict)  # of the tables that it was last published for
@@ -43,15 +50,21 @@ class BoundTable:
         """Of its tables."""
         return (
             [self.path, TableIdentifier(self.path[0], self.path[1] + SUFFIX)]
-            if self.on_invalid is OnInvalid.QUARANTINE
+            if self.kind is Kind.REJECTING
             else [self.path]
         )
 
     def binding(self) -> MaterializationBinding:
         values = [f"value_{number}" for number in range(self.columns)]
-        bound = collection(ID, *(projection(value, "string") for value in values))
-        made = materialization_binding(bound, *values, table=self.path[1], backfill=self.backfill)
-        return structs.replace(made, resource_config={**made.resource_config, "on_invalid": self.on_invalid})
+        bound = collection(ID, DOCUMENT, *(projection(value, "string") for value in values))
+        has_updates = self.kind is Kind.UPDATES
+        document = DOCUMENT.field if has_updates else ""
+        made = materialization_binding(bound, *values, document=document, table=self.path[1], backfill=self.backfill)
+        on_invalid = OnInvalid.QUARANTINE if self.kind is Kind.REJECTING else OnInvalid.STOP
+        resource = {"on_invalid": on_invalid, "delta_updates": not has_updates}
+        return structs.replace(
+            made, resource_config={**made.resource_config, **resource}, delta_updates=not has_updates
+        )
 
 
 @dataclass
@@ -59,6 +72,7 @@ class Task:
     """What the log holds: the connector's state, and with it the rows that count."""
 
     bound: Sequence[BoundTable]
+    hard_delete: bool = False
     keeps_rows: bool = False  # when it is backfilled
     published: Materialization | None = None
     state: Json = field(default_factory=dict)
@@ -70,7 +84,7 @@ class Task:
         flags = {"feature_flags": RETAIN_EXISTING_DATA if self.keeps_rows else ""}
         return Materialization(
             TASK,
-            config={"namespace": "shop", "catalog": catalog, "advanced": flags},
+            config={"namespace": "shop", "catalog": catalog, "advanced": flags, "hard_delete": self.hard_delete},
             bindings=tuple(bound.binding() for bound in self.bound),
             shard_template=ShardTemplate(LABELS),
         )
@@ -109,6 +123,10 @@ class RuntimeSession:
         self.is_forked = True
         self._task = replace(self._task, copies=[])
         return self._task
+
+    def rows_of(self, path: Path, uuid: str | None = None) -> list[str]:
+        """What the log has for a table, or for all that have had its name."""
+        return [row[-1] for row in self._task.rows if row[0] == path and uuid in (None, row[1])]
 
     def acknowledged(self, actor: Actor, patch: Json) -> None:
         """Returns when every shard has acknowledged."""

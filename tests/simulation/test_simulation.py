@@ -18,7 +18,8 @@ from simulation import schedule
 from simulation.defects import CLIMATES, DEFECTS
 from simulation.environment import simulated
 from simulation.schedule import Result
-from simulation.weather import Climate
+from simulation.task import Kind
+from simulation.update_defects import UPDATE_DEFECTS
 
 TOLD: Final = """
 from simulation import schedule
@@ -28,6 +29,7 @@ with simulated():
     for seed in range(40):
         print(*schedule.run(seed).events, sep="\\n")
 """
+ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS}
 ENOUGH: Final = 4_000  # schedules to find a defect, among those that find none in CI; most are found within ten
 
 
@@ -40,11 +42,11 @@ def test_every_row_of_a_committed_transaction_lands_once_however_long_one_looks(
     _assert_kept(seeds)
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize("defect", ALL_DEFECTS)
 def test_a_planted_defect_is_found(defect: str) -> None:
     with simulated() as patch:
-        DEFECTS[defect](patch)
-        assert any(_violations(_seeds_of(CLIMATES.get(defect))))
+        ALL_DEFECTS[defect](patch)
+        assert any(_violations(_seeds_of(defect)))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,7 +82,11 @@ def _assert_kept(seeds: range) -> None:
     assert not broken, f"promises are broken:\n{told}"
 
 
-def _seeds_of(climate: Climate | None) -> Iterable[int]:
+def _seeds_of(defect: str) -> Iterable[int]:
+    """Those of schedules that can have what the defect breaks."""
+    if defect in UPDATE_DEFECTS:
+        return (seed for seed in range(ENOUGH) if Kind.UPDATES in schedule.kinds_of(seed))
+    climate = CLIMATES.get(defect)
     return (seed for seed in range(ENOUGH) if climate in (None, schedule.weather_of(seed).climate))
 
 

@@ -1,0 +1,62 @@
+"""A table with one row for each key gets the rows of one writer before the next one stages any."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from connector.host.errors import RetryableError
+from connector.host.refresh import Lease
+from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.commits.commit import Failed, Landed
+from connector.model.binding import Binding, Updates
+from connector.model.properties import Properties
+from connector.model.state import ChainId, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
+from connector.session.backlog import Limit
+from connector.session.committer import Committer
+from connector.session.recovery import Recovered, recover
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
+PATH: Final = TableIdentifier("shop", "users")
+UUID: Final = "00000000-0000-0000-0000-000000000001"
+UPDATES: Final = Updates((), 1)
+WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
+
+
+def writer(key_range: str = WHOLE, state_key: str = "users.v1") -> WriterId:
+    return WriterId("acme/task", state_key, key_range)
+
+
+def recover_as(opening: WriterId, pending: WriterId, updates: Updates | None = UPDATES) -> Recovered:
+    """A session opens as one writer, and the table refuses what another one has staged."""
+    commit = StagedCommit(pending, "", "0" * 31 + "1", PATH, UUID, 0, 0, (), is_recovered=True)
+    binding = Binding(0, opening.state_key, PATH, (), (), None, updates=updates)
+    table = BoundTable(binding, opening, UUID, 0, 0, "file:///users", Properties(), Lease(Properties()))
+
+    def refuse(staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Landed | Failed]:  # noqa: ARG001
+        return [Failed(tuple(staged), RetryableError("The catalog is not available."))]
+
+    return recover([commit], Committer(refuse, Limit(10, 1000)), lambda: [table])
+
+
+@pytest.mark.parametrize("pending", [writer(), writer(RIGHT, "users.v0")])
+def test_a_session_whose_key_range_has_changed_waits_for_rows_of_the_former_one(pending: WriterId) -> None:
+    # A Load would find two rows of a key, and the state does not say which of them is newer.
+    with pytest.raises(RetryableError) as raised:
+        recover_as(writer(LEFT if pending.key_range == WHOLE else RIGHT), pending)
+    check_text(SNAPSHOTS, f"rows of {pending.state_key} {pending.key_range} are pending", str(raised.value), {})
+
+
+def test_a_session_of_the_same_writer_goes_on() -> None:
+    assert recover_as(writer(), writer()).tables
+
+
+def test_a_session_of_other_keys_goes_on() -> None:
+    assert recover_as(writer(LEFT), writer(RIGHT)).tables
+
+
+def test_a_session_that_only_adds_rows_goes_on() -> None:
+    assert recover_as(writer(LEFT), writer(), updates=None).tables

@@ -1,0 +1,88 @@
+"""Loads without Spark and without Parquet: the shipped loads, views and row deletes, in files that hold rows' names."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.io import FileIO
+
+from connector.encoding import deleted_rows
+from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.row_search import FoundRows, SearchedFile
+from connector.encoding.searched_keys import Keys
+from connector.host.refresh import Lease, Refreshed
+from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.commits import delete_files, row_deletes
+from connector.iceberg.table_view import SessionViews
+from connector.model.properties import Properties
+from connector.session import loads
+from connector.session.transactions import WriteJobs
+from connector.spark import search_job, table_files
+from connector.storage.storage_errors import translate_errors
+from simulation.actors import Actor
+from simulation.updates import key_of
+
+ACCESS: Final = Refreshed[Properties]("nothing", lambda: Lease(Properties()))
+
+
+def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
+    """Stands for the search in Parquet."""
+    with translate_errors(file.path), io.new_input(file.path).open() as stream:
+        names = stream.read().decode().split()
+    rows, ids = keys.find([pa.array([key_of(name) for name in names], pa.int64())])
+    if not len(rows):
+        return
+    lives = ~np.isin(rows, find_deleted_rows(io, file.path, file.position_deletes, file.located))
+    found, places = keys.keys_of(ids[lives])
+    positions = rows[lives][found]
+    documents = pa.array([f'"{names[position]}"' for position in positions], pa.string()) if with_documents else None
+    yield FoundRows(places, positions, documents)
+
+
+class SearchWithoutSpark:
+    """Stands for Spark: each call runs here and now, as on a cluster whose tasks reach the object store only."""
+
+    is_local: Final = False
+
+    @staticmethod
+    def map(call: Callable[[Any], Any], things: Sequence[Any]) -> "Future[list[Any]]":
+        done: Future[list[Any]] = Future()
+        done.set_result([call(thing) for thing in things])
+        return done
+
+
+class _NoDirectory:
+    """Stands for a directory on the local disk, in which nothing is kept."""
+
+    def __truediv__(self, _: str) -> "_NoDirectory":
+        return self
+
+    def mkdir(self) -> None:
+        pass
+
+
+def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> WriteJobs:
+    """The jobs of a session, of which only those of Loads can be started."""
+    engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=SimpleNamespace(files=_NoDirectory()))
+    no_claims: Any = None
+    return WriteJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, views)
+
+
+def search_names(patch: pytest.MonkeyPatch) -> None:
+    for searching in (search_job, row_deletes):
+        patch.setattr(searching, "search", search)
+    for opening in (search_job, table_files):
+        patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
+    patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _: None))
+    patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
+    # Another run of the same schedule has the same names, and must read the same objects.
+    for module, name in ((deleted_rows, "_deleted_by"), (deleted_rows, "_located_by"), (search_job, "_open_keys")):
+        patch.setattr(module, name, getattr(module, name).__wrapped__)
+    # A schedule makes few of them.
+    patch.setattr(delete_files, "MOST", 2)
+    patch.setattr(delete_files, "OWN_FILES", 1)
+    patch.setattr(delete_files, "MERGED_FILES", 2)

@@ -1,0 +1,141 @@
+"""Defects of standard updates that the simulation has to find, each planted in the shipped code from outside."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from pyiceberg.table import Table
+
+from connector.iceberg import table_view
+from connector.iceberg.commits import delete_files, row_deletes
+from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
+from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
+from connector.iceberg.metadata.listed_files import PositionDeletes
+from connector.iceberg.table_view import SessionViews, TableView
+from connector.model import state
+from connector.model.state import StagedCommit, TableId
+from connector.session import recovery, transactions
+from connector.storage.file_io import files_of
+
+
+def rows_that_have_moved_are_not_searched_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(row_deletes, "_find_newer", lambda *_: ())
+
+
+def nothing_is_new_after_a_snapshot_that_has_expired(patch: pytest.MonkeyPatch) -> None:
+    find = RowDeletes._find_sequence_number
+
+    def last(deletes: RowDeletes, table: Table, *found_in: Any) -> int:
+        number = find(deletes, table, *found_in)
+        newest = table.current_snapshot()
+        return (newest and newest.sequence_number) or 0 if number == row_deletes._NONE else number
+
+    patch.setattr(RowDeletes, "_find_sequence_number", last)
+
+
+def replaced_rows_are_not_deleted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeleteFiles, "write", lambda *_: DeleteChanges())
+
+
+def the_state_does_not_name_what_is_deleted(patch: pytest.MonkeyPatch) -> None:
+    encode = state._encode
+    patch.setattr(state, "_encode", lambda commit: encode(replace(commit, located=None)))
+
+
+def a_second_attempt_deletes_what_the_first_one_has_added(patch: pytest.MonkeyPatch) -> None:
+    find = RowDeletes.find
+    tried: set[tuple[int, str]] = set()
+
+    def replay(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> DeletedRows | None:
+        rows, attempt = find(deletes, table, staged, fitting), (id(deletes), staged[-1].next)
+        if rows is None or attempt not in tried:
+            tried.add(attempt)
+            return rows
+        own = {file.path: np.arange(file.rows) for file in files_of(table.io, staged[-1].files)}
+        return replace(rows, positions={**rows.positions, **own})
+
+    patch.setattr(RowDeletes, "find", replay)
+
+
+def what_a_waiting_commit_has_added_is_not_deleted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(row_deletes, "files_of", lambda *_: ())
+
+
+def delete_files_of_an_earlier_attempt_are_used_again(patch: pytest.MonkeyPatch) -> None:
+    write = DeleteFiles.write
+    written: dict[DeleteFiles, DeleteChanges] = {}
+
+    def once(files: DeleteFiles, *what: Any) -> DeleteChanges:
+        if files not in written:
+            written[files] = write(files, *what)
+        return written[files]
+
+    patch.setattr(DeleteFiles, "write", once)
+
+
+def merged_delete_files_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(delete_files._Merge, "_read", lambda *_: {})
+
+
+def data_files_with_rows_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(delete_files._Merge, "_has_no_rows", lambda merge, path, _: path in merge._rows.live)
+
+
+def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) -> None:
+    find = SessionViews._find
+    known: dict[tuple[SessionViews, TableId], Table] = {}
+
+    def stale(views: SessionViews, table_id: TableId, key_range: str) -> TableView:
+        if (views, table_id) not in known:
+            known[views, table_id] = views._catalog.load_table(table_id[0])
+            return find(views, table_id, key_range)
+        return views._views.view(known[views, table_id], views._find_pending(table_id, key_range))
+
+    patch.setattr(SessionViews, "_find", stale)
+
+
+def loads_do_not_see_what_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(table_view, "_search_staged", lambda *_: ())
+
+
+def loads_see_what_waiting_commits_delete(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(table_view, "_locations", lambda _: ())
+
+
+def loads_see_what_a_delete_file_of_several_data_files_deletes(patch: pytest.MonkeyPatch) -> None:
+    def of_one(deletes: PositionDeletes, data: Any) -> list[Any]:
+        return [file for file in deletes.of_one.get(data.path, ()) if file.applies_to(data)]
+
+    patch.setattr(PositionDeletes, "find", of_one)
+
+
+def loads_see_rows_of_a_former_key_range_in_any_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery, "_check_predecessors", lambda *_: None)
+
+
+def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transactions.Session, "may_have_other_rows", False)
+
+
+UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    plant.__name__: plant
+    for plant in (
+        rows_that_have_moved_are_not_searched_again,
+        nothing_is_new_after_a_snapshot_that_has_expired,
+        replaced_rows_are_not_deleted,
+        the_state_does_not_name_what_is_deleted,
+        a_second_attempt_deletes_what_the_first_one_has_added,
+        what_a_waiting_commit_has_added_is_not_deleted,
+        delete_files_of_an_earlier_attempt_are_used_again,
+        merged_delete_files_are_forgotten,
+        data_files_with_rows_are_dropped,
+        loads_are_answered_from_before_the_last_commit,
+        loads_do_not_see_what_waits,
+        loads_see_what_waiting_commits_delete,
+        loads_see_what_a_delete_file_of_several_data_files_deletes,
+        loads_see_rows_of_a_former_key_range_in_any_order,
+        rows_of_a_former_backfill_are_not_looked_for,
+    )
+}

@@ -1,0 +1,65 @@
+"""Writes data files without Spark: they hold their rows' names, nothing else."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from connector.encoding.key_digest import KeyDigest, digest_keys
+from connector.iceberg.bound_table import BoundTable
+from connector.model.invalid_values import Tally, Treated, Treatment
+from connector.model.state import DataFile
+from connector.spark.write_job import WriteJob, Written
+from protocol.request import Store
+from simulation.actors import Actor
+from simulation.store import StoreIO
+from simulation.updates import Update, key_of
+
+INVALID: Final = "invalid"  # ends the name of a row that its table does not take
+
+
+class SimulatedWriting(WriteJob):
+    """Stands for a transaction's Spark job."""
+
+    def __init__(self, actor: Actor, store: StoreIO, tables: Sequence[BoundTable], prefixes: Sequence[str]) -> None:
+        self._store, self._tables = store, tables
+        self._locations = [
+            f"{table.location}/data/{prefix}-{actor.stage.uuid()}.parquet"
+            for table, prefix in zip(tables, prefixes, strict=True)
+        ]
+        self._rows: dict[int, list[bytes]] = {}
+        self._treated: dict[int, Tally] = defaultdict(Tally)
+        self._updated: dict[int, list[int | None]] = {}  # keys that were stored as existing
+
+    def add(self, store: Store) -> None:
+        if self._tables[store.binding].binding.updates:
+            self._update(store)
+            return
+        quarantine = self._tables[store.binding].quarantine
+        for row in map(bytes, store.pieces):
+            is_invalid = quarantine and row.endswith(INVALID.encode())
+            self._rows.setdefault(quarantine.table if quarantine and is_invalid else store.binding, []).append(row)
+            self._treated[store.binding].add("value_0", Treatment.REJECTED, Treated(int(bool(is_invalid))))
+
+    def _update(self, store: Store) -> None:
+        for update in map(Update.parse, map(bytes, store.pieces)):
+            if not update.is_deleted:
+                self._rows.setdefault(store.binding, []).append(update.row.encode())
+            if update.exists:
+                self._updated.setdefault(store.binding, []).append(key_of(update.row))
+
+    def finish(self) -> Written:
+        updates = {index: _digest(keys) for index, keys in self._updated.items()}
+        files = {table: (self._write(table, rows),) for table, rows in self._rows.items()}
+        return Written(files, self._treated, updates)
+
+    def _write(self, table: int, rows: Sequence[bytes]) -> DataFile:
+        location, content = self._locations[table], b"\n".join(rows)
+        with self._store.new_output(location).create() as file:
+            file.write(content)
+        return DataFile(location, len(rows), len(content), (4,), ())
+
+
+def _digest(keys: Sequence[int | None]) -> KeyDigest:
+    return digest_keys([pa.array(keys, pa.int64())])
