@@ -20,11 +20,8 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
-<<<<<<< HEAD
-from connector.iceberg.commits.staged_files import is_converted
-=======
 from connector.iceberg.commits.row_deletes import Positions, RowDeletes
->>>>>>> ucrash
+from connector.iceberg.commits.staged_files import is_converted
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.model.state import StagedCommit, TableId
