@@ -147,7 +147,8 @@ def sockets_of_workers(mark: dict[str, str]) -> int:
 def kill(mark: dict[str, str], victim: str) -> None:
     for pid, command in marked(mark).items():
         if victim in command:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended meanwhile: an earlier signal has killed it
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -> None:

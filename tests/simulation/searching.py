@@ -36,7 +36,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     rows, ids = keys.find([pa.array([key_of(name) for name in names], pa.int64())])
     if not len(rows):
         return
-    lives = ~np.isin(rows, find_deleted_rows(io, file.path, file.position_deletes, file.located))
+    lives = ~np.isin(rows, find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
     found, places = keys.keys_of(ids[lives])
     positions = rows[lives][found]
     documents = pa.array([f'"{names[position]}"' for position in positions], pa.string()) if with_documents else None
