@@ -1,6 +1,7 @@
 """Plans what has to change so that a table fits its binding. The plan is a list of values, and apply performs it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, get_args
 
 from connector.config.values import RETAIN_EXISTING_DATA
@@ -22,6 +23,7 @@ from connector.evolution.table_change import (
     ExistingTable,
     Found,
     NewColumn,
+    RecordExistingRows,
     TableChange,
     Target,
 )
@@ -103,7 +105,11 @@ def plan_changes(found: Found, target: Target) -> list[TableChange]:
         return [*namespace, _plan_creation(target)]
     if target.replaces and table.owner != target.owner:
         return [_plan_drop(table, target), _plan_creation(target)]
-    return _plan_alterations(table, target)
+    alterations = _plan_alterations(table, target)
+    # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
+    if target.is_new and target.has_unique_keys and table.has_snapshot and table.owner == target.owner:
+        return [*alterations, RecordExistingRows(target.path, replace(target.owner, state_key=""))]
+    return alterations
 
 
 def replaces_table(last: MaterializationBinding | None, backfill: int, flags: frozenset[str]) -> bool:

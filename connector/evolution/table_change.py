@@ -19,7 +19,8 @@ class Owner:
     """The binding that created a table. The table records it in a property."""
 
     materialization: str
-    state_key: str  # changes with the binding's backfill
+    # It changes with the binding's backfill. "": a later binding of the materialization has the table, which had rows.
+    state_key: str
 
     def encode(self) -> str:
         """The value of the property."""
@@ -46,6 +47,7 @@ class ExistingTable:
     pinned: Mapping[int, str] = field(default_factory=dict)
     # Columns, by field id, with a value that could not be converted.
     unconvertible: frozenset[int] = frozenset()
+    has_snapshot: bool = False
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
@@ -99,6 +101,7 @@ class Target:
     properties: Mapping[str, str]
     replaces: bool
     has_unique_keys: bool = False
+    is_new: bool = False  # the task had no such binding before
     schema_evolution: SchemaEvolution = SchemaEvolution.FULL
 
     @property
@@ -142,6 +145,18 @@ class DropTable:
     @property
     def description(self) -> str:
         return f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill; its files stay"
+
+
+@dataclass(frozen=True)
+class RecordExistingRows:
+    """The table records that it has rows which its binding has not stored. So the runtime must load all keys."""
+
+    path: TableIdentifier
+    owner: Owner
+
+    @property
+    def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: record that it has rows from before the task"
 
 
 @dataclass(frozen=True)
@@ -224,4 +239,4 @@ class MakeOptional:
 
 # In the order in which they are performed: renames first, so that the others use the new names.
 Alteration: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
-TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | Alteration
+TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | RecordExistingRows | Alteration

@@ -22,6 +22,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.encoding.data_files import FileOptions
 from connector.encoding.rewriting import UnconvertibleError
 from connector.evolution.table_change import (
+    OWNER_PROPERTY,
     Alteration,
     CreateNamespace,
     CreateTable,
@@ -29,6 +30,7 @@ from connector.evolution.table_change import (
     ExistingTable,
     Found,
     Owner,
+    RecordExistingRows,
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
@@ -124,8 +126,8 @@ def evolve(
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
                 alter(catalog, table, alterations)
-                return performed + alterations
-            for change in changes:
+                performed += alterations
+            for change in (change for change in changes if not isinstance(change, Alteration)):
                 _perform(catalog, change, location)
                 performed.append(change)
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
@@ -152,6 +154,7 @@ def _describe(
             schema=table.schema(),
             uuid=str(table.metadata.table_uuid),
             owner=Owner.of(table.properties),
+            has_snapshot=table.current_snapshot() is not None,
             pinned=_find_pinned_columns(table),
             unconvertible=frozenset(unconvertible),
         ),
@@ -181,6 +184,9 @@ def _perform(catalog: Catalog, change: TableChange, location: str | None) -> Non
             # Not purged, because another table, a branch or a reader may still use the files.
             with suppress(NoSuchTableError):
                 catalog.drop_table(change.path)
+        case RecordExistingRows():
+            with catalog.load_table(change.path).transaction() as transaction:
+                transaction.set_properties({OWNER_PROPERTY: change.owner.encode()})
 
 
 def _create_namespace(catalog: Catalog, namespace: str) -> None:

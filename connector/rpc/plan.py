@@ -87,6 +87,7 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
             properties=resource.additional_table_properties,
             replaces=replaces_table(last, binding.backfill, flags),
             has_unique_keys=not resource.delta_updates,
+            is_new=last is None,
             schema_evolution=resource.schema_evolution,
         )
         yield target

@@ -235,7 +235,7 @@ def test_a_catalog_that_is_down_for_a_while_only_delays_loads(
         catalog.engine.dispose()
         away.rename(tmp_path / "catalog.db")
 
-    monkeypatch.setattr("connector.iceberg.commits.commit.time.sleep", restart)
+    monkeypatch.setattr("time.sleep", restart)
     assert session.find() == 1
     assert "attempt 1 to read its snapshot" in caplog.text
 

@@ -71,6 +71,7 @@ KEY: Final = tuple(
     Field(each.name, each.ptr, each.types, "MUST", True, each.string, config=each.config) for each, _ in PLACES
 )
 PLACE: Final = Collection("acmeCo/places", "places", (*KEY, VERSION), settings=STANDARD)
+SEARCH_ALL: Final = {"disableLoadOptimization": True}
 FEW_TRANSACTIONS: Final = 6
 MANY_TRANSACTIONS: Final = 100
 
@@ -208,7 +209,7 @@ def test_rows_of_other_writers_are_updated_and_a_key_with_several_gets_one(tmp_p
     users = UpdatingSource(USERS, make_user, Random(1))
     users.documents = {encode_key([n]): {"id": n, "old": n} for n in (1, 2, 3)}
     with runtime.start() as session:
-        assert session.opened() == {"disableLoadOptimization": True}
+        assert session.opened() == SEARCH_ALL
         session.acknowledge()
         users.transact(session, [[1], [4]])
         newer = {"id": 2, "old": 22}
@@ -254,7 +255,7 @@ def test_a_table_whose_state_key_began_with_rows_is_searched_for_all_keys(tmp_pa
     runtime.backfill()
     runtime.apply()
     with runtime.start() as session:
-        assert session.opened() == {"disableLoadOptimization": True}
+        assert session.opened() == SEARCH_ALL
         session.acknowledge()
         users.transact(session, [[2], [3]])
         assert session.finish().status == 0
@@ -334,3 +335,19 @@ def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be
     assert "another engine has dropped column" in outcome.last_log_line
     found = theirs.load_table("shop.users").scan().to_arrow().select(["key", "version"]).to_pylist()
     assert {row["key"]: row["version"] for row in found} == {1: 1, 2: 3, 3: 4}
+
+
+def test_a_task_that_is_deleted_and_created_again_replaces_the_rows_that_it_stored_before(tmp_path: Path) -> None:
+    """Its runtime begins anew, and knows no key that it has stored."""
+    users = UpdatingSource(USERS, make_user, Random(1))
+    first, again = Runtime(tmp_path, (USERS,)), Runtime(tmp_path, (USERS,))
+    first.apply()  # an apply that is repeated finds an empty table
+    for runtime, keys, opened in (first, [1, 2], {}), (again, [2, 3], SEARCH_ALL), (again, [1, 4], SEARCH_ALL):
+        if not runtime.log:
+            runtime.apply()
+        with runtime.start() as session:
+            assert session.opened() == opened
+            session.acknowledge()
+            users.transact(session, [[n] for n in keys])
+            assert session.finish().status == 0
+    assert documents_of(tmp_path) == [users.documents[encode_key([n])] for n in (1, 2, 3, 4)]
