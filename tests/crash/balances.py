@@ -9,6 +9,10 @@ from crash.ledger import ACCOUNTS, BALANCES, Entry, PromiseBrokenError, Slot, en
 DELETED_EVERY: Final = 5
 
 
+class WrongLoadsError(PromiseBrokenError):
+    """A Load returned another version than the source's last one, or none, or one that is deleted."""
+
+
 def slot_of(about: Entry | Mapping[str, Any]) -> Slot:
     return (about.account, about.slot) if isinstance(about, Entry) else (about["account"], about["slot"])
 
@@ -38,7 +42,7 @@ def check_loaded(documents: Iterable[Mapping[str, Any]], loaded: Iterable[Slot],
     found = Counter(Entry(each["account"], each["sequence"], each["balance"]) for each in documents)
     if found != wanted:
         wrong, right = sorted((found - wanted).elements()), sorted((wanted - found).elements())
-        raise PromiseBrokenError(f"{BALANCES}: Loads returned {wrong}, not {right}")
+        raise WrongLoadsError(f"{BALANCES}: Loads returned {wrong}, not {right}")
 
 
 def check_progress(found: Counter[Entry], committed: int, others: Iterable[Entry]) -> None:

@@ -65,7 +65,7 @@ def shows_while_storing() -> None:
 
     def store_and_show(self: Any, rows: Any) -> None:
         store(self, rows)
-        self._stage(self._writing.finish(), "")
+        self._stage(self._writing.finish(), {}, "")
         self._writing = None
 
     swap(transactions.OpenTransaction, "store", store_and_show)
