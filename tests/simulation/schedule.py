@@ -90,7 +90,7 @@ class Schedule:
         for table in bound:
             if stage.chance(0.5):
                 self._lake.create(table.path, SCHEMA, {})
-        self._task = Task(bound, hard_delete=stage.chance(0.7))
+        self._task = Task(bound, hard_delete=Kind.UPDATES in kinds and stage.chance(0.7))
         self._network = Network(stage, self._lake, self._weather)
         self._tells_state = stage.chance(0.7)  # to apply: one of the two runtimes does
         self._other_logs: list[Task] = []

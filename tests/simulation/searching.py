@@ -80,7 +80,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _: None))
     patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.
-    for module, name in ((deleted_rows, "_deleted_by"), (deleted_rows, "_located_by"), (search_job, "_open_keys")):
+    for module, name in ((deleted_rows, "_deleted_by"), (search_job, "_open_keys")):
         patch.setattr(module, name, getattr(module, name).__wrapped__)
     # A schedule makes few of them.
     patch.setattr(delete_files, "MOST", 2)
