@@ -18,7 +18,6 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
 from pyiceberg.typedef import Record
 
-from connector.encoding import deleted_rows
 from connector.encoding.located_rows import Located
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.metadata import avro_files
@@ -130,8 +129,7 @@ def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(avro_files, "_ManifestListFile", RecordsInput)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
     patch.setattr(loads, "write_located", _write_located)
-    for module in (row_deletes, deleted_rows):
-        patch.setattr(module, "read_located", _read_located)
+    patch.setattr(row_deletes, "read_located", _read_located)
     # The schemas that it derives are for Avro only.
     patch.setattr(manifest.ManifestWriter, "new_writer", lambda writer: RecordsOutput(writer._output_file))
 

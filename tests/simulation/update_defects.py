@@ -101,7 +101,7 @@ def loads_do_not_see_what_waits(patch: pytest.MonkeyPatch) -> None:
 
 
 def loads_see_what_waiting_commits_delete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table_view, "_locations", lambda _: ())
+    patch.setattr(table_view.TableViews, "_find_deleted", lambda *_: {})
 
 
 def loads_see_what_a_delete_file_of_several_data_files_deletes(patch: pytest.MonkeyPatch) -> None:
