@@ -163,5 +163,5 @@ PLANTED: Final = (
     Planted("foreign-writer", "reuses_manifests", "sequence number"),
     Planted("foreign-writer", "forgets_the_version", "lost", (Kind.GLUE,)),
     Planted("baseline", "misplaces_row_groups", "Spark reads 0"),
-    Planted("disk-full", "swallows_a_full_disk", "lost"),
+    Planted("disk-full", "swallows_a_full_disk", "lost|Each loaded document must be stored once"),
 )
