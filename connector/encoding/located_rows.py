@@ -20,6 +20,7 @@ from connector.host.errors import UserError
 from connector.model.binding import Updates
 from connector.storage.storage_errors import translate_errors
 
+SUFFIX: Final = "-located.parquet"  # of the objects' names; no manifest lists them
 _UPDATES: Final = b"updates"  # in the metadata of the schema
 _SCHEMA: Final = pa.schema(
     [

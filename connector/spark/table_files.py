@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
+from connector.encoding import located_rows
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOptions
 from connector.encoding.decoder import Decoded
@@ -19,8 +20,6 @@ from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage.file_io import LIST_SUFFIX, is_list_too_long, open_file_io, write_list
-
-LOCATED_SUFFIX: Final = "-located.parquet"
 
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
@@ -68,7 +67,7 @@ class TableLayout:
 
     def new_located_location(self) -> str:
         """Return a location for an object of located rows."""
-        return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{LOCATED_SUFFIX}")
+        return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
 
     def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
         """Return the files as the connector state names them: one by one, or by an object that lists them if they are

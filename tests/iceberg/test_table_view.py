@@ -18,7 +18,6 @@ from connector.encoding.row_search import SearchedFile
 from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.file_names import new_located_location
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import SessionViews, TableViews
@@ -31,7 +30,7 @@ from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import staged
 from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import UPDATES
+from support.updated_rows import UPDATES, new_located_location
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 

@@ -1,21 +1,24 @@
 """Transactions with standard updates, staged as a session stages them: keys are looked up, rows are located."""
 
 import json
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
+from connector.encoding import located_rows
 from connector.encoding.key_tables import keys_of_texts
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_search import search
 from connector.encoding.searched_keys import Keys
 from connector.iceberg.commits.fence import file_prefix
-from connector.iceberg.commits.file_names import new_located_location
 from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.manifests import metadata_location
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
@@ -24,6 +27,11 @@ from support.staged_rows import WRITER, staged
 
 DOCUMENT: Final = NestedField(2, "doc", StringType())
 UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
+
+
+def new_located_location(table: Table, prefix: str) -> str:
+    """The location of a new object of located rows, beside the table's metadata."""
+    return metadata_location(table, f"{prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
 
 
 def make_table(catalog: Catalog, **properties: str) -> None:

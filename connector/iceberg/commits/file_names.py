@@ -10,8 +10,6 @@ from pyiceberg.table.locations import load_location_provider
 
 from connector.evolution.table_change import Owner
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.manifests import metadata_location
-from connector.iceberg.metadata.references import LOCATED
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 
@@ -27,11 +25,6 @@ def new_delete_location(table: Table, prefix: str) -> str:
     """Return the location of a new position delete file, beside the table's data files."""
     provider = load_location_provider(table.location(), table.properties)
     return provider.new_data_location(f"{prefix}-{uuid.uuid4()}-deletes.parquet")
-
-
-def new_located_location(table: Table, prefix: str) -> str:
-    """Return the location of a new object of located rows, beside the table's metadata."""
-    return metadata_location(table, f"{prefix}-{uuid.uuid4()}{LOCATED}")
 
 
 def find_file_prefix(table: Table, owner: Owner) -> str:

@@ -5,7 +5,6 @@ Manifests are read only as far as the answer needs them.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -13,9 +12,8 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
+from connector.encoding import located_rows
 from connector.iceberg.metadata.avro_files import read_manifest_list
-
-LOCATED: Final = "-located.parquet"  # how the names of located rows end; no manifest lists them
 
 
 class SessionEndedError(Exception):
@@ -28,7 +26,7 @@ def _never() -> bool:
 
 def _is_listed(name: str) -> bool:
     """Whether a manifest may list our file of this name: a data file or a delete file, but not located rows."""
-    return name.endswith(".parquet") and not name.endswith(LOCATED)
+    return name.endswith(".parquet") and not name.endswith(located_rows.SUFFIX)
 
 
 def find_unreferenced(
