@@ -151,12 +151,19 @@ def _add_inspect(inspect: argparse.ArgumentParser) -> None:
 
 def _add_fence(fence: argparse.ArgumentParser) -> None:
     actions = fence.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="list a table's writers, and what happens to the commits that a state names")
+    show = actions.add_parser(
+        "show",
+        help="list a table's writers, and what happens to the commits that a state names",
+        description="Lists the writers of a table, each with its fence value and its last commit. With --state, says "
+        "for each staged commit if it has landed, would land, cannot land or is fenced. Changes nothing.",
+    )
     _add_place(show, needs_state=False)
     reset = actions.add_parser(
         "reset",
         help="let a task continue that is fenced or whose staged files are gone; prints the consequences, and changes "
         "nothing without --yes",
+        description="Lets a task continue that is fenced or whose staged files are gone. First run `fence show`, and "
+        "stop all processes of the task. Without --yes, prints the consequences and changes nothing.",
     )
     _add_place(reset, needs_state=True)
     reset.add_argument("--state-key", required=True, help="the binding's state key, as `fence show` prints it")
@@ -168,7 +175,7 @@ def _add_fence(fence: argparse.ArgumentParser) -> None:
         help="add the staged rows to the table, or skip them as if they were committed",
     )
     reset.add_argument("--reason", required=True, help="why; it is recorded in the table")
-    reset.add_argument("--yes", action="store_true", help="reset the fence")
+    reset.add_argument("--yes", action="store_true", help="reset the fence; without it, only print the consequences")
 
 
 def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:

@@ -32,7 +32,7 @@ def describe_table(table: Table) -> Iterator[str]:
     )
     yield ""
     yield from align(
-        ("snapshot", "committed (UTC)", "files added", "rows added", "rows"),
+        ("snapshot", "committed (UTC)", "files added", "rows added", "rows in files"),
         [
             (
                 snapshot.snapshot_id,
@@ -48,8 +48,8 @@ def describe_table(table: Table) -> Iterator[str]:
 
 
 def count_rows(table: Table) -> int:
-    """Return how many rows the current snapshot has."""
-    return int(_read_total(table.current_snapshot(), "total-records") or 0)
+    """Return how many rows the current snapshot has, without deleted ones. Its summary counts those, too."""
+    return table.scan().count()
 
 
 def explain_opening(table: Table, catalog_file: Path) -> Iterator[str]:
@@ -104,10 +104,9 @@ def align(header: Sequence[object], rows: Sequence[Sequence[object]]) -> Iterato
         more = ""
 
 
-def _read_total(snapshot: Snapshot | None, name: str) -> str:
+def _read_total(snapshot: Snapshot, name: str) -> str:
     """Return a number of a snapshot's summary; "" if it has none."""
-    summary = snapshot and snapshot.summary
-    return (summary[name] if summary else None) or ""
+    return (snapshot.summary[name] if snapshot.summary else None) or ""
 
 
 def _format_cell(value: object) -> str:

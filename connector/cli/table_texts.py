@@ -76,7 +76,7 @@ def describe_status(status: TableStatus) -> Iterator[str]:
     size = status.size
     files = f"{size.data_files:,} data files, {size.delete_files:,} delete files, {_format_bytes(size.size)}"
     yield f"table {status.path}"
-    yield f"  rows         {size.rows:,}"
+    yield f"  rows         {size.rows:,}{', including rows that delete files delete' if size.delete_files else ''}"
     yield f"  files        {files}"
     yield f"  snapshots    {status.snapshots:,}"
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"

@@ -124,6 +124,7 @@ def test_what_a_snapshot_without_totals_has_is_counted(lake: Lake) -> None:
     (table,) = lake.inspect()["tables"]
     assert (table["rows"], table["dataFiles"], table["deleteFiles"]) == (2, 1, 1)
     assert table["bytes"] > staged.size
+    assert "  rows         2, including rows that delete files delete" in lake.describe()
 
 
 def test_a_person_reads_a_table_line_by_line(lake: Lake) -> None:

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pytest
 
 from connector.cli.table_lines import SPARK_PACKAGES, align, describe_table, explain_opening
+from connector.iceberg.commits.commit import commit_all_or_raise
+from support.altered_tables import PATH
 from support.jars import REPOSITORY
 from support.readers import local_catalog
+from support.updated_rows import make_table, stage_updates
 
 ROWS = pa.table({"id": pa.array([41, 42], pa.int64()), "name": ["ä" * 40, None]})
 
@@ -25,6 +28,16 @@ def test_a_table_is_shown_with_its_schema_its_snapshots_and_its_rows(tmp_path: P
     assert [line.split() for line in shown.splitlines()].count(["42"]) == 2
     assert "ä" * 27 + "…" in shown
     assert str(table.current_snapshot().snapshot_id) in shown  # type: ignore[union-attr]  # it was just committed
+
+
+def test_rows_that_are_deleted_by_position_are_not_counted(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    for values in ({1: "a", 2: "a"}, {1: "b"}):
+        commit_all_or_raise(catalog, [stage_updates(catalog, values)])
+    lines = list(describe_table(catalog.load_table(PATH)))
+    assert f"{'.'.join(PATH)}: 2 rows, 2 snapshots" in lines[0]
+    assert any(line.endswith("  rows in files") for line in lines)
 
 
 def test_a_table_without_a_snapshot_is_shown_as_empty(tmp_path: Path) -> None:
