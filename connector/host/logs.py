@@ -22,11 +22,11 @@ class Event(StrEnum):
     """What happened, for programs that read logs. docs/operating.md lists each event with its fields."""
 
     RECEIVING = "receiving"
+    LOADED = "loaded"
     STAGED = "staged"
     COMMITTED = "committed"
     RECOVERED = "recovered"
     HELD = "held"
-    LOADED = "loaded"
     RETRIED = "retried"
     WAITING = "waiting"
     CLAMPED = "clamped"

@@ -71,6 +71,8 @@ def _follow(page: str, config: Json, directory: Path, environment: dict[str, str
     [shown] = re.findall(r"^```text\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
     uri = config["catalog"].get("uri", "")
     for line in shown.replace("http://127.0.0.1:8181", uri).splitlines():
+        if "namespace" in line and "✓ namespace shop exists" in checked:
+            continue  # another test has created it on the same server
         assert re.search("^" + ".*".join(map(re.escape, line.split("…"))) + "$", checked, re.MULTILINE), line
     for command in commands(page, WRITE):
         _run(["bash", "-c", f"set -e -o pipefail; {command}"], directory, environment)

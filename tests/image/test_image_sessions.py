@@ -115,7 +115,8 @@ def test_a_process_that_is_killed_for_memory_is_one_line_and_a_failure(
         session.send_start_commit()
         outcome = session.connector.wait()
     assert outcome.status == 1
-    assert "because the memory of this container (or control group) ran out" in outcome.last_log_line
+    assert "(out of memory, exit status 137): the memory of" in outcome.last_log_line
+    assert "reached its limit of 1024 MB" in outcome.last_log_line
     assert ids(tmp_path) == [1]
 
 
