@@ -66,8 +66,11 @@ def test_what_is_wrong_with_the_input_is_said_by_line(name: str, tmp_path: Path)
 def complaint(lines: Sequence[bytes], directory: Path) -> str:
     (directory / "stdin").write_bytes(b"".join(lines))
     stdin, stdout = os.open(directory / "stdin", os.O_RDONLY), os.open(directory / "stdout", os.O_WRONLY | os.O_CREAT)
+    reader = RequestReader(stdin)
     with pytest.raises(ProtocolError) as error:
-        serve(RequestReader(stdin), Wire(stdout))
+        serve(reader, Wire(stdout))
+    # Until its thread has read the end. Otherwise it would read from the next file that gets the descriptor.
+    assert reader.wait_for((), 60.0)
     for descriptor in (stdin, stdout):
         os.close(descriptor)
     return str(error.value)
