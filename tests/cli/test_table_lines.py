@@ -30,7 +30,8 @@ def test_a_table_is_shown_with_its_schema_its_snapshots_and_its_rows(tmp_path: P
     assert str(table.current_snapshot().snapshot_id) in shown  # type: ignore[union-attr]  # it was just committed
 
 
-def test_rows_that_are_deleted_by_position_are_not_counted(tmp_path: Path) -> None:
+def test_rows_that_are_deleted_by_position_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     catalog = local_catalog(tmp_path)
     make_table(catalog)
     for values in ({1: "a", 2: "a"}, {1: "b"}):
