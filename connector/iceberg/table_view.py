@@ -141,8 +141,11 @@ class SessionViews:
 
 def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[StagedCommit]:
     """Return the commits that the table does not have yet, in the order in which it will get them."""
-    by_writer = sorted(fence.group_by_writer(pending), key=lambda commits: not commits[-1].is_recovered)
-    return [commit for commits in by_writer for commit in fence.remaining_commits(commits, table.properties)]
+    return [
+        commit
+        for commits in fence.group_by_writer(pending)
+        for commit in fence.remaining_commits(commits, table.properties)
+    ]
 
 
 def _search_live(live: Iterable[ListedFile], deletes: PositionDeletes, unit_size: int) -> Iterator[SearchedFile]:

@@ -111,13 +111,9 @@ def _try_table(
     once: Collection[ChainId],
     new_writer: Callable[[], SnapshotWriter],
 ) -> list[Landed | Failed]:
-    by_writer = fence.group_by_writer(staged)
-    # What earlier sessions have staged is committed first. A session's own commit closes the fence values that it was
-    # staged on, and files that were staged on a closed value may be deleted. So after a failure, the table gets none of
-    # the others.
-    by_writer.sort(key=lambda pending: not pending[-1].is_recovered)
     outcomes: list[Landed | Failed] = []
-    for pending in by_writer:
+    # The order matters. So after a failure, the table gets none of the others.
+    for pending in fence.group_by_writer(staged):
         match outcomes[-1:]:
             case [Failed(_, error)]:
                 outcomes.append(Failed(tuple(pending), error))

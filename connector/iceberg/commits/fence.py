@@ -163,12 +163,17 @@ class Tenure:
 
 
 def group_by_writer(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
-    """Return the staged commits of one table by writer; those of a writer are ordered."""
+    """Return the staged commits of one table by writer, in the order in which the table gets them.
+
+    What earlier sessions have staged comes first. A session's own commit closes the fence values that it was staged on,
+    and files that were staged on a closed value may be deleted.
+    """
     by_writer: dict[WriterId, list[StagedCommit]] = {}
     for commit in staged:
         by_writer.setdefault(commit.writer, []).append(commit)
     in_order = sorted(by_writer, key=lambda writer: (writer.state_key, writer.key_range))
-    return [order_commits(by_writer[writer]) for writer in in_order]
+    chains = [order_commits(by_writer[writer]) for writer in in_order]
+    return sorted(chains, key=lambda commits: not commits[-1].is_recovered)
 
 
 def order_commits(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
