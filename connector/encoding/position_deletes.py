@@ -1,8 +1,10 @@
 """Position delete files: which rows of data files are deleted, as Iceberg keeps it."""
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,6 +17,8 @@ from connector.encoding.statistics import split_offsets
 from connector.host.errors import UserError
 from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.storage_errors import translate_errors
+
+Positions: TypeAlias = npt.NDArray[np.int64]  # of rows in a data file
 
 # The ids are Iceberg's. Readers find the columns by them.
 _PATH_ID: Final = 2147483546
@@ -59,6 +63,20 @@ def read_position_deletes(io: FileIO, path: str) -> pa.Table:
         file = pq.ParquetFile(stream, read_dictionary=[names["file_path"]])
         rows = file.read(columns=[*names.values()]).select([*names.values()])
     return rows.rename_columns([*names]).cast(pa.schema({"file_path": _PATHS, "pos": pa.int64()})).unify_dictionaries()
+
+
+def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:
+    """Yield the positions in each data file, in the order of the rows. The rows have `file_path` (a dictionary) and
+    `pos`."""
+    if not rows.num_rows:
+        return
+    paths = rows["file_path"].unify_dictionaries().combine_chunks()
+    places, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
+    order = np.argsort(places, kind="stable")
+    ends = np.cumsum(np.bincount(places, minlength=len(paths.dictionary)))
+    for path, of_file in zip(paths.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
+        if len(of_file):
+            yield path, of_file
 
 
 def _name(schema: pa.Schema, name: str, number: int, path: str) -> str:

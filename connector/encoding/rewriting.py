@@ -17,7 +17,8 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 from connector.encoding.column_types import FIELD_ID, arrow_type_of, find_columns, is_written
 from connector.encoding.conversions import NoEquivalentError, convert
 from connector.encoding.data_files import DataFileWriter, FileOptions
-from connector.encoding.deleted_rows import RowPositions, find_deleted_rows
+from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.position_deletes import Positions
 from connector.host.refresh import Refreshed
 from connector.model.binding import Column
 from connector.model.properties import Properties
@@ -173,7 +174,7 @@ def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> p
         raise UnconvertibleError(column.source_id) from error
 
 
-def _batches(file: pq.ParquetFile, deleted: RowPositions) -> Iterator[pa.RecordBatch]:
+def _batches(file: pq.ParquetFile, deleted: Positions) -> Iterator[pa.RecordBatch]:
     """Yield the rows that are not deleted, a few megabytes at a time."""
     groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)

@@ -12,8 +12,9 @@ from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
 from connector.encoding.column_types import column_id, find_columns
-from connector.encoding.deleted_rows import RowPositions, find_deleted_rows
+from connector.encoding.deleted_rows import find_deleted_rows
 from connector.encoding.document_keys import Key, MalformedDocumentError, check_document, document_key
+from connector.encoding.position_deletes import Positions
 from connector.encoding.searched_keys import Bounds, Keys, Places
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
@@ -35,7 +36,7 @@ class SearchedFile:
     position_deletes: tuple[str, ...] = ()  # the table's delete files that may apply
     # Positions that pending commits delete. A search does not read their located rows: a commit may land in the
     # meantime, and then these objects are deleted.
-    pending_deletes: RowPositions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
+    pending_deletes: Positions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class FoundRows:
     """Rows of keys in one data file. A row occurs for each key that it has, and a key for each row that has it."""
 
     keys: Places  # places in the keys table
-    positions: RowPositions  # within the file, in order
+    positions: Positions  # within the file, in order
     documents: pa.StringArray | None
 
 
@@ -84,10 +85,10 @@ def _read_footer(io: FileIO, path: str) -> pq.FileMetaData:
 class _Candidates:
     """Rows that have the values of some key in the key columns."""
 
-    positions: RowPositions
+    positions: Positions
     ids: Places
 
-    def without(self, deleted: RowPositions) -> "_Candidates":
+    def without(self, deleted: Positions) -> "_Candidates":
         if not len(deleted):
             return self
         nearest = np.minimum(np.searchsorted(deleted, self.positions), len(deleted) - 1)
@@ -152,7 +153,7 @@ class _Source:
                     taken = documents.take(pa.array(rows)) if with_documents else None
                     yield FoundRows(places, positions[begin:end][rows], taken)
 
-    def _keys_of(self, positions: RowPositions, ids: Places, documents: pa.StringArray) -> tuple[Places, Places]:
+    def _keys_of(self, positions: Positions, ids: Places, documents: pa.StringArray) -> tuple[Places, Places]:
         if documents.null_count:
             raise self._lacks_document(positions[np.flatnonzero(documents.is_null())[0]])
         found = zip(documents.to_pylist(), positions.tolist(), strict=True)
@@ -174,7 +175,7 @@ class _Source:
         except MalformedDocumentError as error:
             raise self._lacks_document(position) from error
 
-    def _documents(self, stream: Any, group: int, positions: RowPositions) -> Iterator[tuple[int, int, pa.StringArray]]:
+    def _documents(self, stream: Any, group: int, positions: Positions) -> Iterator[tuple[int, int, pa.StringArray]]:
         """Yield the documents of these rows of a row group, some at a time: from the first to before the second."""
         document_id = self._keys.updates.document_id
         if document_id not in self._names:

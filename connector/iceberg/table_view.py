@@ -15,12 +15,13 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
+from connector.encoding.position_deletes import Positions
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
-from connector.iceberg.commits.row_deletes import Positions, RowDeletes
+from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.commits.staged_files import is_converted
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes

@@ -7,9 +7,10 @@ from typing import Any
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.snapshots import Snapshot
 
+from connector.encoding.position_deletes import Positions
 from connector.iceberg import table_view
 from connector.iceberg.commits import fence, snapshot
-from connector.iceberg.commits.row_deletes import Positions, RowDeletes
+from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.state import StagedCommit

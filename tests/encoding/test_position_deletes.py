@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from connector.encoding.position_deletes import read_position_deletes, write_position_deletes
+from connector.encoding.position_deletes import group_by_file, read_position_deletes, write_position_deletes
 from connector.host.errors import UserError
 from connector.model.state import DataFile
 from support.snapshots import check_text
@@ -87,6 +87,17 @@ def test_files_of_other_writers_are_read(tmp_path: Path, with_ids: bool) -> None
     pq.write_table(pa.table(rows).cast(pa.schema(fields)), tmp_path / "other.parquet")
 
     assert read(f"file://{tmp_path}/other.parquet") == [("b", 3), ("a", 1)]
+
+
+def test_positions_are_grouped_by_their_data_files(tmp_path: Path) -> None:
+    rows = read_position_deletes(PyArrowFileIO(), write(tmp_path, [("b", 7), ("a", 9), ("b", 2)]).path)
+    assert {path: positions.tolist() for path, positions in group_by_file(rows)} == {"a": [9], "b": [2, 7]}
+
+
+def test_a_file_of_another_writer_may_have_no_rows(tmp_path: Path) -> None:
+    empty = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
+    pq.write_table(empty, tmp_path / "empty.parquet")
+    assert list(group_by_file(read_position_deletes(PyArrowFileIO(), f"file://{tmp_path}/empty.parquet"))) == []
 
 
 def test_a_file_without_positions_is_refused(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
-from connector.encoding.position_deletes import read_position_deletes, write_position_deletes
+from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes, write_position_deletes
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.file_names import new_delete_location
-from connector.iceberg.commits.row_deletes import DeletedRows, Positions, group_by_file
+from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.model.state import DataFile
 

@@ -7,11 +7,9 @@ old positions would delete nothing, and leave two rows for a key.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
@@ -19,6 +17,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.located_rows import Located, read_located
+from connector.encoding.position_deletes import Positions, group_by_file
 from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Keys
 from connector.host.errors import UserError
@@ -30,8 +29,6 @@ from connector.iceberg.metadata.references import file_name
 from connector.model.binding import Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
 from connector.storage.file_io import files_of
-
-Positions: TypeAlias = npt.NDArray[np.int64]
 
 _NONE: Final = -1  # lower than every sequence number
 
@@ -120,19 +117,6 @@ class RowDeletes:
                 found = [each.positions for each in search(table.io, file, keys, with_documents=False)]
                 self._found[key] = np.concatenate([np.empty(0, np.int64), *found])
             yield file.path, self._found[key]
-
-
-def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:
-    """Yield the positions in each file."""
-    paths = rows["file_path"].unify_dictionaries().combine_chunks()
-    if isinstance(paths, pa.ChunkedArray):
-        paths = paths.chunk(0) if paths.num_chunks else pa.array([], paths.type)
-    places, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
-    order = np.argsort(places, kind="stable")
-    ends = np.cumsum(np.bincount(places, minlength=len(paths.dictionary)))
-    for path, of_file in zip(paths.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
-        if len(of_file):
-            yield path, of_file
 
 
 def _find_newer(
