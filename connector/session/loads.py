@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,11 +22,21 @@ from connector.encoding.load_lines import key_table, parse_loads
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_lines import Lines
 from connector.host.errors import ConnectorError
+from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
-from connector.model.binding import Updates
+from connector.model.binding import Binding, Updates
 from connector.model.state import LocatedRows
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
-from connector.spark.search_job import FoundInGroup, Search, group_files, read_documents, read_lines, remove_documents
+from connector.spark.search_job import (
+    FoundInGroup,
+    Group,
+    RowsOfKeys,
+    Search,
+    group_files,
+    read_documents,
+    read_lines,
+    remove_documents,
+)
 from connector.spark.spark_session import Spark
 from connector.spark.table_files import Layout, TableLayout
 from connector.storage.storage_errors import translate_errors
@@ -39,7 +50,7 @@ FindView: TypeAlias = Callable[[], TableView]
 class SearchedTable:
     """A table whose binding updates rows in place: how it is searched, and where its located rows are staged."""
 
-    updates: Updates
+    binding: Binding
     layout: Layout
     find_view: FindView
 
@@ -69,61 +80,53 @@ class TransactionLoads:
         """Receive a run of Loads. Raises ProtocolError if a line is no Load, or its binding never loads."""
         lines = Lines(b"".join(loads.pieces), lambda place: loads.first_line + place)
         for index, rows in parse_loads(lines).items():
-            self._keys.setdefault(index, []).append(key_table(self._layout(index, rows.numbers[0]).binding, rows))
+            self._keys.setdefault(index, []).append(key_table(self._find_binding(index, rows.numbers[0]), rows))
         self.count += loads.count
 
     def answer(self) -> Iterator[bytes]:
         """Yield the text of the answers: finished lines, one for each key that has a document. A part may end within a
         line."""
-        self._directory.mkdir()
+        with translate_disk_errors("file for the keys of Loads"):
+            self._directory.mkdir()
         for index, tables in sorted(self._keys.items()):
             yield from self._answer(index, pa.concat_tables(tables).combine_chunks())
         self._keys.clear()
         shutil.rmtree(self._directory)
 
-    def _layout(self, index: int, line: int) -> TableLayout:
+    def _find_binding(self, index: int, line: int) -> Binding:
         if not 0 <= index < self._bindings:
             raise ProtocolError(f"line {line}: load names binding {index}, but the session has only {self._bindings}")
         if index not in self._tables:
             raise ProtocolError(
                 f"line {line}: the runtime must not send load for binding {index}, which has delta updates"
             )
-        return self._tables[index].layout()
+        return self._tables[index].binding
 
     def _answer(self, index: int, keys: pa.Table) -> Iterator[bytes]:
         table = self._tables[index]
         view = table.find_view()
-        groups = self._search(index, keys, view)
         layout = table.layout()
-        newest = _choose_newest(groups)
-        for group, is_newest in zip(groups, newest, strict=True):
+        groups = self._search(table.binding, layout, keys, view) if keys.num_rows and view.files else []
+        rows = RowsOfKeys.join([group.rows for group in groups])
+        newest = np.split(_choose_newest(rows), np.cumsum([len(group.rows.keys) for group in groups]))
+        for group, is_newest in zip(groups, newest[:-1], strict=True):
             if is_newest.all():
                 yield from read_documents(group.documents, layout.io) if len(is_newest) else ()
             else:
                 lines = read_lines(group.documents, layout.io)
                 yield from (line for line, chosen in zip(lines, is_newest, strict=True) if chosen)
-        places = np.concatenate([np.empty(0, np.int64), *(group.keys for group in groups)])
-        if len(places):
-            answered = digest_of_loads(keys.take(pa.array(np.unique(places))))
-            self.found[index] = Found(_stage_located(layout, view, groups, keys, table.updates), answered)
+        if len(rows.keys):
+            updates = table.binding.updates
+            assert updates, "only bindings that update rows are searched"
+            answered = digest_of_loads(keys.take(pa.array(np.unique(rows.keys))))
+            self.found[index] = Found(_stage_located(layout, view, rows, keys, updates), answered)
 
-    def _search(self, index: int, keys: pa.Table, view: TableView) -> Sequence[FoundInGroup]:
-        if not keys.num_rows or not view.files:
-            return []
-        layout = self._tables[index].layout()
+    def _search(self, binding: Binding, layout: TableLayout, keys: pa.Table, view: TableView) -> Sequence[FoundInGroup]:
         source = self._store_keys(layout, keys)
-        searches = [
-            Search(
-                layout.access.value,
-                source,
-                self._tables[index].updates,
-                index,
-                files,
-                self._new_source(layout, ".loaded"),
-            )
-            for files in group_files(view.files)
-        ]
-        outcomes = self._spark.map(Search.run, searches).result()
+        search = Search(binding, source)
+        groups = [Group(files, self._new_source(layout, ".loaded")) for files in group_files(view.files)]
+        # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
+        outcomes = self._spark.map(partial(search.run, layout.access.value), groups).result()
         remove_documents(source, layout.io)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
@@ -133,7 +136,8 @@ class TransactionLoads:
     def _store_keys(self, layout: TableLayout, keys: pa.Table) -> Source:
         source = self._new_source(layout, ".arrow")
         if isinstance(source, SpooledFile):
-            write_keys(str(source.path), keys)
+            with translate_disk_errors("file for the keys of Loads"):
+                write_keys(str(source.path), keys)
         else:
             with translate_errors(source.location), layout.io.new_output(source.location).create() as stream:
                 write_keys(stream, keys)
@@ -146,37 +150,33 @@ class TransactionLoads:
         return StoredObject(layout.new_block_location())
 
 
-def _choose_newest(groups: Sequence[FoundInGroup]) -> list[npt.NDArray[np.bool_]]:
-    """Return for each group which of its rows are the newest of their keys.
+def _choose_newest(rows: RowsOfKeys) -> npt.NDArray[np.bool_]:
+    """Return which of the rows are the newest of their keys.
 
     A key has several rows if another writer has added some, or if the table had them before its binding updated rows.
     """
-    keys = np.concatenate([np.empty(0, np.int64), *(group.keys for group in groups)])
-    files = np.concatenate([np.empty(0, np.int64), *(group.files for group in groups)])
-    positions = np.concatenate([np.empty(0, np.int64), *(group.positions for group in groups)])
-    order = np.lexsort((positions, files, keys))  # of each key, the newest comes last
-    is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
+    order = np.lexsort((rows.positions, rows.files, rows.keys))  # of each key, the newest comes last
+    keys = rows.keys[order]
     is_newest = np.zeros(len(keys), np.bool_)
-    is_newest[order[is_last]] = True
-    ends = np.cumsum([len(group.keys) for group in groups])
-    return np.split(is_newest, ends[:-1]) if groups else []
+    is_newest[order[np.append(keys[1:] != keys[:-1], True)[: len(keys)]]] = True
+    return is_newest
 
 
 def _stage_located(
-    layout: TableLayout, view: TableView, groups: Sequence[FoundInGroup], keys: pa.Table, updates: Updates
+    layout: TableLayout, view: TableView, rows: RowsOfKeys, keys: pa.Table, updates: Updates
 ) -> LocatedRows:
     """Write all found rows, those of a key with several among them: one version of a document is to stay."""
     paths = list(dict.fromkeys(file.path for file in view.files))
     places = {path: place for place, path in enumerate(paths)}
     path_of_file = np.array([places[file.path] for file in view.files], np.int32)
-    indices = path_of_file[np.concatenate([group.files for group in groups])]
-    rows = pa.table(
+    indices = pa.array(path_of_file[rows.files], pa.int32())
+    table = pa.table(
         {
-            "file_path": pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(paths, pa.string())),
-            "pos": np.concatenate([group.positions for group in groups]),
-            "key": keys[KEY].take(pa.array(np.concatenate([group.keys for group in groups]))),
+            "file_path": pa.DictionaryArray.from_arrays(indices, pa.array(paths, pa.string())),
+            "pos": rows.positions,
+            "key": keys[KEY].take(pa.array(rows.keys)),
         }
     )
     location = layout.new_located_location()
-    write_located(layout.io, location, rows, updates)
-    return LocatedRows(location, rows.num_rows, view.snapshot_id)
+    write_located(layout.io, location, table, updates)
+    return LocatedRows(location, table.num_rows, view.snapshot_id)

@@ -235,7 +235,7 @@ class WriteJobs:
         """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
         layouts = self._make_layouts(file_prefixes)
         searched = {
-            index: SearchedTable(table.binding.updates, layouts[index], partial(self._find_view, table))
+            index: SearchedTable(table.binding, layouts[index], partial(self._find_view, table))
             for index, table in enumerate(self._tables)
             if table.binding.updates
         }

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
 from connector.encoding.key_tables import read_keys
-from connector.encoding.row_search import FoundRows, SearchedFile, search
+from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
-from connector.model.binding import Updates
+from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
 from connector.storage import storage_errors
@@ -34,28 +34,33 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Search:
+class Group:
     """What one call searches. The files have their places in the view of the table."""
 
-    access: Properties
-    keys: Source
-    updates: Updates
-    binding: int
     files: tuple[tuple[int, SearchedFile], ...]
     documents: Source  # where the lines are written
 
-    def run(self) -> "FoundInGroup | ConnectorError":
-        """Search the files. An error is returned, since Spark would hide its type."""
+
+@dataclass(frozen=True)
+class Search:
+    """What all calls of a job have in common."""
+
+    binding: Binding
+    keys: Source
+
+    def run(self, access: Properties, group: Group) -> "FoundInGroup | ConnectorError":
+        """Search the group's files. An error is returned, since Spark would hide its type."""
         gc.collect()  # the daemon has turned the automatic collection off
-        io = open_file_io(self.access)
-        keys = _open_keys(self.keys, self.updates, self.access)
-        found: list[tuple[int, FoundRows]] = []
+        io = open_file_io(access)
+        assert self.binding.updates, "only bindings that update rows are searched"
+        keys = _open_keys(self.keys, self.binding.updates, access)
+        found: list[RowsOfKeys] = []
         try:
-            with _Lines(self.documents, io, self.binding) as lines:
-                for place, file in self.files:
+            with _Lines(group.documents, io, self.binding.index) as lines:
+                for place, file in group.files:
                     for rows in search(io, file, keys, with_documents=True):
                         lines.write(rows.documents)
-                        found.append((place, FoundRows(rows.keys, rows.positions, None)))
+                        found.append(RowsOfKeys(np.full(len(rows.keys), place), rows.keys, rows.positions))
         except ConnectorError as error:
             return error
         except OSError as error:
@@ -63,27 +68,33 @@ class Search:
                 f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
                 "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
             )
-        return FoundInGroup.of(found, self.documents)
+        return FoundInGroup(RowsOfKeys.join(found), group.documents)
+
+
+@dataclass(frozen=True)
+class RowsOfKeys:
+    """Where rows of keys are: three arrays of one length."""
+
+    files: Integers  # places in the view
+    keys: Integers  # places in the keys table
+    positions: Integers  # within the file
+
+    @classmethod
+    def join(cls, parts: Sequence["RowsOfKeys"]) -> "RowsOfKeys":
+        """Return the rows of all parts, in their order."""
+        return cls(
+            _join([part.files for part in parts]),
+            _join([part.keys for part in parts]),
+            _join([part.positions for part in parts]),
+        )
 
 
 @dataclass(frozen=True)
 class FoundInGroup:
     """The rows that one call has found, and their lines, in the same order."""
 
-    files: Integers  # places in the view
-    keys: Integers  # places in the keys table
-    positions: Integers
+    rows: RowsOfKeys
     documents: Source
-
-    @classmethod
-    def of(cls, found: Sequence[tuple[int, FoundRows]], documents: Source) -> "FoundInGroup":
-        files = [np.full(len(rows.keys), place) for place, rows in found]
-        return cls(
-            _join(files),
-            _join([rows.keys for _, rows in found]),
-            _join([rows.positions for _, rows in found]),
-            documents,
-        )
 
 
 def group_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:

@@ -9,9 +9,11 @@ from pyiceberg.types import LongType
 from connector.encoding.key_tables import write_keys
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import RetryableError
+from connector.model.binding import Binding
 from connector.model.properties import Properties
+from connector.model.table_identifier import TableIdentifier
 from connector.spark.block_transfer import SpooledFile
-from connector.spark.search_job import FoundInGroup, Search
+from connector.spark.search_job import FoundInGroup, Group, Search
 from encoding.searched_tables import SearchedTable
 from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text
@@ -24,7 +26,8 @@ def run(table: SearchedTable, path: str, keys: list[str], documents: Path) -> ob
     write_keys(str(source.path), table.keys(keys))
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
     access = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
-    return Search(access, source, table.updates, 3, ((0, file),), SpooledFile(documents)).run()
+    binding = Binding(3, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
+    return Search(binding, source).run(access, Group(((0, file),), SpooledFile(documents)))
 
 
 def test_each_document_is_one_line_also_if_another_program_wrote_it_on_several(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""The keys of Loads on their way to the search."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyiceberg.types import StringType
+
+from connector.encoding.row_search import SearchedFile
+from connector.host.errors import UserError
+from connector.host.refresh import Lease
+from connector.iceberg.table_view import TableView
+from connector.model.binding import Binding, Column
+from connector.model.properties import Properties
+from connector.model.table_identifier import TableIdentifier
+from connector.session.loads import SearchedTable, TransactionLoads
+from connector.spark.table_files import TableLayout
+from encoding import searched_tables
+from protocol.request import Load
+from support.small_disk import SIZE, small_disk
+
+
+def test_a_disk_without_room_for_the_keys_is_told(tmp_path: Path) -> None:
+    updates = searched_tables.SearchedTable(tmp_path, [StringType()]).updates
+    keys = (Column("id", "id", 10, StringType(), required=True),)
+    binding = Binding(0, "key", TableIdentifier("db", "orders"), keys, (), None, updates=updates)
+    view = TableView(None, (SearchedFile("file:///table.parquet", 1),))
+    local_spark: Any = SimpleNamespace(is_local=True)
+    access = Lease(Properties(), None)
+    layout = TableLayout(binding, "file:///table", Properties(), "prefix", access)
+    with small_disk(tmp_path / "disk") as disk:
+        table = SearchedTable(binding, lambda: layout, lambda: view)
+        loads = TransactionLoads(local_spark, disk.directory / "loads", {0: table}, bindings=1)
+        loads.add(Load(0, 1, 1, (b'{"load":{"key":["%b"]}}\n' % (b"x" * 2 * SIZE),)))
+        with pytest.raises(UserError, match=r"no temporary file for the keys of Loads can be made: .*No space left"):
+            list(loads.answer())
