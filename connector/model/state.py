@@ -18,7 +18,7 @@ from msgspec import Meta
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 FENCE_VALUE: Final = "[0-9a-f]{32}"
 # A value, a value that was closed, or a value that was reset (from none, too). `iceberg/commits/fence` makes them.
@@ -42,7 +42,7 @@ class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
     upper: bytes | None
 
 
-class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A data file that a Spark task has written: its manifest entry in compact form."""
 
     path: _Name
@@ -50,6 +50,8 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: _Long  # bytes
     splits: tuple[_Long, ...]  # where its row groups begin
     columns: tuple[ColumnStatistics, ...]
+    # The values of the partition spec's fields, in its order, in Iceberg's single-value serialization.
+    partition: tuple[bytes | None, ...] = ()
 
 
 class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -97,15 +99,23 @@ class SecondEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=
     table: tuple[_Name, _Name]
 
 
+class ThirdEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=3):
+    """A staged commit in the form of version 3, whose files are of no partition and in no sort order."""
+
+    table: tuple[_Name, _Name]
+    located: LocatedRows | None = None
+
+
 class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
     """A staged commit in the form that this image writes."""
 
     table: tuple[_Name, _Name]
     located: LocatedRows | None = None
+    sort_order_id: _Int = 0
 
     @classmethod
-    def of_older(cls, entry: FirstEntry | SecondEntry) -> "Entry":
-        """Convert an entry of version 1 or 2."""
+    def of_older(cls, entry: FirstEntry | SecondEntry | ThirdEntry) -> "Entry":
+        """Convert an entry of an older version."""
         return cls(
             table=entry.path if isinstance(entry, FirstEntry) else entry.table,
             table_uuid=entry.table_uuid,
@@ -113,6 +123,7 @@ class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             schema_id=entry.schema_id,
             files=entry.files,
             file_list=entry.file_list,
+            located=entry.located if isinstance(entry, ThirdEntry) else None,
             checkpoint=entry.checkpoint,
             prev=entry.prev,
         )
@@ -156,6 +167,7 @@ class StagedCommit:
     files: tuple[DataFile, ...] | FileList
     checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
     located: LocatedRows | None = None  # the rows that the commit deletes
+    sort_order_id: int = 0  # of the data files; 0: they are in no sort order of the table
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
 
@@ -254,6 +266,7 @@ def _encode(commit: StagedCommit) -> Json:
             files=() if isinstance(commit.files, FileList) else commit.files,
             file_list=commit.files if isinstance(commit.files, FileList) else None,
             located=commit.located,
+            sort_order_id=commit.sort_order_id,
             checkpoint=commit.checkpoint,
             prev=commit.prev,
         )

@@ -20,6 +20,7 @@ from connector.model.state import (
     FirstEntry,
     SecondEntry,
     StagedCommit,
+    ThirdEntry,
     WriterId,
 )
 from connector.model.table_identifier import TableIdentifier
@@ -36,6 +37,8 @@ _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most
 # replaces the image of that connector.
 _FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
 _ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
+
+_OLDER: Final[Mapping[int, type[SecondEntry | ThirdEntry]]] = {2: SecondEntry, 3: ThirdEntry}
 
 T = TypeVar("T")
 
@@ -120,6 +123,7 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
         schema_id=entry.schema_id,
         files=entry.file_list or entry.files,
         located=entry.located,
+        sort_order_id=entry.sort_order_id,
         checkpoint=entry.checkpoint,
         is_recovered=True,
     )
@@ -129,8 +133,8 @@ def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
         return Entry.of_older(_read(place, kept, FirstEntry))
     version = kept["version"]
-    if version == 2:
-        return Entry.of_older(_read(place, kept, SecondEntry))
+    if type(version) is int and version in _OLDER:
+        return Entry.of_older(_read(place, kept, _OLDER[version]))
     if type(version) is int and version > VERSION:
         raise _newer(place, f"it has version {version}, and this image reads up to version {VERSION}")
     return _read(place, kept, Entry)

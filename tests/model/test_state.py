@@ -8,7 +8,15 @@ import orjson
 import pytest
 
 from connector.model import state
-from connector.model.state import ColumnStatistics, DataFile, FileList, LocatedRows, StagedCommit, WriterId
+from connector.model.state import (
+    ColumnStatistics,
+    DataFile,
+    FileList,
+    LandedTransaction,
+    LocatedRows,
+    StagedCommit,
+    WriterId,
+)
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
 from support.runtime import merged
@@ -74,7 +82,7 @@ def test_the_shape_of_the_state_is_stable() -> None:
             "orders.v1": {
                 "00000000-ffffffff": {
                     value_of("b"): {
-                        "version": 3,
+                        "version": 4,
                         "prev": value_of("a"),
                         "table": ["shop", "orders"],
                         "tableUuid": UUID,
@@ -123,6 +131,28 @@ def test_rows_that_a_commit_deletes_survive_the_state() -> None:
     patch = on_the_wire(state.encode_added(commits))
     assert read_state("acme/orders", patch) == commits
     assert list(commits[0].locations) == ["file:///w/a.parquet", "file:///w/a-located.parquet"]
+
+
+def test_partitions_and_the_sort_order_survive_the_state() -> None:
+    file = msgspec.structs.replace(FILE, partition=(b"\x00\xff", None, b""))
+    commit = replace(staged("b"), files=(file,), spec_id=3, sort_order_id=2)
+    assert read_state("acme/orders", on_the_wire(state.encode_added([commit]))) == [commit]
+
+
+def test_entries_of_an_image_that_knew_no_partitions_are_read() -> None:
+    commit = replace(staged("b"), located=LocatedRows("file:///w/a-located.parquet", 20, 7))
+    patch = on_the_wire(state.encode_added([commit]))
+    [entry] = patch["bindingStates"]["orders.v1"]["00000000-ffffffff"].values()
+    entry["version"] = 3
+    assert read_state("acme/orders", patch) == [commit]
+
+
+def test_the_size_of_a_report_leaves_out_what_earlier_sessions_staged() -> None:
+    own, recovered = staged("c", prev="b"), replace(staged("b"), is_recovered=True)
+    assert LandedTransaction((recovered, own)).size == FILE.size
+    assert LandedTransaction((recovered,)).size is None
+    assert LandedTransaction(()).size is None
+    assert LandedTransaction((replace(own, files=()),)).size == 0
 
 
 def test_entries_of_an_image_that_staged_no_deletes_are_read() -> None:
