@@ -18,6 +18,7 @@ from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
+from connector.model.arrangement import Arrangement
 from connector.model.binding import Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
@@ -47,7 +48,7 @@ class BoundTable:
     binding: Binding
     writer: WriterId
     table_uuid: str
-    spec_id: int
+    arrangement: Arrangement
     schema_id: int
     location: str
     properties: Properties
@@ -129,7 +130,7 @@ def _bind(
         binding=binding,
         writer=writer,
         table_uuid=str(table.metadata.table_uuid),
-        spec_id=find_unpartitioned_spec(table),
+        arrangement=Arrangement(spec_id=find_unpartitioned_spec(table)),
         schema_id=table.metadata.current_schema_id,
         location=table.location(),
         properties=Properties(table.properties),

@@ -1,6 +1,7 @@
 """How rows are arranged in a table's data files: by partition, and in a sort order. Ids are those of the table."""
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True)
@@ -34,3 +35,6 @@ class Arrangement:
     def is_plain(self) -> bool:
         """Whether rows stay in the order in which they come, in any file."""
         return not (self.partition or self.sort)
+
+
+PLAIN: Final = Arrangement()

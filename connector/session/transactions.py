@@ -126,11 +126,12 @@ class Session:
             next=fence.new_value(tenure.prev),
             path=table.binding.path,
             table_uuid=table.table_uuid,
-            spec_id=table.spec_id,
+            spec_id=table.arrangement.spec_id,
             schema_id=table.schema_id,
             files=files,
             checkpoint=checkpoint,
             located=found.located if found else None,
+            sort_order_id=table.arrangement.sort_order_id,
             known=tenure.known,
         )
         self._tenures[index] = tenure.after(staged)
@@ -265,7 +266,9 @@ class WriteJobs:
 
 
 def _make_layout(table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
-    return TableLayout(table.binding, table.location, table.properties, file_prefix, access.current())
+    return TableLayout(
+        table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
+    )
 
 
 def _add_rejected(layout: Layout, rejected: Layout) -> TableLayout:

@@ -16,6 +16,7 @@ from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOp
 from connector.encoding.decoder import Decoded
 from connector.encoding.invalid_cells import batch_of
 from connector.host.refresh import Lease
+from connector.model.arrangement import PLAIN, Arrangement
 from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
@@ -35,6 +36,7 @@ class TableLayout:
     properties: Properties  # the table's
     file_prefix: str
     access: Lease[Properties]  # FileIO properties, the object store's credentials among them
+    arrangement: Arrangement = PLAIN
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
 
     @property

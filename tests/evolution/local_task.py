@@ -85,7 +85,7 @@ class LocalTask:
             next=fence.new_value(tenure.prev),
             path=bound.binding.path,
             table_uuid=bound.table_uuid,
-            spec_id=bound.spec_id,
+            spec_id=bound.arrangement.spec_id,
             schema_id=bound.schema_id,
             files=tuple(file.finish()),
             known=tenure.known,
