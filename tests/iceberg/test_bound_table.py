@@ -119,7 +119,7 @@ def test_files_are_filed_under_the_spec_without_partitions_when_another_engine_a
     with table.update_spec() as update:
         update.add_field("id", IdentityTransform())
     assert catalog.load_table(PATH).metadata.default_spec_id == 1
-    assert bind(catalog, FieldSelection(keys=("id",))).spec_id == 0
+    assert bind(catalog, FieldSelection(keys=("id",))).arrangement.spec_id == 0
 
 
 def test_a_table_that_was_always_partitioned_is_refused(catalog: Catalog) -> None:

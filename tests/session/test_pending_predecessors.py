@@ -10,6 +10,7 @@ from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit import Failed, Landed
+from connector.model.arrangement import PLAIN
 from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties
 from connector.model.state import ChainId, StagedCommit, WriterId
@@ -34,7 +35,7 @@ def recover_as(opening: WriterId, pending: WriterId, updates: Updates | None = U
     """A session opens as one writer, and the table refuses what another one has staged."""
     commit = StagedCommit(pending, "", "0" * 31 + "1", PATH, UUID, 0, 0, (), is_recovered=True)
     binding = Binding(0, opening.state_key, PATH, (), (), None, updates=updates)
-    table = BoundTable(binding, opening, UUID, 0, 0, "file:///users", Properties(), Lease(Properties()))
+    table = BoundTable(binding, opening, UUID, PLAIN, 0, "file:///users", Properties(), Lease(Properties()))
 
     def refuse(staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Landed | Failed]:  # noqa: ARG001
         return [Failed(tuple(staged), RetryableError("The catalog is not available."))]
