@@ -161,7 +161,7 @@ def _replace_manifests(
     manifests = []
     for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
         if added := [entry for replacement in of_spec for entry in replacement.added]:
-            manifests.append(_write(table, prefix, factory, spec_id, added))
+            manifests.append(factory.of_added(table, prefix, spec_id, added))
     for manifest in manifests_of(table.io, table.current_snapshot()):
         if manifest.content == ManifestContent.DATA:
             manifest = factory.without(table, prefix, manifest, gone)
@@ -184,12 +184,3 @@ def _summarize(replacements: Sequence[Replacement]) -> dict[str, str]:
 
 def _spec_id(replacement: Replacement) -> int:
     return replacement.spec_id
-
-
-def _write(
-    table: Table, prefix: str, factory: ManifestFactory, spec_id: int, entries: Sequence[ManifestEntry]
-) -> ManifestFile:
-    with factory.writer(table, prefix, spec_id, table.metadata.current_schema_id) as writer:
-        for entry in entries:
-            writer.add_entry(entry)
-    return writer.to_manifest_file()

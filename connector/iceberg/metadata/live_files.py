@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table import Table
-from pyiceberg.table.delete_file_index import DeleteFileIndex
 
 from connector.encoding.rewriting import SourceFile
 from connector.host.errors import UserError
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifests import manifests_of
 
 
@@ -30,27 +30,27 @@ class LiveFiles:
 
 def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> LiveFiles:
     """Return the data files that are wanted. UserError if one of them cannot be rewritten."""
-    data, position_deletes, equality_deletes = [], DeleteFileIndex(), []
+    data, position_deletes, equality_deletes = [], [], []
     for manifest in manifests_of(table.io, table.current_snapshot()):
         for entry in manifest.fetch_manifest_entry(table.io):
-            match entry.data_file.content:
+            listed = ListedFile.of(manifest.manifest_path, entry)
+            match listed.content:
                 case DataFileContent.DATA:
                     if is_wanted(entry.data_file):
-                        data.append(entry)
+                        data.append((entry, listed))
                 case DataFileContent.POSITION_DELETES:
                     _check_format(entry.data_file)
-                    position_deletes.add_delete_file(entry, entry.data_file.partition)
+                    position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
-    return LiveFiles([LiveFile(entry, _source(entry, position_deletes)) for entry in data], equality_deletes)
+    deletes = PositionDeletes(position_deletes)
+    return LiveFiles([LiveFile(entry, _source(entry, listed, deletes)) for entry, listed in data], equality_deletes)
 
 
-def _source(entry: ManifestEntry, position_deletes: DeleteFileIndex) -> SourceFile:
-    file = entry.data_file
-    _check_format(file)
-    assert entry.sequence_number is not None, "the manifest's reader fills it in"
-    deletes = position_deletes.for_data_file(entry.sequence_number, file, file.partition)
-    return SourceFile(file.file_path, file.file_size_in_bytes, tuple(sorted(delete.file_path for delete in deletes)))
+def _source(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> SourceFile:
+    _check_format(entry.data_file)
+    deletes = sorted(delete.path for delete in position_deletes.find(listed))
+    return SourceFile(listed.path, listed.size, tuple(deletes))
 
 
 def _check_format(file: DataFile) -> None:
