@@ -393,7 +393,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         (
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known properties are feature_flags, "
-            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution",
+            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution, "
+            "commit_after_rows, commit_after_bytes",
         ),
     ],
 )
@@ -562,3 +563,10 @@ def test_no_serializer_writes_a_secret() -> None:
     for write in (orjson.dumps, msgspec.json.encode):
         with pytest.raises(TypeError):
             write(credentials)
+
+
+def test_commits_are_triggered_by_128_mib_and_by_no_number_of_rows_unless_told() -> None:
+    advanced = parse(LOCAL, [])[0].advanced
+    assert (advanced.commit_after_rows, advanced.commit_after_bytes) == (None, 128 << 20)
+    advanced = parse(with_advanced(commit_after_rows=1, commit_after_bytes=1), [])[0].advanced
+    assert (advanced.commit_after_rows, advanced.commit_after_bytes) == (1, 1)

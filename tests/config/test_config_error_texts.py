@@ -48,6 +48,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "advanced": {
             "nanosecond_timestamps": "planted",
             "max_waiting_commits": 1.5,
+            "commit_after_rows": "planted",
             "feature_flags": 7,
             "spark": "planted",
         },
@@ -120,6 +121,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "what needs format version 3": advanced(nanosecond_timestamps=True, variant_columns=True),
     "no setting of Spark's": advanced(spark={"master": "local[2]"}),
     "too little that may wait": advanced(max_waiting_commits=0, max_waiting_bytes=0),
+    "too little for a commit": advanced(commit_after_rows=0, commit_after_bytes=0),
     "an unknown evolution": advanced(schema_evolution="loose"),
     "no namespace": {**ON_LOCAL, "namespace": " "},
     "a namespace of many lines": {**ON_LOCAL, "namespace": "a\nb"},
