@@ -402,6 +402,39 @@ def test_one_mistake_is_one_complaint(endpoint: Json, complaint: str) -> None:
     assert complaints(endpoint) == [complaint]
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "resource", "found"),
+    [
+        ({"delta_updates": False}, {}, "/delta_updates: {}; set /delta_updates in the config of a binding"),
+        (
+            {"commit_after_rows": 1},
+            {},
+            "/commit_after_rows: {}; set /advanced/commit_after_rows in the endpoint config",
+        ),
+        ({}, {"hard_delete": True}, "bindings[0] /hard_delete: {}; set /hard_delete in the endpoint config"),
+        (
+            {},
+            {"max_waiting_bytes": 1},
+            "bindings[0] /max_waiting_bytes: {}; set /advanced/max_waiting_bytes in the endpoint config",
+        ),
+        ({"advanced": {"hard_delete": True}}, {}, "/advanced/hard_delete: {}; set /hard_delete in the endpoint config"),
+        (
+            {"advanced": {"delta_updates": False}},
+            {},
+            "/advanced/delta_updates: {}; set /delta_updates in the config of a binding",
+        ),
+        (
+            {"schema_evolution": "full"},
+            {},
+            "/schema_evolution: {}; set /advanced/schema_evolution in the endpoint config",
+        ),
+    ],
+)
+def test_a_property_in_the_wrong_place_is_told_the_right_one(endpoint: Json, resource: Json, found: str) -> None:
+    said = complaints({**LOCAL, **endpoint}, {"table": "t", **resource})
+    assert said == [found.format("is not a known property here")]
+
+
 @pytest.mark.parametrize("choice", [{}, {"catalog_type": "local"}, {"catalog_type": ["Local"]}])
 def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> None:
     assert complaints({**LOCAL, "catalog": choice}) == [
