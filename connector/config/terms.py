@@ -33,7 +33,7 @@ class Term:
     """A field, or a field with a transform."""
 
     transform: str  # as Iceberg's specification names it, without its width
-    field: str  # a field's name, or the name of its column
+    name: str  # a field's name, or the name of its column
     width: int | None = None  # of bucket and truncate
 
     @property
@@ -43,7 +43,7 @@ class Term:
 
     def __str__(self) -> str:
         """The term as a config may have it."""
-        field = _quote(self.field)
+        field = _quote(self.name)
         if self.transform == IDENTITY:
             return field
         return f"{self.transform}({field})" if self.width is None else f"{self.transform}({self.width}, {field})"

@@ -70,7 +70,7 @@ def test_a_term_has_a_transform_in_any_case(text: str, transform: str, width: in
 )
 def test_a_name_is_any_word_or_in_backticks(text: str, field: str) -> None:
     [term] = parse_partition_by(text)
-    assert term.field == field
+    assert term.name == field
 
 
 def test_terms_have_commas_between_them() -> None:
