@@ -225,6 +225,9 @@ class WriteJobs:
         views: SessionViews,
     ) -> None:
         self._engine = engine
+        # Sorted runs may take the other half of the disk.
+        are_plain = all(table.arrangement.is_plain for table in tables)
+        self._spool_limit = engine.spool_limit if are_plain else engine.spool_limit // 2
         self._claims = claims
         self._tables = tables
         self._access = access
@@ -251,17 +254,13 @@ class WriteJobs:
         layouts = self._make_layouts(file_prefixes)
         bound, rejected = layouts[: self._bindings], layouts[self._bindings :]
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
-        spool = Spool(directory, limit=self._engine.spool_limit if self._are_plain else self._engine.spool_limit // 2)
+        spool = Spool(directory, limit=self._spool_limit)
         spark = self._engine.spark
         return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
 
-    @property
-    def _are_plain(self) -> bool:
-        return all(table.arrangement.is_plain for table in self._tables)
-
     def _limit_runs(self) -> int:
         """Return how many bytes of sorted runs a task may have on the disk: all tasks as many as the spool."""
-        return self._engine.spool_limit // 2 // self._engine.spark.cores
+        return self._spool_limit // self._engine.spark.cores
 
     def _make_layouts(self, file_prefixes: Sequence[str]) -> list[Layout]:
         """Return the layout of each table. The layout of a binding includes the layout of its rejected rows."""

@@ -48,8 +48,8 @@ class TableLayout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are written as they come, to both tables."""
-        return self.arrangement.is_plain and (self.rejected is None or self.rejected.is_plain)
+        """Whether rows stay in the order in which they come, in any file."""
+        return not (self.arrangement.partition or self.arrangement.sort)
 
     @property
     def seconds_left(self) -> float | None:

@@ -119,11 +119,12 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
 
 
 def _open_files(claim: Claim) -> TaskFiles:
-    if claim.layout.is_plain:
-        return TableFiles(claim.layout)
+    layout = claim.layout
+    if layout.is_plain and (layout.rejected is None or layout.rejected.is_plain):
+        return TableFiles(layout)
     from connector.spark.arranged_files import ArrangedFiles
 
-    return ArrangedFiles(claim.layout, claim.source)
+    return ArrangedFiles(layout, claim.source)
 
 
 def _receive(claims: "Connection[Any, Any]") -> Claim | None:
