@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cmp_to_key
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,9 @@ from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, r
 from connector.model.arrangement import Arrangement, PartitionField, SortField
 from connector.model.binding import Binding
 from encoding.store_lines import binding
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 Row = tuple[Any, ...]
 ID, FIRST, SECOND = 1, 2, 3  # field ids
 
@@ -250,8 +253,9 @@ def test_a_merge_holds_few_rows_of_runs_that_follow_each_other() -> None:
 def test_a_run_that_was_cut_is_an_error() -> None:
     runs = one_long([1, 2, 3], is_descending=False, nulls_first=True)
     runs.files[0].truncate(runs.runs[0].parts[-1].offset + 3)
-    with pytest.raises(OSError, match="a sorted run ends after"):
+    with pytest.raises(OSError, match="a sorted run") as raised:
         runs.merged()
+    check_text(SNAPSHOTS, "a sorted run that was cut", str(raised.value), {str(len(runs.files[0].getvalue())): "N"})
 
 
 def test_transformed_sort_columns_sort_by_the_transforms_values() -> None:
