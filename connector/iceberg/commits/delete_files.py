@@ -1,13 +1,12 @@
 """Writes the position delete files of a commit, and merges older ones into them.
 
 A reader opens all delete files that may apply to a data file. One file for each commit is cheap to write, but many such
-files are slow to read.
+files are slow to read. A delete file only applies to data files of its own partition.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -20,10 +19,11 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.commits.file_names import new_delete_location
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.metadata.partitions import Partition
 from connector.model.state import DataFile
 
 MOST: Final = 16  # delete files that may apply to one data file, before they are merged
-OWN_FILES: Final = 8  # data files: up to so many get a delete file each
+OWN_FILES: Final = 8  # data files: if a commit touches up to so many, they get a delete file each
 MERGED_FILES: Final = 256  # data files: the same where older delete files are merged
 LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only to drop a data file without rows
 _FILES_AT_ONCE: Final = 8
@@ -33,7 +33,7 @@ _FILES_AT_ONCE: Final = 8
 class DeleteChanges:
     """New position delete files, and files that the same commit removes: delete files, and data files without rows."""
 
-    added: tuple[tuple[int, DataFile], ...] = ()  # with their partition specs
+    added: tuple[tuple[Partition, DataFile], ...] = ()
     removed: tuple[ListedFile, ...] = ()
 
 
@@ -48,18 +48,13 @@ class DeleteFiles:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
-        limit = MERGED_FILES if merge.is_due else OWN_FILES
-        files = [
-            (spec_id, chunk)
-            for spec_id, paths in _group_by_spec(positions, rows.spec_ids)
-            for chunk in ([[path] for path in paths] if len(paths) <= limit else [paths])
-        ]
+        files = list(_divide(positions, rows.partitions, merge.due))
 
         def write(paths: Sequence[str]) -> DataFile:
             return self._write(table, prefix, {path: positions[path] for path in paths})
 
         written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
-        added = tuple((spec_id, file) for (spec_id, _), file in zip(files, written, strict=True))
+        added = tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
         return DeleteChanges(added, tuple(removed))
 
     def _write(self, table: Table, prefix: str, positions: Mapping[str, Positions]) -> DataFile:
@@ -77,21 +72,24 @@ class DeleteFiles:
 class _Merge:
     """Merges new positions with those of older delete files.
 
-    Delete files for many data files are merged all at once, when there are too many. Those for one data file are merged
-    when there are too many of them, when others are merged into them, or when the data file may have no row left.
+    Delete files for many data files of a partition are merged all at once, when there are too many. Those for one data
+    file are merged when there are too many of them, when others are merged into them, or when the data file may have
+    no row left.
     """
 
     def __init__(self, table: Table, rows: DeletedRows) -> None:
         self._table = table
         self._rows = rows
-        self._many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
         self._manifest_sizes = Counter(file.manifest for file in rows.live.values())
-        self.is_due = len(self._many) > MOST
+        many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
+        counts = Counter(file.partition for file in many)
+        self.due = {partition for partition, count in counts.items() if count > MOST}
+        self._many = [file for file in many if file.partition in self.due]
 
     def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
         """Return the positions to write, by data file, and the files to remove."""
-        older = self._read(self._many) if self.is_due else {}
-        removed = [*self._many, *self._list_dangling()] if self.is_due else []
+        older = self._read(self._many)
+        removed = [*self._many, *self._list_dangling()] if self.due else []
         own = {path: self._choose_own(path, older) for path in self._rows.positions.keys() | older.keys()}
         chosen = [file for files in own.values() for file in files]
         of_own = self._read(chosen)
@@ -149,7 +147,18 @@ def _union(positions: Iterable[Positions]) -> Positions:
     return np.unique(np.concatenate([*positions]))
 
 
-def _group_by_spec(paths: Iterable[str], spec_ids: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
-    in_order = sorted(paths, key=lambda path: (spec_ids[path], path))
-    for spec_id, of_spec in groupby(in_order, key=lambda path: spec_ids[path]):
-        yield spec_id, list(of_spec)
+def _divide(
+    paths: Collection[str], partitions: Mapping[str, Partition], merged: Collection[Partition]
+) -> Iterator[tuple[Partition, list[str]]]:
+    """Divide data files into those whose deletes are written to one file: each alone if they are few, or else all of a
+    partition together. `merged` are the partitions whose older delete files are merged."""
+    of_merged = sum(partitions[path] in merged for path in paths)
+    are_few = {True: of_merged <= MERGED_FILES, False: len(paths) - of_merged <= OWN_FILES}
+    by_partition: dict[Partition, list[str]] = {}
+    for path in sorted(paths):
+        by_partition.setdefault(partitions[path], []).append(path)
+    for partition, together in by_partition.items():
+        if are_few[partition in merged]:
+            yield from ((partition, [path]) for path in together)
+        else:
+            yield partition, together
