@@ -1,7 +1,7 @@
 """A table whose partition spec and sort order change, in any catalog."""
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, PrimitiveType, TimestamptzType
@@ -23,7 +23,7 @@ def _column(name: str, type_: PrimitiveType) -> NewColumn:
 ID: Final = _column("id", LongType())
 AT: Final = _column("at.`then`", TimestamptzType())
 # What a binding says, one publication after the other, and what is then current: transforms and field ids, columns.
-PUBLICATIONS: Final = (
+PUBLICATIONS: Final[tuple[Any, ...]] = (
     ("bucket(16, id)", "id", (ID,), [("bucket[16]", 1000, "id")], ["id"]),
     (
         "day(`at.``then```), bucket(16, id)",
