@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
 
 from connector.config.values import SchemaEvolution
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 
 OWNER_PROPERTY: Final = "flow.owner"
 
@@ -48,10 +48,17 @@ class ExistingTable:
     # Columns, by field id, with a value that could not be converted.
     unconvertible: frozenset[int] = frozenset()
     has_snapshot: bool = False
+    generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
+    keeps_name: bool = True  # its catalog can replace its rows and columns; otherwise a backfill drops it
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
         return self.owner is not None and self.owner.materialization == materialization
+
+    def generation_of(self, materialization: str) -> Generation:
+        """The generation that a materialization's staged commits must have."""
+        recorded = self.generation
+        return recorded if recorded and recorded.materialization == materialization else Generation(self.uuid)
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a binding needs. If `replaces`, it replaces an older table, whose rows are lost."""
+    """The table that a binding needs. If `replaces`, a backfill replaces the rows of an older binding."""
 
     path: TableIdentifier
     owner: Owner
@@ -103,6 +110,7 @@ class Target:
     has_unique_keys: bool = False
     is_new: bool = False  # the task had no such binding before
     schema_evolution: SchemaEvolution = SchemaEvolution.FULL
+    is_for_rejected_rows: bool = False
 
     @property
     def table(self) -> str:
@@ -119,6 +127,11 @@ class CreateNamespace:
         return f"create namespace {self.namespace}"
 
 
+def name_identifiers(columns: Iterable[NewColumn], has_unique_keys: bool) -> tuple[str, ...]:
+    """The names of the columns that identify a row, as Iceberg's identifier fields."""
+    return tuple(column.name for column in columns if has_unique_keys and column.may_identify)
+
+
 @dataclass(frozen=True)
 class CreateTable:
     path: TableIdentifier
@@ -128,13 +141,17 @@ class CreateTable:
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """The names of the columns that identify a row, as Iceberg's identifier fields."""
-        return tuple(column.name for column in self.columns if self.has_unique_keys and column.may_identify)
+        """The names of the columns that identify a row."""
+        return name_identifiers(self.columns, self.has_unique_keys)
 
     @property
     def description(self) -> str:
-        key = f", one row for each {', '.join(map(repr, self.identifier))}" if self.identifier else ""
-        return f"create table {'.'.join(self.path)} ({', '.join(map(str, self.columns))}){key}"
+        return f"create table {'.'.join(self.path)} {_describe_columns(self.columns, self.identifier)}"
+
+
+def _describe_columns(columns: Iterable[NewColumn], identifier: Iterable[str]) -> str:
+    key = ", ".join(map(repr, identifier))
+    return f"({', '.join(map(str, columns))})" + (f", one row for each {key}" if key else "")
 
 
 @dataclass(frozen=True)
@@ -145,6 +162,29 @@ class DropTable:
     @property
     def description(self) -> str:
         return f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill; its files stay"
+
+
+@dataclass(frozen=True)
+class StartBackfill:
+    """A new generation of the table's rows. Its first commit replaces all rows, and gives the table these columns."""
+
+    target: Target
+    former: Generation  # of the rows that will be replaced
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row."""
+        return name_identifiers(self.target.columns, self.target.has_unique_keys)
+
+    @property
+    def description(self) -> str:
+        columns = _describe_columns(self.target.columns, self.identifier)
+        if self.target.is_for_rejected_rows:
+            return f"delete all rows of table {self.target.table} for a backfill"
+        return (
+            f"backfill table {self.target.table}: its rows stay until the first commit, which replaces them all and "
+            f"gives the table the columns {columns}"
+        )
 
 
 @dataclass(frozen=True)
@@ -239,4 +279,4 @@ class MakeOptional:
 
 # In the order in which they are performed: renames first, so that the others use the new names.
 Alteration: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
-TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | RecordExistingRows | Alteration
+TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration

@@ -11,16 +11,16 @@ from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
     CreateTable,
-    DropTable,
     ExistingTable,
     Found,
     MakeOptional,
     NewColumn,
     Owner,
+    StartBackfill,
     Target,
 )
 from connector.host.errors import UserError
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
 from protocol.protocol_error import ProtocolError
 from support.bindings import (
@@ -174,15 +174,13 @@ def test_an_identifier_field_that_stays_required_is_left_alone() -> None:
 
 
 def test_a_backfill_replaces_the_table_whatever_its_columns() -> None:
-    drop, create = plan_changes(table(field(1, "id", StringType())), target(ID_COLUMN, owner=V1, replaces=True))
-    assert drop == DropTable(PATH, "uuid-1")
-    assert isinstance(create, CreateTable)
-    assert Owner.of(create.properties) == V1
+    wanted = target(ID_COLUMN, owner=V1, replaces=True)
+    assert plan_changes(table(field(1, "id", StringType())), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
 
 
 def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
-    drop, _ = plan_changes(table(field(1, "id"), owner=None), target(ID_COLUMN, owner=V1, replaces=True))
-    assert drop == DropTable(PATH, "uuid-1")
+    wanted = target(ID_COLUMN, owner=V1, replaces=True)
+    assert plan_changes(table(field(1, "id"), owner=None), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
 
 
 def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:
