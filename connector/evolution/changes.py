@@ -154,9 +154,9 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
             "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
             "yourself."
         )
-    if table.keeps_name:
-        return [StartBackfill(target, table.generation_of(target.owner.materialization))]
-    return [DropTable(target.path, table.uuid), _plan_creation(target)]
+    if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
+        return [DropTable(target.path, table.uuid), _plan_creation(target)]
+    return [StartBackfill(target, table.generation_of(target.owner.materialization))]
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:

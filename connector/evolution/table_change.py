@@ -49,7 +49,8 @@ class ExistingTable:
     unconvertible: frozenset[int] = frozenset()
     has_snapshot: bool = False
     generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
-    keeps_name: bool = True  # its catalog can replace its rows and columns; otherwise a backfill drops it
+    # The types of its current columns, if its catalog refuses columns of other types in their places.
+    fixed_types: tuple[IcebergType, ...] = ()
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
@@ -161,7 +162,10 @@ class DropTable:
 
     @property
     def description(self) -> str:
-        return f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill; its files stay"
+        return (
+            f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill, because its catalog refuses columns "
+            "of other types in their places; its files stay"
+        )
 
 
 @dataclass(frozen=True)

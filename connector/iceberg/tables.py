@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, NestedField
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.encoding.data_files import FileOptions
@@ -40,6 +40,7 @@ from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
 from connector.iceberg.metadata.table_updates import (
+    FixedColumns,
     check_properties,
     find_generation,
     name_table_in_errors,
@@ -168,10 +169,15 @@ def _describe(
             owner=owner,
             has_snapshot=shown.current_snapshot() is not None,
             generation=Generation.recorded(table.properties),
+            fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),
             pinned=_find_pinned_columns(table),
             unconvertible=frozenset(unconvertible),
         ),
     )
+
+
+def _list_types(table: Table) -> tuple[IcebergType, ...]:
+    return tuple(column.field_type for column in table.schema().fields)
 
 
 def _find_pinned_columns(table: Table) -> dict[int, str]:

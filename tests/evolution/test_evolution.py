@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -11,6 +12,7 @@ from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
     CreateTable,
+    DropTable,
     ExistingTable,
     Found,
     MakeOptional,
@@ -181,6 +183,22 @@ def test_a_backfill_replaces_the_table_whatever_its_columns() -> None:
 def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
     wanted = target(ID_COLUMN, owner=V1, replaces=True)
     assert plan_changes(table(field(1, "id"), owner=None), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
+
+
+@pytest.mark.parametrize(("fixed", "is_dropped"), [((LONG,), False), ((StringType(), LONG), True)])
+def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types(
+    fixed: tuple[IcebergType, ...], is_dropped: bool
+) -> None:
+    found = table(field(1, "id"))
+    assert found.table
+    found = replace(found, table=replace(found.table, fixed_types=fixed))
+    changes = plan_changes(found, target(ID_COLUMN, QTY, owner=V1, replaces=True))
+    assert [type(change) for change in changes] == ([DropTable, CreateTable] if is_dropped else [StartBackfill])
+    if is_dropped:
+        assert changes[0].description == (
+            "drop table shop.orders with uuid uuid-1 for a backfill, because its catalog refuses columns of other types "
+            "in their places; its files stay"
+        )
 
 
 def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:

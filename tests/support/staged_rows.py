@@ -13,6 +13,7 @@ from connector.iceberg.commits.fence import Tenure, file_prefix, new_value
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import PATH
 from support.bindings import MATERIALIZATION
@@ -20,9 +21,15 @@ from support.bindings import MATERIALIZATION
 WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
-def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None, writer: WriterId = WRITER) -> StagedCommit:
+def staged(
+    catalog: Catalog,
+    *rows: Any,
+    after: StagedCommit | None = None,
+    writer: WriterId = WRITER,
+    path: TableIdentifier = PATH,
+) -> StagedCommit:
     """A transaction, staged as a session does it on the table as it is."""
-    loaded = catalog.load_table(PATH)
+    loaded = catalog.load_table(path)
     generation = find_generation(loaded, writer.materialization)
     table = show_generation(loaded, generation)
     tenure = Tenure.begin(table.properties, writer, [])
@@ -50,7 +57,7 @@ def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None, writ
         writer=writer,
         prev=prev,
         next=new_value(prev),
-        path=PATH,
+        path=path,
         table_uuid=generation.uuid,
         spec_id=0,
         schema_id=table.metadata.current_schema_id,

@@ -139,6 +139,10 @@ def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     return (SetPropertiesUpdate(updates={NAME_MAPPING: updated.model_dump_json()}),)
 
 
+class FixedColumns:
+    """A catalog that refuses a column of another type in the place of an existing one."""
+
+
 class CommitBase(threading.local):
     """The table to which the current thread commits, as it was loaded."""
 
