@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
@@ -121,13 +121,20 @@ class RewriteFiles:
         ]
         return RewrittenFiles(plan, table, replacements)
 
-    def commit(self, catalog: Catalog, rewritten: RewrittenFiles, updates: Sequence[TableUpdate]) -> None:
+    def commit(
+        self,
+        catalog: Catalog,
+        rewritten: RewrittenFiles,
+        updates: Sequence[TableUpdate],
+        further: Sequence[TableRequirement] = (),
+    ) -> None:
         """Exchange the files and make the other updates, in one commit.
 
-        CommitFailedException if the table's rows or its schema have changed since the plan was made.
+        CommitFailedException if the table's rows or its schema have changed since the plan was made, or if one of the
+        further requirements does not hold.
         """
         table = rewritten.table
-        requirements = (same_table(table), *same_schema(table), same_rows(table))
+        requirements = (same_table(table), *same_schema(table), same_rows(table), *further)
         catalog.commit_table(table, requirements, (*updates, *_new_snapshot(rewritten)))
 
 
