@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -31,7 +31,6 @@ from protocol.request import Open, StartCommit
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
 from simulation.network import Network
-from simulation.partitions import arrangement_of
 from simulation.searching import loading_jobs
 from simulation.source import Source
 from simulation.takeovers import Author
@@ -129,10 +128,7 @@ class Instance:
             )
             for binding in task.bindings
         ]
-        tables = [
-            replace(table, arrangement=arrangement_of(self.network.lake.table(table.binding.path)))
-            for table in bind_all(catalog, task, self.author.key_range, policies)
-        ]
+        tables = bind_all(catalog, task, self.author.key_range, policies)
         for table in tables:
             self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables

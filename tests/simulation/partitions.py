@@ -7,13 +7,9 @@ from zlib import crc32
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
-from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType
-
-from connector.model import arrangement
-from connector.model.arrangement import Arrangement
 
 KEY_COLUMN: Final = 1
 COUNT: Final = 3  # and the partition of null
@@ -25,13 +21,6 @@ SPECS: Final[Sequence[PartitionSpec]] = (
         PartitionField(KEY_COLUMN, PARTITION_FIELD_ID_START + 1, BucketTransform(2 * COUNT), "more"), spec_id=2
     ),
 )
-
-
-def arrangement_of(metadata: TableMetadataV2) -> Arrangement:
-    """How a table's current spec arranges new files."""
-    spec = metadata.spec()
-    fields = tuple(arrangement.PartitionField(field.source_id, str(field.transform)) for field in spec.fields)
-    return Arrangement(spec.spec_id, fields)
 
 
 def partition_of(row: str) -> int | None:
