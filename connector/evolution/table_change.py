@@ -163,8 +163,8 @@ class DropTable:
     @property
     def description(self) -> str:
         return (
-            f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill, because its catalog refuses columns "
-            "of other types in their places; its files stay"
+            f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill, because its catalog refuses "
+            "columns of other types in their places; its files stay"
         )
 
 

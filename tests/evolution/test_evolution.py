@@ -196,8 +196,8 @@ def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types(
     assert [type(change) for change in changes] == ([DropTable, CreateTable] if is_dropped else [StartBackfill])
     if is_dropped:
         assert changes[0].description == (
-            "drop table shop.orders with uuid uuid-1 for a backfill, because its catalog refuses columns of other types "
-            "in their places; its files stay"
+            "drop table shop.orders with uuid uuid-1 for a backfill, because its catalog refuses columns of other "
+            "types in their places; its files stay"
         )
 
 
