@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -184,6 +185,21 @@ def test_a_column_that_gets_another_type_is_sorted_by_its_new_values(catalog: Ca
     done = fit(catalog, target(None, "id, at", (column("id", LongType()), NOTE, column("at", LongType()))))
     assert [type(change).__name__ for change in done] == ["SetAsideColumn", "SetSortOrder"]
     assert order(catalog) == ["identity id ASC NULLS FIRST", "identity at ASC NULLS FIRST"]
+
+
+def test_converted_values_and_a_new_order_are_one_commit(catalog: Catalog) -> None:
+    fit(catalog, target("bucket(4, id)", "note", (ID, column("note", LongType()))))
+    rows = pa.Table.from_pylist([{"id": 1, "note": 2}], schema=catalog.load_table(PATH).schema().as_arrow())
+    catalog.load_table(PATH).append(rows)
+    before = len(catalog.load_table(PATH).metadata.metadata_log)
+    done = fit(catalog, target("bucket(4, id), note", "note desc", (ID, column("note", StringType()))))
+    assert [type(change).__name__ for change in done] == ["ConvertColumn", "SetPartitionSpec", "SetSortOrder"]
+    table = catalog.load_table(PATH)
+    assert len(table.metadata.metadata_log) == before + 1
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "note": "2"}]
+    assert spec(catalog) == [(1000, "id_bucket_4", "id", "bucket[4]"), (1001, "note", "note", "identity")]
+    assert order(catalog) == ["identity note DESC NULLS LAST"]
+    assert [file.file.spec_id for file in table.scan().plan_files()] == [0], "it stays under its spec"
 
 
 @pytest.mark.parametrize("sort_by", [None, "at"])
