@@ -49,6 +49,7 @@ TYPES: Final[dict[str, PrimitiveType]] = {
 ROWS: Final = (
     "-1, -1, 'é😀x', X'FFFE00', -0.05, -0.0D, true, DATE '1969-12-31', TIMESTAMP '1969-12-31T23:59:59.999999Z'",
     "0, 0, '', X'', 0.00, 0.0D, false, DATE '1970-01-01', TIMESTAMP '1970-01-01T00:00:00Z'",
+    "0, 0, '', X'', 0.00, -0.0D, false, DATE '1970-01-01', TIMESTAMP '1970-01-01T00:00:00Z'",
     "9223372036854775807, 2147483647, '😀😀😀😀', X'00', 9999999.99, double('NaN'), true, DATE '9999-12-31', "
     "TIMESTAMP '9999-12-31T23:59:59.999999Z'",
     "-9223372036854775808, -2147483648, 'iceberg', X'00010203', -123.45, double('-Infinity'), false, "
