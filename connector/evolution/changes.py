@@ -25,6 +25,7 @@ from connector.evolution.table_change import (
     Found,
     NewColumn,
     RecordExistingRows,
+    StartBackfill,
     TableChange,
     Target,
 )
@@ -97,15 +98,15 @@ def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
 def plan_changes(found: Found, target: Target) -> list[TableChange]:
     """Plan what has to be done, in order. The plan is empty if the table fits already.
 
-    It can be repeated after a crash at any point: a table that records the target's owner is already the replacement.
-    Raises UserError if a change is refused.
+    It can be repeated after a crash at any point: a table that records the target's owner is replaced already, or will
+    be. Raises UserError if a change is refused.
     """
     table = found.table
     if table is None:
         namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
         return [*namespace, _plan_creation(target)]
     if target.replaces and table.owner != target.owner:
-        return [_plan_drop(table, target), _plan_creation(target)]
+        return _plan_backfill(table, target)
     alterations = _plan_alterations(table, target)
     # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
     if target.is_new and target.has_unique_keys and table.has_snapshot and table.owner == target.owner:
@@ -172,14 +173,16 @@ def _refuse(target: Target, reasons: Iterable[str]) -> None:
         raise UserError("\n".join(lines))
 
 
-def _plan_drop(table: ExistingTable, target: Target) -> DropTable:
+def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     if table.owner is not None and table.owner.materialization != target.owner.materialization:
         raise UserError(
             f"The backfill needs to replace table {target.table}, but materialization {table.owner.materialization} "
             "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
             "yourself."
         )
-    return DropTable(target.path, table.uuid)
+    if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
+        return [DropTable(target.path, table.uuid), _plan_creation(target)]
+    return [StartBackfill(target, table.generation_of(target.owner.materialization))]
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:

@@ -25,7 +25,8 @@ from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.commits.staged_files import is_converted
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
-from connector.model.state import StagedCommit, TableId
+from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.model.state import StagedCommit, TableId, WriterId
 from connector.storage.file_io import files_of
 from connector.storage.storage_errors import translate_errors
 
@@ -92,9 +93,9 @@ class SessionViews:
         self._views = views
         self._find_pending = find_pending
 
-    def find(self, table_id: TableId, key_range: str) -> TableView:
-        """Return the view of a table as it is now, for a session of this key range. Retries while the catalog or the
-        store does not answer.
+    def find(self, table_id: TableId, writer: WriterId) -> TableView:
+        """Return the view of a table as it is now, for a session that acts as this writer. Retries while the catalog
+        or the store does not answer.
 
         Raises UserError if the table is gone or cannot be searched, FencedError if another process has taken over.
         """
@@ -102,7 +103,7 @@ class SessionViews:
         last: Exception | None = None
         for number in count_attempts(RETRY_FOR):
             try:
-                return self._find(table_id, key_range)
+                return self._find(table_id, writer)
             except list_retried_errors() as error:
                 log.warning(
                     "table %s: attempt %d to read its snapshot: %s: %s",
@@ -121,10 +122,10 @@ class SessionViews:
             "has become visible, and the next start tries again."
         ) from last
 
-    def _find(self, table_id: TableId, key_range: str) -> TableView:
+    def _find(self, table_id: TableId, writer: WriterId) -> TableView:
         path, uuid = table_id
         # Before the table is loaded: a commit may land in between, and then the table shows it.
-        pending = self._find_pending(table_id, key_range)
+        pending = self._find_pending(table_id, writer.key_range)
         try:
             table = self._catalog.load_table(path)
         except NoSuchTableError:
@@ -132,12 +133,13 @@ class SessionViews:
                 f"table {path} was dropped or renamed while the task was running. Bring it back under its name, or "
                 "backfill the binding, which starts with a new table."
             ) from None
-        if str(table.metadata.table_uuid) != uuid:
+        generation = find_generation(table, writer.materialization)
+        if generation.uuid != uuid:
             raise UserError(
                 f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."
             )
-        return self._views.view(table, pending)
+        return self._views.view(show_generation(table, generation), pending)
 
 
 def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[StagedCommit]:

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, NestedField
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.encoding.data_files import FileOptions
@@ -31,11 +31,13 @@ from connector.evolution.table_change import (
     Found,
     Owner,
     RecordExistingRows,
+    StartBackfill,
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
+from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
 from connector.iceberg.metadata.table_arrangement import (
     check_partition_spec,
@@ -43,8 +45,14 @@ from connector.iceberg.metadata.table_arrangement import (
     make_sort_order,
     read_arrangement,
 )
-from connector.iceberg.metadata.table_updates import check_properties, name_table_in_errors
-from connector.model.table_identifier import TableIdentifier
+from connector.iceberg.metadata.table_updates import (
+    FixedColumns,
+    check_properties,
+    find_generation,
+    name_table_in_errors,
+    show_generation,
+)
+from connector.model.table_identifier import Generation, TableIdentifier
 
 ATTEMPTS: Final = 8
 FORMAT_REMEDIES: Final = {
@@ -119,7 +127,7 @@ def evolve(
                 alter(catalog, table, alterations)
                 performed += alterations
             for change in (change for change in changes if not isinstance(change, Alteration)):
-                _perform(catalog, change, location)
+                _perform(catalog, table, change, location)
                 performed.append(change)
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
             continue  # changes that were committed are not planned again
@@ -139,18 +147,29 @@ def _describe(
     if table is None:
         return Found(catalog.namespace_exists(path[0]), None)
     check_table_properties(table)
+    owner = Owner.of(table.properties)
+    generation = find_generation(table, owner.materialization if owner else "")
+    # Without the columns of a backfill, which another program has removed, another backfill can still begin.
+    is_lost = generation.is_awaited and generation.schema_id not in table.schemas()
+    shown = table if is_lost else show_generation(table, generation)
     return Found(
         namespace_exists=True,
         table=ExistingTable(
-            schema=table.schema(),
+            schema=shown.schema(),
             uuid=str(table.metadata.table_uuid),
-            owner=Owner.of(table.properties),
-            has_snapshot=table.current_snapshot() is not None,
+            owner=owner,
+            has_snapshot=shown.current_snapshot() is not None,
+            generation=Generation.recorded(table.properties),
+            fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),
             pinned=_find_pinned_columns(table),
             unconvertible=frozenset(unconvertible),
             arrangement=read_arrangement(table),
         ),
     )
+
+
+def _list_types(table: Table) -> tuple[IcebergType, ...]:
+    return tuple(column.field_type for column in table.schema().fields)
 
 
 def _find_pinned_columns(table: Table) -> dict[int, str]:
@@ -165,7 +184,7 @@ def _find_pinned_columns(table: Table) -> dict[int, str]:
     }
 
 
-def _perform(catalog: Catalog, change: TableChange, location: str | None) -> None:
+def _perform(catalog: Catalog, table: Table | None, change: TableChange, location: str | None) -> None:
     match change:
         case CreateNamespace():
             _create_namespace(catalog, change.namespace)
@@ -175,6 +194,9 @@ def _perform(catalog: Catalog, change: TableChange, location: str | None) -> Non
             # Not purged, because another table, a branch or a reader may still use the files.
             with suppress(NoSuchTableError):
                 catalog.drop_table(change.path)
+        case StartBackfill():
+            assert table is not None, "only a table that was found is backfilled"
+            start_backfill(catalog, table, change)
         case RecordExistingRows():
             with catalog.load_table(change.path).transaction() as transaction:
                 transaction.set_properties({OWNER_PROPERTY: change.owner.encode()})

@@ -9,7 +9,16 @@ from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.rejected_table import name_rejected_table
-from connector.evolution.table_change import NO_TERMS, DropTable, ExistingTable, Found, Owner, TableChange, Target
+from connector.evolution.table_change import (
+    NO_TERMS,
+    DropTable,
+    ExistingTable,
+    Found,
+    Owner,
+    StartBackfill,
+    TableChange,
+    Target,
+)
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
 from connector.model.state import StagedCommit
@@ -99,7 +108,12 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
         yield target
         if path := name_rejected_table(target.path, resource.on_invalid):
             yield replace(
-                target, path=path, columns=rejected_table.COLUMNS, has_unique_keys=False, arrangement=NO_TERMS
+                target,
+                path=path,
+                columns=rejected_table.COLUMNS,
+                has_unique_keys=False,
+                arrangement=NO_TERMS,
+                is_for_rejected_rows=True,
             )
 
 
@@ -107,8 +121,9 @@ def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommi
     if isinstance(found, UserError):
         raise found
     planned = tuple(plan_changes(found, target))
-    is_replaced = any(isinstance(change, DropTable) for change in planned)
-    table_uuid = None if found.table is None or is_replaced else found.table.uuid
+    is_replaced = any(isinstance(change, DropTable | StartBackfill) for change in planned)
+    materialization = target.owner.materialization
+    table_uuid = None if found.table is None or is_replaced else found.table.generation_of(materialization).uuid
     here = [commit for commit in staged if commit.path == target.path]
     outdated = [commit for commit in here if commit.writer.state_key != target.owner.state_key]
     _check_table([commit for commit in here if commit not in outdated], found.table)
@@ -127,6 +142,10 @@ def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) ->
     """
     if table is None and staged:
         raise commit_errors.explain_missing_table(staged)
-    elsewhere = [commit for commit in staged if table and commit.table_uuid != table.uuid]
+    elsewhere = [
+        commit
+        for commit in staged
+        if table and commit.table_uuid != table.generation_of(commit.writer.materialization).uuid
+    ]
     if table and elsewhere:
         raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

@@ -173,7 +173,7 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         )
         yield (
             f"table {proposal.table} has a row for each version of a document, so `delta_updates` cannot become false "
-            f"without a backfill that makes a new table. {way_out}, or set `delta_updates` to true."
+            f"without a backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
         )
     for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES):

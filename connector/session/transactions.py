@@ -225,9 +225,8 @@ class WriteJobs:
         views: SessionViews,
     ) -> None:
         self._engine = engine
-        # Sorted runs may take the other half of the disk.
         are_plain = all(table.arrangement.is_plain for table in tables)
-        self._spool_limit = engine.spool_limit if are_plain else engine.spool_limit // 2
+        self._spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
         self._claims = claims
         self._tables = tables
         self._access = access
@@ -247,7 +246,7 @@ class WriteJobs:
         return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
 
     def _find_view(self, table: BoundTable) -> TableView:
-        return self._views.find((table.binding.path, table.table_uuid), table.writer.key_range)
+        return self._views.find((table.binding.path, table.table_uuid), table.writer)
 
     def start_writing(self, file_prefixes: Sequence[str]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files."""

@@ -21,12 +21,11 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.state import DataFile, LocatedRows, StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_files import listed
-from support.staged_rows import staged
+from support.staged_rows import WRITER, staged
 from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import UPDATES, new_located_location
 
@@ -187,7 +186,7 @@ class Session:
         self._views = SessionViews(catalog, TableViews(ManifestReader()), lambda *_: ())
 
     def find(self) -> int:
-        return len(self._views.find(self._table, WHOLE_RANGE.key_range).files)
+        return len(self._views.find(self._table, WRITER).files)
 
 
 def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:

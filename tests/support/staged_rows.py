@@ -19,8 +19,10 @@ from pyiceberg.types import IcebergType, PrimitiveType
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.iceberg.commits.fence import Tenure, file_prefix, new_value
+from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.model.binding import Column
 from connector.model.state import DataFile, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import PATH
 from support.bindings import MATERIALIZATION
@@ -28,12 +30,20 @@ from support.bindings import MATERIALIZATION
 WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
-def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None, writer: WriterId = WRITER) -> StagedCommit:
+def staged(
+    catalog: Catalog,
+    *rows: Any,
+    after: StagedCommit | None = None,
+    writer: WriterId = WRITER,
+    path: TableIdentifier = PATH,
+) -> StagedCommit:
     """A transaction, staged as a session does it on the table as it is."""
-    table = catalog.load_table(PATH)
+    loaded = catalog.load_table(path)
+    generation = find_generation(loaded, writer.materialization)
+    table = show_generation(loaded, generation)
     tenure = Tenure.begin(table.properties, writer, [])
     prev = after.next if after else tenure.prev
-    prefix = file_prefix(writer, str(table.metadata.table_uuid), prev)
+    prefix = file_prefix(writer, generation.uuid, prev)
     columns = [
         Column(each.name, each.name, each.field_id, each.field_type, each.required)
         for each in table.schema().fields
@@ -63,8 +73,8 @@ def staged(catalog: Catalog, *rows: Any, after: StagedCommit | None = None, writ
         writer=writer,
         prev=prev,
         next=new_value(prev),
-        path=PATH,
-        table_uuid=str(table.metadata.table_uuid),
+        path=path,
+        table_uuid=generation.uuid,
         spec_id=table.spec().spec_id,
         schema_id=table.metadata.current_schema_id,
         files=tuple(files),

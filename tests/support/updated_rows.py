@@ -21,6 +21,7 @@ from connector.encoding.searched_keys import Keys
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import metadata_location
+from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
@@ -60,7 +61,9 @@ def stage_updates(
     updates: Updates = UPDATES,
 ) -> StagedCommit:
     """A transaction that stores these values and deletes the removed ids, after pending ones of the same writer."""
-    table = catalog.load_table(PATH)
+    loaded = catalog.load_table(PATH)
+    generation = find_generation(loaded, writer.materialization)
+    table = show_generation(loaded, generation)
     view = TableViews(ManifestReader()).view(table, after)
     texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
     keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates)
@@ -75,7 +78,7 @@ def stage_updates(
     )
     if not found:
         return commit
-    prefix = file_prefix(writer, str(table.metadata.table_uuid), commit.prev)
+    prefix = file_prefix(writer, generation.uuid, commit.prev)
     location = new_located_location(table, prefix)
     write_located(table.io, location, pa.Table.from_pylist(found), updates)
     return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Final
@@ -27,6 +28,7 @@ from connector.iceberg.metadata.manifests import (
     metadata_location,
 )
 from connector.iceberg.metadata.partitions import PartitionReader
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
@@ -35,6 +37,14 @@ SUMMARY_STATE_KEY: Final = "flow.state-key"
 SUMMARY_KEY_RANGE: Final = "flow.key-range"
 SUMMARY_FENCE: Final = "flow.fence"
 _POSITION_DELETES: Final = DataFileContent.POSITION_DELETES
+
+
+@dataclass(frozen=True)
+class RemovedFiles:
+    """Manifests that name files as deleted, and what a summary says about these files."""
+
+    manifests: Sequence[ManifestFile]
+    summary: Mapping[str, str]
 
 
 class SnapshotWriter:
@@ -54,7 +64,7 @@ class SnapshotWriter:
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: DeletedRows | None = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
-        prefix = _file_prefix(table, staged[0].writer)
+        prefix = file_prefix(table, staged[0].writer)
         added = self._manifests_of(table, prefix, staged)
         if rows is None:
             held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
@@ -67,6 +77,32 @@ class SnapshotWriter:
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
         summary = _with_totals(operation, _summarize_append(staged) | _summarize_deletes(staged, changes), table)
         return self._snapshot(table, prefix, [*added, *shortened, *held], summary)
+
+    def replace_rows(
+        self,
+        table: Table,
+        shown: Table,
+        staged: Sequence[StagedCommit],
+        rows: DeletedRows | None,
+        removed: RemovedFiles,
+    ) -> Snapshot:
+        """Write a snapshot of the staged files that replaces all rows. `shown` is the table without them, and with the
+        columns of the new rows. `removed` are the files of the current snapshot."""
+        prefix = file_prefix(table, staged[0].writer)
+        added, summary = self._manifests_of(shown, prefix, staged), _summarize_append(staged)
+        if rows:
+            changes = self._delete_files.write(shown, prefix, rows)
+            added += self._list_deletes(shown, prefix, changes)
+            summary |= _summarize_deletes(staged, changes)
+        totals = _with_totals(Operation.OVERWRITE, summary, shown).additional_properties
+        counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
+        return self._snapshot(table, prefix, [*added, *removed.manifests], counted, shown.metadata.current_schema_id)
+
+    def clear(self, table: Table, writer: WriterId, removed: RemovedFiles, summary: Mapping[str, str]) -> Snapshot:
+        """Write a snapshot without rows. `removed` are the files of the current snapshot."""
+        totals = update_snapshot_summaries(Summary(Operation.DELETE, **summary)).additional_properties
+        counted = Summary(Operation.DELETE, **totals, **removed.summary)
+        return self._snapshot(table, file_prefix(table, writer), removed.manifests, counted)
 
     @cached_property
     def _delete_files(self) -> DeleteFiles:
@@ -99,7 +135,7 @@ class SnapshotWriter:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         held = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
-        return self._snapshot(table, _file_prefix(table, writer), held, totals)
+        return self._snapshot(table, file_prefix(table, writer), held, totals)
 
     def replace(
         self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
@@ -180,13 +216,14 @@ def _fresh(manifest: ManifestFile) -> ManifestFile:
     return ManifestFile(*(manifest[position] for position in range(len(manifest))))
 
 
-def _file_prefix(table: Table, writer: WriterId) -> str:
+def file_prefix(table: Table, writer: WriterId) -> str:
     """Return the prefix with the writer's current fence value.
 
     The commit asserts the main branch that this value belongs to. Once the property has another value, the snapshot is
     committed or never will be.
     """
-    return fence.file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
+    generation = find_generation(table, writer.materialization)
+    return fence.file_prefix(writer, generation.uuid, fence.read_value(table.properties, writer))
 
 
 def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:

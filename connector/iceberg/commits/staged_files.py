@@ -96,7 +96,7 @@ def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequ
         f"{', '.join(file.location for file in missing[:NAMED])}{more}. A job that removes orphan files may have "
         f"deleted them. The {sum(commit.rows for commit in staged)} staged rows of this table were not added, and "
         "stay in the task's state. Put the files back and start the task again, or give up their rows with "
-        "`materialize-iceberg fence reset --staged skip`, or backfill the binding, which begins with a new table."
+        "`materialize-iceberg fence reset --staged skip`, or backfill the binding, which replaces all rows."
     )
 
 
@@ -186,7 +186,7 @@ def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> U
     return UserError(
         f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
         "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
-        "state. Backfill the binding, which begins with a new table."
+        "state. Backfill the binding, which replaces all rows."
     )
 
 
@@ -225,8 +225,8 @@ def _describe_change(commit: StagedCommit, written: NestedField, current: Nested
     return (
         f"table {commit.path}: another engine has changed column {current.name!r} from {written.field_type} to "
         f"{current.field_type} after {commit.rows} rows were staged: no reader could read them. They were not added, "
-        "and stay in the task's state. Give the column its type back, or backfill the binding, which begins with a new "
-        "table."
+        "and stay in the task's state. Give the column its type back, or backfill the binding, which replaces all "
+        "rows."
     )
 
 
