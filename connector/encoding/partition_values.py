@@ -35,10 +35,13 @@ class PartitionValues:
         """`columns` are those of the rows, in their order."""
         self._fields = [find_transformed(columns, field.source_id, field.transform) for field in fields]
 
-    def of(self, rows: pa.RecordBatch) -> Partitions:
+    def of(self, batches: Sequence[pa.RecordBatch]) -> Partitions:
         """Return the partitions of these rows."""
-        transformed = [(field.type, field.of(rows)) if field else None for field in self._fields]
-        places = np.zeros(rows.num_rows, np.int64)
+        transformed = [
+            (field.type, pa.concat_arrays([field.of(batch) for batch in batches])) if field else None
+            for field in self._fields
+        ]
+        places = np.zeros(sum(batch.num_rows for batch in batches), np.int64)
         for _, values in filter(None, transformed):
             distinct, codes = _encode(values)
             # Renumbered after each field, or the product of many fields would leave 64 bits.

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from connector.encoding.gathered_rows import GatheredRows, Places
 from connector.encoding.partition_values import Partition
 from connector.encoding.sort_columns import SortColumns
 from connector.encoding.sorted_runs import RunPart
@@ -52,10 +54,11 @@ def merge(merged: MergeRange, sort_columns: SortColumns, read: ReadPart) -> Iter
         if size < enough and not is_last:
             continue
         until = merged.until if is_last else merged.first_rows.slice(number, 1)
-        rows = pa.concat_batches(held)
-        held = []
-        known, rest = _cut(rows, sort_columns, merged.after, until)
-        yield from _copy(rows, known)
+        known, rest = _cut(sort_columns.of_all(held), sort_columns, merged.after, until)
+        rows = GatheredRows(held)
+        at_once = max(_COPIED_AT_ONCE * len(rows) // max(size, 1), 1)
+        for first in range(0, len(known), at_once):
+            yield rows.take(known[first : first + at_once])
         held = [rows.take(rest)]
         size = held[0].nbytes
         enough = max(_HELD, 2 * size)  # or each part that follows would sort again what is held
@@ -64,17 +67,18 @@ def merge(merged: MergeRange, sort_columns: SortColumns, read: ReadPart) -> Iter
 
 def _cut(
     rows: pa.RecordBatch, sort_columns: SortColumns, after: pa.RecordBatch | None, until: pa.RecordBatch | None
-) -> tuple[pa.Array, pa.Array]:
-    """Return the places of the rows after `after` and up to `until`, and those of the rows after both, in order."""
+) -> tuple[Places, Places]:
+    """Return the places of the rows after `after` and up to `until`, and those of the rows after both, in order.
+
+    `rows` has the sort columns only."""
     bounds = [bound for bound in (after, until) if bound is not None]
-    keys = pa.concat_batches([sort_columns.of(rows), *bounds])
-    order = sort_columns.sort(keys)  # a bound comes behind the rows that are equal to it
-    begin = order.index(rows.num_rows).as_py() + 1 if after is not None else 0
-    end = order.index(keys.num_rows - 1).as_py() if until is not None else len(order)
+    keys = pa.concat_batches([rows, *bounds])
+    # A bound comes behind the rows that are equal to it.
+    order: Places = sort_columns.sort(keys).to_numpy().astype(np.int64)
+    begin = _find(order, rows.num_rows) + 1 if after is not None else 0
+    end = _find(order, keys.num_rows - 1) if until is not None else len(order)
     return order[begin : max(begin, end)], order[max(begin, end + 1) :]
 
 
-def _copy(rows: pa.RecordBatch, places: pa.Array) -> Iterator[pa.RecordBatch]:
-    at_once = max(_COPIED_AT_ONCE * rows.num_rows // max(rows.nbytes, 1), 1)
-    for first in range(0, len(places), at_once):
-        yield rows.take(places[first : first + at_once])
+def _find(order: Places, place: int) -> int:
+    return int(np.flatnonzero(order == place)[0])

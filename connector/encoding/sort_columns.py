@@ -39,6 +39,10 @@ class SortColumns:
         arrays = [array for values, field in self._fields for array in _arrays(values, field, rows)]
         return pa.RecordBatch.from_arrays(arrays, [name for name, _ in self._directions])
 
+    def of_all(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Return the sort columns of the rows of all these batches."""
+        return pa.concat_batches([self.of(batch) for batch in batches])
+
     def sort(self, keys: pa.RecordBatch) -> pa.Array:
         """Return the places of rows in their order, given their sort columns. Equal rows keep their order."""
         return pc.sort_indices(keys, sort_keys=self._directions)

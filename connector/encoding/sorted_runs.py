@@ -5,12 +5,12 @@ A run is a stream of Arrow's. It is read part by part: a part has rows of one pa
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from connector.encoding.gathered_rows import GatheredRows, Places
 from connector.encoding.partition_values import Partition, PartitionValues
 from connector.encoding.sort_columns import SortColumns
 from connector.model.arrangement import Arrangement
@@ -18,8 +18,6 @@ from connector.model.binding import Column
 
 PART_SIZE: Final = 512 << 10  # bytes of Arrow data: a merge holds one part or more of each run
 _COPIED_AT_ONCE: Final = 4 << 20  # bytes of Arrow data
-
-Places: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,18 +54,18 @@ class RowArrangement:
 
     def write_run(self, sink: Any, batches: Sequence[pa.RecordBatch], first_line: int) -> SortedRun:
         """Write the rows to a file, in their order. Rows that are equal to it stay in the order of the batches."""
-        rows = pa.concat_batches(batches)
-        partitions = self._partitions.of(rows)
-        order = self._sort(rows, partitions.places)
+        partitions = self._partitions.of(batches)
+        order = self._sort(batches, partitions.places)
         counts = np.bincount(partitions.places, minlength=len(partitions.values))
-        row_size = max(rows.nbytes // max(rows.num_rows, 1), 1)
+        row_size = max(sum(batch.nbytes for batch in batches) // max(len(order), 1), 1)
+        rows = GatheredRows(batches)
         pieces = list(_divide([*map(int, counts)], max(PART_SIZE // row_size, 1)))
         parts, first_rows = [], []
-        with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-            stream.write_batch(rows.slice(0, 0))  # the schema goes with the first rows
+        with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+            stream.write_batch(batches[0].slice(0, 0))  # the schema goes with the first rows
             for some in _group(pieces, max(_COPIED_AT_ONCE // row_size, 1)):
                 begin = some[0].begin
-                taken = rows.take(pa.array(order[begin : some[-1].end]))
+                taken = rows.take(order[begin : some[-1].end])
                 for piece in some:
                     part = taken.slice(piece.begin - begin, piece.end - piece.begin)
                     offset = sink.tell()
@@ -78,10 +76,10 @@ class RowArrangement:
                 first_rows.append(self.sort_columns.of(taken.take(firsts)))
         return SortedRun(first_line, tuple(parts), pa.concat_batches(first_rows))
 
-    def _sort(self, rows: pa.RecordBatch, partitions: Places) -> Places:
+    def _sort(self, batches: Sequence[pa.RecordBatch], partitions: Places) -> Places:
         if not self.sort_columns:
             return np.argsort(partitions, kind="stable")
-        order: Places = self.sort_columns.sort(self.sort_columns.of(rows)).to_numpy().astype(np.int64)
+        order: Places = self.sort_columns.sort(self.sort_columns.of_all(batches)).to_numpy().astype(np.int64)
         return order[np.argsort(partitions[order], kind="stable")]
 
 

@@ -225,9 +225,8 @@ class WriteJobs:
         views: SessionViews,
     ) -> None:
         self._engine = engine
-        # Sorted runs may take the other half of the disk.
         are_plain = all(table.arrangement.is_plain for table in tables)
-        self._spool_limit = engine.spool_limit if are_plain else engine.spool_limit // 2
+        self._spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
         self._claims = claims
         self._tables = tables
         self._access = access

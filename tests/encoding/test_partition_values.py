@@ -47,7 +47,7 @@ def rows(types: list[PrimitiveType], *values: tuple[Any, ...]) -> tuple[Any, pa.
 
 def partition_of_each(type_: PrimitiveType, transform: str, *values: Any) -> list[bytes | None]:
     of, batch = rows([type_], *((value,) for value in values))
-    found = PartitionValues(of.columns, [PartitionField(VALUE, transform)]).of(batch)
+    found = PartitionValues(of.columns, [PartitionField(VALUE, transform)]).of([batch])
     assert len(set(found.values)) == len(found.values), "each partition once"
     return [found.values[place][0] for place in found.places]
 
@@ -174,7 +174,7 @@ def test_zero_minus_zero_nan_and_null_are_four_partitions() -> None:
 def test_a_partition_is_all_fields_together() -> None:
     of, batch = rows([StringType(), LongType()], ("a", 1), ("a", 2), ("b", 1), (None, 1), ("a", 1), (None, None))
     fields = [PartitionField(2, "identity"), PartitionField(3, "bucket[1000]")]
-    found = PartitionValues(of.columns, fields).of(batch)
+    found = PartitionValues(of.columns, fields).of([batch])
     assert len(found.values) == 5
     assert found.places[0] == found.places[4]
     assert [found.values[place][0] for place in found.places] == [b"a", b"a", b"b", None, b"a", None]
@@ -185,19 +185,19 @@ def test_many_fields_of_many_values_stay_apart() -> None:
     values = [(first % 128, *[n] * 8) for n in range(128) for first in (n, n + 1)]
     of, batch = rows([LongType()] * 9, *values)
     fields = [PartitionField(2 + place, "identity") for place in range(9)]
-    assert len(PartitionValues(of.columns, fields).of(batch).values) == 256
+    assert len(PartitionValues(of.columns, fields).of([batch]).values) == 256
 
 
 @pytest.mark.parametrize("field", [PartitionField(VALUE, "void"), PartitionField(NOT_WRITTEN, "bucket[4]")])
 def test_void_and_columns_that_are_not_written_are_null(field: PartitionField) -> None:
     of, batch = rows([LongType()], (1,), (2,))
-    found = PartitionValues(of.columns, [field, PartitionField(VALUE, "identity")]).of(batch)
+    found = PartitionValues(of.columns, [field, PartitionField(VALUE, "identity")]).of([batch])
     assert {values[0] for values in found.values} == {None}
     assert len(found.values) == 2
 
 
 def test_an_unpartitioned_table_has_one_partition_without_fields() -> None:
     of, batch = rows([LongType()], (1,), (2,))
-    found = PartitionValues(of.columns, []).of(batch)
+    found = PartitionValues(of.columns, []).of([batch])
     assert found.values == ((),)
     assert [*found.places] == [0, 0]

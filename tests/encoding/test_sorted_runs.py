@@ -83,7 +83,7 @@ class Runs:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def partitions_of(self, rows: Sequence[Row]) -> set[Partition]:
-        return set(self._partitions.of(self._batch(rows)).values)
+        return set(self._partitions.of([self._batch(rows)]).values)
 
     def read(self, run: int, part: RunPart) -> pa.RecordBatch:
         return read_part(self.files[run], part, self.schema)
