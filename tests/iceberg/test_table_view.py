@@ -195,7 +195,7 @@ class Session:
         self._views = SessionViews(catalog, TableViews(ManifestReader()), lambda *_: ())
 
     def find(self) -> int:
-        return len(self._views.find(self._table, WHOLE_RANGE.key_range).files)
+        return len(self._views.find(self._table, WHOLE_RANGE.key_range, ()).files)
 
 
 def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:
