@@ -70,5 +70,5 @@ def read_located(io: FileIO, location: str) -> Located:
         raise UserError(
             f"{location}: this object of located rows was changed or is damaged ({error}). A staged commit has to "
             "delete these rows, and stays in the task's state: restore the object, or backfill the binding, which "
-            "starts with a new table."
+            "replaces all rows."
         ) from error

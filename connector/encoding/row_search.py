@@ -222,7 +222,7 @@ class _Source:
         return UserError(
             f"{self._path}: row {position} has no JSON object as its document, which the connector always writes. "
             "Another program has changed the table. Restore the column of documents, or backfill the binding, which "
-            "starts with a new table."
+            "replaces all rows."
         )
 
 

@@ -1,6 +1,6 @@
 """A table's schema after its alterations."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -50,6 +50,38 @@ def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id
             case MakeOptional():
                 replace(change.name, {"required": False})
     return Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def plan_schema(
+    schema: Schema,
+    columns: Sequence[NewColumn],
+    identifier: Collection[str],
+    pinned: Collection[int],
+    last_column_id: int,
+) -> Schema:
+    """Return the schema of a table that has only these columns, once a backfill has replaced its rows.
+
+    A column that does not change keeps its id: partition specs, sort orders and other engines know it by that. So do
+    older rows, which branches may still have. Columns with `pinned` ids stay, for what depends on them.
+    """
+    before = {field.name: field for field in schema.fields}
+    ids = count(last_column_id + 1)
+    fields = [_follow(before.get(column.name), column, ids) for column in columns]
+    held = {field.field_id for field in fields}
+    taken = {field.name.lower() for field in fields}
+    for field in schema.fields:
+        if field.field_id in pinned and field.field_id not in held:
+            name = field.name if field.name.lower() not in taken else f"{field.name}_{field.field_id}_before_backfill"
+            fields.append(field.model_copy(update={"name": name, "required": False}))
+    identifiers = [field.field_id for field in fields if field.name in identifier]
+    return Schema(*fields, identifier_field_ids=identifiers)
+
+
+def _follow(before: NestedField | None, column: NewColumn, ids: Iterator[int]) -> NestedField:
+    # A column never becomes required under its id: an older row may have no value for it.
+    is_same = before and before.field_type == column.type and (before.required or not column.required)
+    number = before.field_id if before and is_same else next(ids)
+    return NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
 
 
 @dataclass(frozen=True)

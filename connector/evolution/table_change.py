@@ -8,10 +8,14 @@ from typing import Final, TypeAlias
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
 
+from connector.config.terms import SortTerm, Term
 from connector.config.values import SchemaEvolution
-from connector.model.table_identifier import TableIdentifier
+from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.model.arrangement import PLAIN, Arrangement
+from connector.model.table_identifier import Generation, TableIdentifier
 
 OWNER_PROPERTY: Final = "flow.owner"
+NO_TERMS: Final = ArrangementTerms()
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,19 @@ class ExistingTable:
     # Columns, by field id, with a value that could not be converted.
     unconvertible: frozenset[int] = frozenset()
     has_snapshot: bool = False
+    arrangement: Arrangement = PLAIN  # the current partition spec and sort order
+    generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
+    # The types of its current columns, if its catalog refuses columns of other types in their places.
+    fixed_types: tuple[IcebergType, ...] = ()
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
         return self.owner is not None and self.owner.materialization == materialization
+
+    def generation_of(self, materialization: str) -> Generation:
+        """The generation that a materialization's staged commits must have."""
+        recorded = self.generation
+        return recorded if recorded and recorded.materialization == materialization else Generation(self.uuid)
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,7 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a binding needs. If `replaces`, it replaces an older table, whose rows are lost."""
+    """The table that a binding needs. If `replaces`, a backfill replaces the rows of an older binding."""
 
     path: TableIdentifier
     owner: Owner
@@ -103,6 +116,9 @@ class Target:
     has_unique_keys: bool = False
     is_new: bool = False  # the task had no such binding before
     schema_evolution: SchemaEvolution = SchemaEvolution.FULL
+    arrangement: ArrangementTerms = NO_TERMS
+    other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
+    is_for_rejected_rows: bool = False
 
     @property
     def table(self) -> str:
@@ -119,22 +135,36 @@ class CreateNamespace:
         return f"create namespace {self.namespace}"
 
 
+def name_identifiers(columns: Iterable[NewColumn], has_unique_keys: bool) -> tuple[str, ...]:
+    """The names of the columns that identify a row, as Iceberg's identifier fields."""
+    return tuple(column.name for column in columns if has_unique_keys and column.may_identify)
+
+
 @dataclass(frozen=True)
 class CreateTable:
     path: TableIdentifier
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
     has_unique_keys: bool = False  # the key columns identify a row
+    partition_by: tuple[Term, ...] = ()  # with the names of columns
+    sort_by: tuple[SortTerm, ...] = ()
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """The names of the columns that identify a row, as Iceberg's identifier fields."""
-        return tuple(column.name for column in self.columns if self.has_unique_keys and column.may_identify)
+        """The names of the columns that identify a row."""
+        return name_identifiers(self.columns, self.has_unique_keys)
 
     @property
     def description(self) -> str:
-        key = f", one row for each {', '.join(map(repr, self.identifier))}" if self.identifier else ""
-        return f"create table {'.'.join(self.path)} ({', '.join(map(str, self.columns))}){key}"
+        partitions = f", partitioned by {', '.join(map(str, self.partition_by))}" if self.partition_by else ""
+        order = f", sorted by {', '.join(map(str, self.sort_by))}" if self.sort_by else ""
+        columns = _describe_columns(self.columns, self.identifier)
+        return f"create table {'.'.join(self.path)} {columns}{partitions}{order}"
+
+
+def _describe_columns(columns: Iterable[NewColumn], identifier: Iterable[str]) -> str:
+    key = ", ".join(map(repr, identifier))
+    return f"({', '.join(map(str, columns))})" + (f", one row for each {key}" if key else "")
 
 
 @dataclass(frozen=True)
@@ -144,7 +174,33 @@ class DropTable:
 
     @property
     def description(self) -> str:
-        return f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill; its files stay"
+        return (
+            f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill, because its catalog refuses "
+            "columns of other types in their places; its files stay"
+        )
+
+
+@dataclass(frozen=True)
+class StartBackfill:
+    """A new generation of the table's rows. Its first commit replaces all rows, and gives the table these columns."""
+
+    target: Target
+    former: Generation  # of the rows that will be replaced
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row."""
+        return name_identifiers(self.target.columns, self.target.has_unique_keys)
+
+    @property
+    def description(self) -> str:
+        columns = _describe_columns(self.target.columns, self.identifier)
+        if self.target.is_for_rejected_rows:
+            return f"delete all rows of table {self.target.table} for a backfill"
+        return (
+            f"backfill table {self.target.table}: its rows stay until the first commit, which replaces them all and "
+            f"gives the table the columns {columns}"
+        )
 
 
 @dataclass(frozen=True)
@@ -237,6 +293,38 @@ class MakeOptional:
         return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
 
 
+@dataclass(frozen=True)
+class SetPartitionSpec:
+    """New data files have other partitions. Older ones keep theirs."""
+
+    path: TableIdentifier
+    terms: tuple[Term, ...]  # with the names of columns
+
+    @property
+    def description(self) -> str:
+        effect = (
+            f"partition new rows by {', '.join(map(str, self.terms))}" if self.terms else "do not partition new rows"
+        )
+        return f"alter table {'.'.join(self.path)}: {effect}"
+
+
+@dataclass(frozen=True)
+class SetSortOrder:
+    """New data files are sorted in another way. Older ones stay."""
+
+    path: TableIdentifier
+    terms: tuple[SortTerm, ...]  # with the names of columns
+
+    @property
+    def description(self) -> str:
+        effect = (
+            f"sort new data files by {', '.join(map(str, self.terms))}" if self.terms else "do not sort new data files"
+        )
+        return f"alter table {'.'.join(self.path)}: {effect}"
+
+
 # In the order in which they are performed: renames first, so that the others use the new names.
-Alteration: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
-TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | RecordExistingRows | Alteration
+ColumnChange: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
+ArrangementChange: TypeAlias = SetPartitionSpec | SetSortOrder
+Alteration: TypeAlias = ColumnChange | ArrangementChange
+TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration

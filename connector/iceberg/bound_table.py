@@ -17,7 +17,9 @@ from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
-from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
+from connector.iceberg.metadata.table_arrangement import find_arrangement
+from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.iceberg.tables import check_table_properties, load_table
 from connector.model.arrangement import Arrangement
 from connector.model.binding import Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid
@@ -47,7 +49,7 @@ class BoundTable:
 
     binding: Binding
     writer: WriterId
-    table_uuid: str
+    table_uuid: str  # of its generation
     arrangement: Arrangement
     schema_id: int
     location: str
@@ -123,15 +125,17 @@ def _bind(
     table = load_table(catalog, path)
     if table is None:
         raise MissingTableError(path, requested.state_key)
-    binding = _binding(index, requested, on_invalid, table.schema())
+    generation = find_generation(table, writer.materialization)
+    shown = show_generation(table, generation)
+    binding = _binding(index, requested, on_invalid, shown.schema())
     check_table_properties(table)
     fence.check_recorded(path, table.properties, writer)
     return BoundTable(
         binding=binding,
         writer=writer,
-        table_uuid=str(table.metadata.table_uuid),
-        arrangement=Arrangement(spec_id=find_unpartitioned_spec(table)),
-        schema_id=table.metadata.current_schema_id,
+        table_uuid=generation.uuid,
+        arrangement=find_arrangement(shown, {column.id for column in binding.columns}),
+        schema_id=shown.metadata.current_schema_id,
         location=table.location(),
         properties=Properties(table.properties),
         access=access_to(table),

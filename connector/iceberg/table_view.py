@@ -25,8 +25,9 @@ from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.commits.staged_files import is_converted
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.model.binding import Column
-from connector.model.state import StagedCommit, TableId
+from connector.model.state import StagedCommit, TableId, WriterId
 from connector.storage.file_io import files_of
 from connector.storage.storage_errors import translate_errors
 
@@ -93,9 +94,9 @@ class SessionViews:
         self._views = views
         self._find_pending = find_pending
 
-    def find(self, table_id: TableId, key_range: str, keys: Sequence[Column]) -> TableView:
-        """Return the view of a table as it is now, for a session of this key range. `keys` are the key columns that the
-        session writes. Retries while the catalog or the store does not answer.
+    def find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
+        """Return the view of a table as it is now, for a session that acts as this writer. `keys` are the key columns
+        that the session writes. Retries while the catalog or the store does not answer.
 
         Raises UserError if the table is gone or cannot be searched, FencedError if another process has taken over.
         """
@@ -103,7 +104,7 @@ class SessionViews:
         last: Exception | None = None
         for number in count_attempts(RETRY_FOR):
             try:
-                return self._find(table_id, key_range, keys)
+                return self._find(table_id, writer, keys)
             except list_retried_errors() as error:
                 log.warning(
                     "table %s: attempt %d to read its snapshot: %s: %s",
@@ -122,10 +123,10 @@ class SessionViews:
             "has become visible, and the next start tries again."
         ) from last
 
-    def _find(self, table_id: TableId, key_range: str, keys: Sequence[Column]) -> TableView:
+    def _find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
         path, uuid = table_id
         # Before the table is loaded: a commit may land in between, and then the table shows it.
-        pending = self._find_pending(table_id, key_range)
+        pending = self._find_pending(table_id, writer.key_range)
         try:
             table = self._catalog.load_table(path)
         except NoSuchTableError:
@@ -133,13 +134,15 @@ class SessionViews:
                 f"table {path} was dropped or renamed while the task was running. Bring it back under its name, or "
                 "backfill the binding, which starts with a new table."
             ) from None
-        if str(table.metadata.table_uuid) != uuid:
+        generation = find_generation(table, writer.materialization)
+        if generation.uuid != uuid:
             raise UserError(
                 f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."
             )
-        _check_keys(table, keys)
-        return self._views.view(table, pending)
+        shown = show_generation(table, generation)
+        _check_keys(shown, keys)
+        return self._views.view(shown, pending)
 
 
 def _check_keys(table: Table, keys: Sequence[Column]) -> None:
@@ -207,7 +210,6 @@ def _split(file: SearchedFile, row_groups: int, unit_size: int) -> Iterator[Sear
 def check_files(table: Table, files: Iterable[ListedFile]) -> None:
     """Raise UserError if a file of another writer has rows or deletes that cannot be searched."""
     name = ".".join(table.name())
-    specs = table.specs()
     for file in files:
         if file.content is DataFileContent.EQUALITY_DELETES:
             raise UserError(
@@ -219,10 +221,4 @@ def check_files(table: Table, files: Iterable[ListedFile]) -> None:
             raise UserError(
                 f"table {name}: {file.path} is no Parquet file. Standard updates only read Parquet. Have the table's "
                 "files rewritten as Parquet (in Spark: CALL system.rewrite_data_files)."
-            )
-        if not specs[file.spec_id].is_unpartitioned():
-            raise UserError(
-                f"table {name}: another writer has partitioned the table ({file.path} is of partition spec "
-                f"{file.spec_id}). Standard updates need a table without partitions. Remove the partition fields, and "
-                "have the table's files rewritten (in Spark: CALL system.rewrite_data_files)."
             )

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, NestedField
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.encoding.data_files import FileOptions
@@ -31,14 +31,28 @@ from connector.evolution.table_change import (
     Found,
     Owner,
     RecordExistingRows,
+    StartBackfill,
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
+from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
-from connector.iceberg.metadata.table_updates import check_properties, name_table_in_errors
-from connector.model.table_identifier import TableIdentifier
+from connector.iceberg.metadata.table_arrangement import (
+    check_partition_spec,
+    make_partition_spec,
+    make_sort_order,
+    read_arrangement,
+)
+from connector.iceberg.metadata.table_updates import (
+    FixedColumns,
+    check_properties,
+    find_generation,
+    name_table_in_errors,
+    show_generation,
+)
+from connector.model.table_identifier import Generation, TableIdentifier
 
 ATTEMPTS: Final = 8
 FORMAT_REMEDIES: Final = {
@@ -69,21 +83,6 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
     return table
 
 
-def find_unpartitioned_spec(table: Table) -> int:
-    """Return the id of a spec without partitions, for our files. It need not be the current spec.
-
-    UserError if the table never had one.
-    """
-    specs = [table.spec(), *table.specs().values()]
-    spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
-    if spec is None:
-        raise UserError(
-            f"Table {'.'.join(table.name())} is partitioned and has never been unpartitioned: this connector cannot "
-            "write to it yet. Choose another table name."
-        )
-    return spec.spec_id
-
-
 def check_table_properties(table: Table) -> None:
     """Raise UserError if the table's properties ask for files that the connector cannot write."""
     with name_table_in_errors(table):
@@ -95,7 +94,7 @@ def find(catalog: Catalog, path: TableIdentifier) -> Found:
     """Return what a plan of changes starts from. UserError if what has the name can be neither used nor replaced."""
     table = load_table(catalog, path)
     if table:
-        find_unpartitioned_spec(table)
+        check_partition_spec(table)
     elif catalog.view_exists(path):
         raise UserError(f"{path} is a view. Choose another table name, or drop the view.")
     return _describe(catalog, path, table)
@@ -128,7 +127,7 @@ def evolve(
                 alter(catalog, table, alterations)
                 performed += alterations
             for change in (change for change in changes if not isinstance(change, Alteration)):
-                _perform(catalog, change, location)
+                _perform(catalog, table, change, location)
                 performed.append(change)
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
             continue  # changes that were committed are not planned again
@@ -148,33 +147,44 @@ def _describe(
     if table is None:
         return Found(catalog.namespace_exists(path[0]), None)
     check_table_properties(table)
+    owner = Owner.of(table.properties)
+    generation = find_generation(table, owner.materialization if owner else "")
+    # Without the columns of a backfill, which another program has removed, another backfill can still begin.
+    is_lost = generation.is_awaited and generation.schema_id not in table.schemas()
+    shown = table if is_lost else show_generation(table, generation)
     return Found(
         namespace_exists=True,
         table=ExistingTable(
-            schema=table.schema(),
+            schema=shown.schema(),
             uuid=str(table.metadata.table_uuid),
-            owner=Owner.of(table.properties),
-            has_snapshot=table.current_snapshot() is not None,
+            owner=owner,
+            has_snapshot=shown.current_snapshot() is not None,
+            generation=Generation.recorded(table.properties),
+            fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),
             pinned=_find_pinned_columns(table),
             unconvertible=frozenset(unconvertible),
+            arrangement=read_arrangement(table),
         ),
     )
 
 
+def _list_types(table: Table) -> tuple[IcebergType, ...]:
+    return tuple(column.field_type for column in table.schema().fields)
+
+
 def _find_pinned_columns(table: Table) -> dict[int, str]:
-    """Return the ids of columns that something depends on, each with what that is."""
+    """Return the ids of columns that something depends on, besides the sort order, each with what that is."""
     if table.name_mapping():  # files without field ids go by the columns' names
         return {column.field_id: "the name mapping" for column in table.schema().fields}
     return {
         **dict.fromkeys(
             (field.source_id for spec in table.specs().values() for field in spec.fields), "a partition spec"
         ),
-        **dict.fromkeys((field.source_id for field in table.sort_order().fields), "the sort order"),
         **dict.fromkeys(table.schema().identifier_field_ids, "an identifier field"),
     }
 
 
-def _perform(catalog: Catalog, change: TableChange, location: str | None) -> None:
+def _perform(catalog: Catalog, table: Table | None, change: TableChange, location: str | None) -> None:
     match change:
         case CreateNamespace():
             _create_namespace(catalog, change.namespace)
@@ -184,6 +194,9 @@ def _perform(catalog: Catalog, change: TableChange, location: str | None) -> Non
             # Not purged, because another table, a branch or a reader may still use the files.
             with suppress(NoSuchTableError):
                 catalog.drop_table(change.path)
+        case StartBackfill():
+            assert table is not None, "only a table that was found is backfilled"
+            start_backfill(catalog, table, change)
         case RecordExistingRows():
             with catalog.load_table(change.path).transaction() as transaction:
                 transaction.set_properties({OWNER_PROPERTY: change.owner.encode()})
@@ -207,7 +220,14 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
     schema = Schema(*fields, identifier_field_ids=identifier)
     properties = {**change.properties, "format-version": str(FORMAT_VERSION)}
     try:
-        catalog.create_table(change.path, schema, location, properties=properties)
+        catalog.create_table(
+            change.path,
+            schema,
+            location,
+            make_partition_spec(schema, change.partition_by),
+            make_sort_order(schema, change.sort_by),
+            properties,
+        )
     except TableAlreadyExistsError as error:
         table = load_table(catalog, change.path)
         if table is None or Owner.of(table.properties) != Owner.of(change.properties):

@@ -1,6 +1,11 @@
-"""The name of a table in its catalog. About fifty modules import it, and it imports none."""
+"""What identifies a table: its name in the catalog, and the generation of its rows. No module of ours is below this."""
 
-from typing import NamedTuple
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+GENERATION_PROPERTY: Final = "flow.generation"
 
 
 class TableIdentifier(NamedTuple):
@@ -11,3 +16,53 @@ class TableIdentifier(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The rows that one task has written to a table since it last backfilled the table.
+
+    Staged commits and names of files have the UUID of their generation. So to its task, each generation is another
+    table: what was staged for a former one never gets into the table.
+    """
+
+    uuid: str  # the table's own, until the first backfill
+    former: tuple[str, ...] = ()  # the UUIDs of earlier generations
+    materialization: str = ""
+    # The id of the schema that the first commit makes the current one, when it replaces all rows. None after it.
+    schema_id: int | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the table still has the rows of before, which the first commit of the generation replaces."""
+        return self.schema_id is not None
+
+    @classmethod
+    def of(cls, table_uuid: str, properties: Mapping[str, str], materialization: str) -> "Generation":
+        """Read the task's generation of a table. ValueError if the property was changed by hand."""
+        recorded = cls.recorded(properties)
+        return recorded if recorded and recorded.materialization == materialization else cls(table_uuid)
+
+    @classmethod
+    def recorded(cls, properties: Mapping[str, str]) -> "Generation | None":
+        """Read the generation that a table records; None if no backfill has replaced its rows. ValueError as above."""
+        text = properties.get(GENERATION_PROPERTY)
+        if text is None:
+            return None
+        try:
+            found = json.loads(text)
+            schema_id = found.get("schemaId")
+            return cls(
+                str(found["uuid"]),
+                tuple(map(str, found["former"])),
+                str(found["materialization"]),
+                None if schema_id is None else int(schema_id),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{GENERATION_PROPERTY} is {text!r}; it must be as the connector wrote it") from error
+
+    def encode(self) -> dict[str, str]:
+        """Return the table property."""
+        recorded = {"uuid": self.uuid, "former": self.former, "materialization": self.materialization}
+        awaited = {"schemaId": self.schema_id} if self.is_awaited else {}
+        return {GENERATION_PROPERTY: json.dumps(recorded | awaited)}

@@ -9,7 +9,7 @@ from connector.checks.endpoint import OpenedEndpoint, open_endpoint
 from connector.config.settings import parse
 from connector.encoding.rewriting import Rewrite
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import DropTable, Found, TableChange
+from connector.evolution.table_change import DropTable, Found, StartBackfill, TableChange
 from connector.host.errors import RetryableError
 from connector.host.signals import map_in_threads
 from connector.iceberg.alteration import Alterer
@@ -73,14 +73,14 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
 def _plan_again(plan: Plan, found: Found) -> list[TableChange]:
     """Plan the table's changes again, from its current state.
 
-    Raises RetryableError if another table would be dropped than the one that was planned to be: a later publication
-    created it, and it may hold rows that this apply does not know.
+    Raises RetryableError if other rows would be replaced than those that were planned to be: they are of a later
+    publication, which this apply does not know.
     """
     again = plan_changes(found, plan.target)
-    if any(isinstance(change, DropTable) and change not in plan.changes for change in again):
+    if any(isinstance(change, DropTable | StartBackfill) and change not in plan.changes for change in again):
         raise RetryableError(
-            f"Another publication of the task has replaced table {plan.target.table} since this backfill was planned. "
-            "The new table was not changed. If its rows are to be removed, increment the binding's backfill and "
-            "publish again."
+            f"Another publication of the task has replaced table {plan.target.table} or its rows since this backfill "
+            "was planned. The table was not changed. If its rows are to be removed, increment the binding's backfill "
+            "and publish again."
         )
     return again

@@ -5,9 +5,20 @@ from dataclasses import dataclass, replace
 
 from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
+from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
+from connector.evolution.field_config import list_selected_fields
 from connector.evolution.rejected_table import name_rejected_table
-from connector.evolution.table_change import DropTable, ExistingTable, Found, Owner, TableChange, Target
+from connector.evolution.table_change import (
+    NO_TERMS,
+    DropTable,
+    ExistingTable,
+    Found,
+    Owner,
+    StartBackfill,
+    TableChange,
+    Target,
+)
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
 from connector.model.state import StagedCommit
@@ -76,11 +87,13 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
     for binding, resource in zip(materialization.bindings, resources, strict=True):
         namespace, table = binding.resource_path
         last = last_by_path.get(binding.resource_path)
+        collection = find_collection(binding, materialization.linked_collections)
+        selected = list_selected_fields(binding.field_selection)
         target = Target(
             path=TableIdentifier(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
             columns=plan_columns(
-                find_collection(binding, materialization.linked_collections),
+                collection,
                 binding.field_selection,
                 last.field_selection if last else None,
             ),
@@ -89,18 +102,28 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
             has_unique_keys=not resource.delta_updates,
             is_new=last is None,
             schema_evolution=resource.schema_evolution,
+            arrangement=ArrangementTerms(resource.partition_by, resource.sort_by),
+            other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),
         )
         yield target
         if path := name_rejected_table(target.path, resource.on_invalid):
-            yield replace(target, path=path, columns=rejected_table.COLUMNS, has_unique_keys=False)
+            yield replace(
+                target,
+                path=path,
+                columns=rejected_table.COLUMNS,
+                has_unique_keys=False,
+                arrangement=NO_TERMS,
+                is_for_rejected_rows=True,
+            )
 
 
 def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:
     if isinstance(found, UserError):
         raise found
     planned = tuple(plan_changes(found, target))
-    is_replaced = any(isinstance(change, DropTable) for change in planned)
-    table_uuid = None if found.table is None or is_replaced else found.table.uuid
+    is_replaced = any(isinstance(change, DropTable | StartBackfill) for change in planned)
+    materialization = target.owner.materialization
+    table_uuid = None if found.table is None or is_replaced else found.table.generation_of(materialization).uuid
     here = [commit for commit in staged if commit.path == target.path]
     outdated = [commit for commit in here if commit.writer.state_key != target.owner.state_key]
     _check_table([commit for commit in here if commit not in outdated], found.table)
@@ -119,6 +142,10 @@ def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) ->
     """
     if table is None and staged:
         raise commit_errors.explain_missing_table(staged)
-    elsewhere = [commit for commit in staged if table and commit.table_uuid != table.uuid]
+    elsewhere = [
+        commit
+        for commit in staged
+        if table and commit.table_uuid != table.generation_of(commit.writer.materialization).uuid
+    ]
     if table and elsewhere:
         raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

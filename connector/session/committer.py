@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields
 from connector.host.signals import Stopped
-from connector.iceberg.commits.commit import Committed, Failed, Landed
+from connector.iceberg.commits.commit import Committed, Failed, Landed, Outcome, Superseded
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
 
@@ -23,7 +23,7 @@ LAST_ATTEMPT: Final = 4.0  # seconds
 class Attempt(Protocol):
     """Tries to commit staged commits, once for each chain in `once`; see `commit.try_commits`."""
 
-    def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Landed | Failed]: ...
+    def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Outcome]: ...
 
 
 class Committer:
@@ -131,10 +131,8 @@ class Committer:
             raise final
         return committed
 
-    def _record(
-        self, outcomes: Iterable[Landed | Failed]
-    ) -> tuple[list[StagedCommit], FencedError | LostColumnError | None]:
-        """Return the commits that succeeded, and the error after which no later attempt can succeed."""
+    def _record(self, outcomes: Iterable[Outcome]) -> tuple[list[StagedCommit], FencedError | LostColumnError | None]:
+        """Return the commits that succeeded or are void, and the error after which no later attempt can succeed."""
         committed: list[StagedCommit] = []
         final: FencedError | LostColumnError | None = None
         for outcome in outcomes:
@@ -142,6 +140,9 @@ class Committer:
                 case Landed(commits):
                     self._backlog.record_commit(commits[0].chain_id)
                     _log_commit(outcome)
+                    committed += commits
+                case Superseded(commits):
+                    self._backlog.record_commit(commits[0].chain_id)
                     committed += commits
                 case Failed(commits, error):
                     self._backlog.record_failure(commits[0].chain_id, error, time.monotonic())

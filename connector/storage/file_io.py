@@ -113,6 +113,6 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{files.location}: this list of staged files was changed or is damaged ({error}). The {files.rows} rows "
-            "in these files stay staged in the task's state: restore the list, or backfill the binding, which starts "
-            "with a new table."
+            "in these files stay staged in the task's state: restore the list, or backfill the binding, which "
+            "replaces all rows."
         ) from error

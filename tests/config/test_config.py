@@ -177,7 +177,12 @@ def test_a_resource_arrives_with_its_table_properties() -> None:
     }
     _, resources = parse(LOCAL, [resource])
     assert resources == [
-        ResourceConfig("T", "N", False, Properties({"write.metadata.compression-codec": "gzip"})),
+        ResourceConfig(
+            "T",
+            "N",
+            delta_updates=False,
+            additional_table_properties=Properties({"write.metadata.compression-codec": "gzip"}),
+        ),
     ]
 
 

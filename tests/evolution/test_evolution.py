@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -17,10 +18,11 @@ from connector.evolution.table_change import (
     MakeOptional,
     NewColumn,
     Owner,
+    StartBackfill,
     Target,
 )
 from connector.host.errors import UserError
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
 from protocol.protocol_error import ProtocolError
 from support.bindings import (
@@ -174,15 +176,29 @@ def test_an_identifier_field_that_stays_required_is_left_alone() -> None:
 
 
 def test_a_backfill_replaces_the_table_whatever_its_columns() -> None:
-    drop, create = plan_changes(table(field(1, "id", StringType())), target(ID_COLUMN, owner=V1, replaces=True))
-    assert drop == DropTable(PATH, "uuid-1")
-    assert isinstance(create, CreateTable)
-    assert Owner.of(create.properties) == V1
+    wanted = target(ID_COLUMN, owner=V1, replaces=True)
+    assert plan_changes(table(field(1, "id", StringType())), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
 
 
 def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
-    drop, _ = plan_changes(table(field(1, "id"), owner=None), target(ID_COLUMN, owner=V1, replaces=True))
-    assert drop == DropTable(PATH, "uuid-1")
+    wanted = target(ID_COLUMN, owner=V1, replaces=True)
+    assert plan_changes(table(field(1, "id"), owner=None), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
+
+
+@pytest.mark.parametrize(("fixed", "is_dropped"), [((LONG,), False), ((StringType(), LONG), True)])
+def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types(
+    fixed: tuple[IcebergType, ...], is_dropped: bool
+) -> None:
+    found = table(field(1, "id"))
+    assert found.table
+    found = replace(found, table=replace(found.table, fixed_types=fixed))
+    changes = plan_changes(found, target(ID_COLUMN, QTY, owner=V1, replaces=True))
+    assert [type(change) for change in changes] == ([DropTable, CreateTable] if is_dropped else [StartBackfill])
+    if is_dropped:
+        assert changes[0].description == (
+            "drop table shop.orders with uuid uuid-1 for a backfill, because its catalog refuses columns of other "
+            "types in their places; its files stay"
+        )
 
 
 def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:

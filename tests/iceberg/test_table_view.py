@@ -9,8 +9,6 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import FileFormat, ManifestEntry
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from connector.encoding.located_rows import write_located
@@ -23,12 +21,11 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.state import DataFile, LocatedRows, StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_files import listed
-from support.staged_rows import staged
+from support.staged_rows import WRITER, staged
 from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import UPDATES, new_located_location
 
@@ -164,12 +161,6 @@ def test_equality_deletes_are_refused(catalog: Catalog) -> None:
     check_text(SNAPSHOTS, "another writer deletes rows by their values", refusal(catalog), {})
 
 
-def test_partitions_of_another_engine_are_refused(catalog: Catalog) -> None:
-    by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
-    table_of(catalog, ID, rows=[[{"id": 1}]], spec=by_id)
-    check_text(SNAPSHOTS, "another writer partitions the table", refusal(catalog), {})
-
-
 def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
     table_of(catalog, ID, rows=[[{"id": 1}]])
     table = catalog.load_table(PATH)
@@ -195,7 +186,7 @@ class Session:
         self._views = SessionViews(catalog, TableViews(ManifestReader()), lambda *_: ())
 
     def find(self) -> int:
-        return len(self._views.find(self._table, WHOLE_RANGE.key_range, ()).files)
+        return len(self._views.find(self._table, WRITER, ()).files)
 
 
 def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:

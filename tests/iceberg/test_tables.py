@@ -13,11 +13,11 @@ from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
     CreateTable,
-    DropTable,
     Found,
     MakeOptional,
     NewColumn,
     Owner,
+    StartBackfill,
     TableChange,
     Target,
 )
@@ -114,17 +114,16 @@ def test_any_name_can_be_created_added_and_made_optional(catalog: Catalog) -> No
     assert [field.required for field in schema.fields] == [True] + [False] * len(CREATED_NAMES + ADDED_NAMES)
 
 
-def test_a_replaced_table_is_another_table_and_the_files_of_the_old_one_stay(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_backfilled_table_is_the_same_table_and_stays_where_it_is(catalog: Catalog, tmp_path: Path) -> None:
     location = f"file://{tmp_path}/elsewhere"
     fit(catalog, target(*optional("old")), location)
     old = catalog.load_table(PATH)
     newer = target(owner=Owner(MATERIALIZATION, "shop%2Forders.v1"), replaces=True)
     done = fit(catalog, newer, location)
-    assert [type(change) for change in done] == [DropTable, CreateTable]
+    assert [type(change) for change in done] == [StartBackfill]
     new = catalog.load_table(PATH)
-    assert new.metadata.table_uuid != old.metadata.table_uuid
-    assert names(catalog) == ["id"]
-    assert old.io.new_input(old.metadata_location).exists()
+    assert (new.metadata.table_uuid, new.location()) == (old.metadata.table_uuid, location)
+    assert names(catalog) == ["id", "old"]
     assert fit(catalog, newer, location) == []
 
 

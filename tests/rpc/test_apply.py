@@ -277,9 +277,10 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
     answer = backfilled(tmp_path, state=encode_added([staged, elsewhere]))
     assert answer.action_description.splitlines() == [
         "drop 1 staged transactions of table shop.orders (2 rows)",
-        f"drop table shop.orders with uuid {old.metadata.table_uuid} for a backfill; its files stay",
-        "create table shop.orders ('id' long not null)",
+        "backfill table shop.orders: its rows stay until the first commit, which replaces them all and gives the table "
+        "the columns ('id' long not null)",
     ]
+    assert catalog.load_table(PATH).metadata.table_uuid == old.metadata.table_uuid
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
     assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}

@@ -11,6 +11,7 @@ from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.binding import Policy
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import StagedCommit, WriterId, encode_added
@@ -102,7 +103,9 @@ def test_a_backfill_replaces_it_too_and_drops_what_was_staged_for_it(tmp_path: P
     staged = rejected_entry(catalog)
     answer = applied(tmp_path, binding(backfill=1), last=binding(), state=encode_added([staged]))
 
-    assert str(catalog.load_table(REJECTED).metadata.table_uuid) != staged.table_uuid
+    table = catalog.load_table(REJECTED)
+    assert find_generation(table, MATERIALIZATION).former == (staged.table_uuid,) == (str(table.metadata.table_uuid),)
+    assert "delete all rows of table shop.orders__rejected for a backfill" in answer.action_description
     assert "drop 1 staged transactions of table shop.orders__rejected (2 rows)" in answer.action_description
     assert answer.state
     assert answer.state.updated == {

@@ -1,22 +1,24 @@
 """Defects of standard updates that the simulation has to find, each planted in the shipped code from outside."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
 
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, row_deletes
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import PositionDeletes
+from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model import state
 from connector.model.binding import Column
-from connector.model.state import StagedCommit, TableId
+from connector.model.state import StagedCommit, TableId, WriterId
 from connector.session import recovery, transactions
 from connector.storage.file_io import files_of
 
@@ -88,11 +90,11 @@ def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) ->
     find = SessionViews._find
     known: dict[tuple[SessionViews, TableId], Table] = {}
 
-    def stale(views: SessionViews, table_id: TableId, key_range: str, keys: Sequence[Column]) -> TableView:
+    def stale(views: SessionViews, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
         if (views, table_id) not in known:
             known[views, table_id] = views._catalog.load_table(table_id[0])
-            return find(views, table_id, key_range, keys)
-        return views._views.view(known[views, table_id], views._find_pending(table_id, key_range))
+            return find(views, table_id, writer, keys)
+        return views._views.view(known[views, table_id], views._find_pending(table_id, writer.key_range))
 
     patch.setattr(SessionViews, "_find", stale)
 
@@ -120,6 +122,45 @@ def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> N
     patch.setattr(transactions.Session, "may_have_other_rows", False)
 
 
+def a_delete_file_has_the_partition_of_other_data_files(patch: pytest.MonkeyPatch) -> None:
+    divide = delete_files._divide
+
+    def misplaced(paths: Any, partitions: Mapping[str, Partition], merged: Any) -> Iterator[Any]:
+        for partition, of_partition in divide(paths, partitions, merged):
+            others = (each for each in partitions.values() if each.spec_id == partition.spec_id)
+            yield next((each for each in others if each != partition), partition), of_partition
+
+    patch.setattr(delete_files, "_divide", misplaced)
+
+
+def delete_files_have_the_current_spec(patch: pytest.MonkeyPatch) -> None:
+    write = DeleteFiles.write
+
+    def in_current_spec(files: DeleteFiles, table: Table, *what: Any) -> DeleteChanges:
+        changes, spec = write(files, table, *what), table.spec()
+        record = Record(*(None for _ in spec.fields))
+        added = (
+            (partition if partition.spec_id == spec.spec_id else Partition.of(spec.spec_id, record), file)
+            for partition, file in changes.added
+        )
+        return replace(changes, added=tuple(added))
+
+    patch.setattr(DeleteFiles, "write", in_current_spec)
+
+
+def delete_files_have_the_partition_of_the_new_row(patch: pytest.MonkeyPatch) -> None:
+    find = RowDeletes.find
+
+    def of_new_row(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> Any:
+        rows = find(deletes, table, staged, fitting)
+        if rows is None or not (files := files_of(table.io, staged[-1].files)):
+            return rows
+        partition = PartitionReader(table, staged[-1].spec_id).read(files[0])
+        return replace(rows, partitions=dict.fromkeys(rows.partitions, partition))
+
+    patch.setattr(RowDeletes, "find", of_new_row)
+
+
 UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
@@ -138,5 +179,8 @@ UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
         loads_see_what_a_delete_file_of_several_data_files_deletes,
         loads_see_rows_of_a_former_key_range_in_any_order,
         rows_of_a_former_backfill_are_not_looked_for,
+        a_delete_file_has_the_partition_of_other_data_files,
+        delete_files_have_the_current_spec,
+        delete_files_have_the_partition_of_the_new_row,
     )
 }

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure, file_prefix
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import LIST_SUFFIX, write_list
@@ -52,7 +53,7 @@ def stage(
         prev=prev,
         next=fence.new_value(prev),
         path=path,
-        table_uuid=str(table.metadata.table_uuid),
+        table_uuid=find_generation(table, writer.materialization).uuid,
         spec_id=0,
         schema_id=0,
         files=(DataFile(location, len(ids), len(table.io.new_input(location)), (4,), ()),),
@@ -83,4 +84,5 @@ def place_of(location: str) -> Path:
 
 
 def _name(table: Table, writer: WriterId, prev: str) -> str:
-    return f"{file_prefix(writer, str(table.metadata.table_uuid), prev)}-{uuid.uuid4()}.parquet"
+    generation = find_generation(table, writer.materialization)
+    return f"{file_prefix(writer, generation.uuid, prev)}-{uuid.uuid4()}.parquet"

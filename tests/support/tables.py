@@ -19,6 +19,8 @@ from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
+from connector.iceberg.commits import fence
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.properties import Properties
 from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -72,19 +74,20 @@ def turn_tables_into_views(warehouse: Path) -> None:
 
 
 def staged_ids(
-    table: Table, path: TableIdentifier, materialization: str, state_key: str, ids: list[int], prev: str = ""
+    table: Table, path: TableIdentifier, materialization: str, state_key: str, ids: list[int], prev: str | None = None
 ) -> StagedCommit:
     """A transaction that writes these ids, durable but not committed."""
     field = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})
     file = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table([pa.array(ids)], schema=pa.schema([field])), file)
+    writer = WriterId(materialization, state_key, WHOLE_RANGE.key_range)
     return StagedCommit(
-        writer=WriterId(materialization, state_key, WHOLE_RANGE.key_range),
-        prev=prev,
+        writer=writer,
+        prev=fence.read_value(table.properties, writer) if prev is None else prev,
         next=uuid.uuid4().hex,
         path=path,
-        table_uuid=str(table.metadata.table_uuid),
+        table_uuid=find_generation(table, materialization).uuid,
         spec_id=0,
         schema_id=table.metadata.current_schema_id,
         files=(DataFile(f"file://{file}", len(ids), file.stat().st_size, (4,), ()),),

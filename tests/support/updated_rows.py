@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.encoding import located_rows
@@ -19,6 +21,7 @@ from connector.encoding.searched_keys import Keys
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import metadata_location
+from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
@@ -26,6 +29,8 @@ from support.altered_tables import ID, PATH, table_of
 from support.staged_rows import WRITER, staged
 
 DOCUMENT: Final = NestedField(2, "doc", StringType())
+PART: Final = NestedField(3, "part", StringType())
+BY_PART: Final = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part"))
 UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
 
 
@@ -34,15 +39,17 @@ def new_located_location(table: Table, prefix: str) -> str:
     return metadata_location(table, f"{prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
 
 
-def make_table(catalog: Catalog, **properties: str) -> None:
-    table = table_of(catalog, ID, DOCUMENT)
+def make_table(catalog: Catalog, spec: PartitionSpec | None = None, **properties: str) -> None:
+    """A table of documents. With a partition spec, it has the first letter of each value in a column of its own."""
+    table = table_of(catalog, ID, DOCUMENT, PART, spec=spec) if spec else table_of(catalog, ID, DOCUMENT)
     if properties:
         with table.transaction() as transaction:
             transaction.set_properties({name.replace("_", "."): value for name, value in properties.items()})
 
 
 def row(number: int, value: Any) -> dict[str, Any]:
-    return {"id": number, "doc": json.dumps({"id": number, "value": value})}
+    """A row; its part is left out of tables that do not have the column."""
+    return {"id": number, "doc": json.dumps({"id": number, "value": value}), "part": str(value)[:1]}
 
 
 def stage_updates(
@@ -54,7 +61,9 @@ def stage_updates(
     updates: Updates = UPDATES,
 ) -> StagedCommit:
     """A transaction that stores these values and deletes the removed ids, after pending ones of the same writer."""
-    table = catalog.load_table(PATH)
+    loaded = catalog.load_table(PATH)
+    generation = find_generation(loaded, writer.materialization)
+    table = show_generation(loaded, generation)
     view = TableViews(ManifestReader()).view(table, after)
     texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
     keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates)
@@ -69,7 +78,7 @@ def stage_updates(
     )
     if not found:
         return commit
-    prefix = file_prefix(writer, str(table.metadata.table_uuid), commit.prev)
+    prefix = file_prefix(writer, generation.uuid, commit.prev)
     location = new_located_location(table, prefix)
     write_located(table.io, location, pa.Table.from_pylist(found), updates)
     return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))

@@ -34,7 +34,7 @@ from connector.iceberg.catalogs.metastore import (
     MetastoreRefusalError,
     TimeLimits,
 )
-from connector.iceberg.metadata.table_updates import CommitBase
+from connector.iceberg.metadata.table_updates import CommitBase, FixedColumns
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
@@ -44,7 +44,7 @@ LONGEST_COMMENT: Final = 255  # characters, of a column
 NOWHERE: Final = "the address of no metadata"
 
 
-class _HiveCatalog(HiveCatalog):
+class _HiveCatalog(HiveCatalog, FixedColumns):
     """PyIceberg's catalog, but the metastore changes a table only if it still has the metadata that it was loaded with.
     The lock does not ensure that: it may be lost without its holder knowing."""
 

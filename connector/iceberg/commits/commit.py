@@ -11,30 +11,32 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.host.errors import ConnectorError, UserError
 from connector.host.logs import Event, fields
 from connector.host.signals import map_in_threads
-from connector.iceberg.commits import commit_errors, fence
+from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
 from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
 from connector.iceberg.metadata.table_updates import (
     check_properties,
+    find_generation,
     name_table_in_errors,
     new_snapshot,
     same_rows,
     same_schema,
     same_table,
+    show_generation,
 )
 from connector.model.state import ChainId, StagedCommit
 from connector.storage import storage_errors
@@ -67,11 +69,21 @@ class Landed:
 
 
 @dataclass(frozen=True)
+class Superseded:
+    """Staged commits that a backfill has made void: their table never gets them."""
+
+    commits: tuple[StagedCommit, ...]
+
+
+@dataclass(frozen=True)
 class Failed:
     """Staged commits of one writer that are still pending."""
 
     commits: tuple[StagedCommit, ...]
     error: ConnectorError
+
+
+Outcome: TypeAlias = Landed | Superseded | Failed
 
 
 def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
@@ -88,7 +100,7 @@ def try_commits(
     staged: Sequence[StagedCommit],
     once: Collection[ChainId] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
-) -> list[Landed | Failed]:
+) -> list[Outcome]:
     """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
 
     Tables are committed side by side; the failure of one does not affect the others. What has failed before, in `once`,
@@ -97,7 +109,7 @@ def try_commits(
     by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
     tables = [list(commits) for _, commits in by_table]
 
-    def try_table(commits: Sequence[StagedCommit]) -> list[Landed | Failed]:
+    def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
         return _try_table(catalog, commits, once, new_writer)
 
     return [
@@ -110,8 +122,8 @@ def _try_table(
     staged: Sequence[StagedCommit],
     once: Collection[ChainId],
     new_writer: Callable[[], SnapshotWriter],
-) -> list[Landed | Failed]:
-    outcomes: list[Landed | Failed] = []
+) -> list[Outcome]:
+    outcomes: list[Outcome] = []
     # The order matters. So after a failure, the table gets none of the others.
     for pending in fence.group_by_writer(staged):
         match outcomes[-1:]:
@@ -124,7 +136,7 @@ def _try_table(
 
 def _try_pending(
     catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
-) -> Landed | Failed:
+) -> Outcome:
     try:
         return _commit_pending(catalog, pending, has_failed, snapshots)
     except ConnectorError as error:
@@ -136,7 +148,7 @@ def _try_pending(
 
 def _commit_pending(
     catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
-) -> Landed:
+) -> Landed | Superseded:
     began = time.monotonic()
     files, late = StagedFiles(), LateFiles()
     deletes = RowDeletes(snapshots.manifests) if any(commit.located for commit in pending) else None
@@ -146,20 +158,24 @@ def _commit_pending(
         try:
             # All checks read the metadata whose main branch the commit asserts. Every change of a fence moves main.
             table = _load(catalog, pending)
+            generation = find_generation(table, pending[0].writer.materialization)
+            if pending[0].table_uuid in generation.former:
+                return _supersede(pending)
             remaining = fence.remaining_commits(pending, table.properties)
             if not remaining:
                 return Landed(tuple(pending), number, time.monotonic() - began)
             # The files of a transaction that was staged just now are not checked: that would cost every commit a
             # request.
             _check_files(catalog, table, files, [each for each in remaining if has_failed or each.is_recovered])
-            check_columns(table, remaining)
+            shown = show_generation(table, generation)
+            check_columns(shown, remaining)
             with name_table_in_errors(table):
                 check_properties(table.properties)
-            fitting = late.convert(table, remaining)
+            fitting = late.convert(shown, remaining)
             with storage_errors.translate_errors(table.location()):
-                rows = deletes.find(table, remaining, fitting) if deletes else None
+                rows = deletes.find(shown, remaining, fitting) if deletes else None
             properties = fence.advance(table.properties, pending[-1])
-            committed = _commit(catalog, table, fitting, snapshots, properties, rows)
+            committed = _commit(catalog, table, shown, fitting, snapshots, properties, rows)
             located = frozenset(commit.located.location for commit in pending if commit.located)
             done = Committed(table, committed, located)
             return Landed(tuple(pending), number + 1, time.monotonic() - began, done)
@@ -177,6 +193,18 @@ def _commit_pending(
             last = error
     assert last is not None
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
+
+
+def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
+    """Give up commits that were staged before a backfill. FencedError if this process staged them: it is outdated."""
+    if any(not commit.is_recovered for commit in pending):
+        raise fence.explain_backfilled(pending[0])
+    log.warning(
+        "table %s: %d rows that were staged before its backfill are not added",
+        pending[0].path,
+        sum(commit.rows for commit in pending),
+    )
+    return Superseded(tuple(pending))
 
 
 def _check_files(catalog: Catalog, table: Table, files: StagedFiles, staged: Sequence[StagedCommit]) -> None:
@@ -210,31 +238,41 @@ def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> Table:
         table = catalog.load_table(pending[0].path)
     except NoSuchTableError:
         raise commit_errors.explain_missing_table(pending) from None
-    uuid = str(table.metadata.table_uuid)
-    if uuid != pending[0].table_uuid:
-        raise commit_errors.explain_replaced_table(pending, uuid)
+    generation = find_generation(table, pending[0].writer.materialization)
+    if pending[0].table_uuid not in (generation.uuid, *generation.former):
+        raise commit_errors.explain_replaced_table(pending, str(table.metadata.table_uuid))
     return table
 
 
 def _commit(
     catalog: Catalog,
     table: Table,
+    shown: Table,
     staged: Sequence[StagedCommit],
     snapshots: SnapshotWriter,
     properties: dict[str, str],
     rows: DeletedRows | None,
 ) -> TableMetadata:
     with storage_errors.translate_errors(table.location()):
+        if shown is not table:
+            snapshot, begun = backfill.replace_rows(table, shown, staged, snapshots, rows)
+            return commit_snapshot(catalog, table, snapshot, properties, begun)
         snapshot = snapshots.append(table, staged, rows)
     return commit_snapshot(catalog, table, snapshot, properties)
 
 
-def commit_snapshot(catalog: Catalog, table: Table, snapshot: Snapshot, properties: dict[str, str]) -> TableMetadata:
+def commit_snapshot(
+    catalog: Catalog,
+    table: Table,
+    snapshot: Snapshot,
+    properties: dict[str, str],
+    others: Sequence[TableUpdate] = (),
+) -> TableMetadata:
     """Add a snapshot to the main branch and set properties, in one commit, if the table is still as it was loaded.
 
     Returns the table's new metadata.
     """
     # The schema is asserted too: files that were staged before a column was converted have to be rewritten.
     requirements = (same_table(table), same_rows(table), *same_schema(table))
-    updates = (*new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
+    updates = (*others, *new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
     return catalog.commit_table(table, requirements, updates).metadata

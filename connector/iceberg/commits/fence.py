@@ -236,6 +236,15 @@ def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, st
     return {name: value for name, value in closed.items() if value != properties[name]} | {own: newest.next}
 
 
+def explain_backfilled(staged: StagedCommit) -> FencedError:
+    """Return the error of a process that still writes rows of before a backfill."""
+    return FencedError(
+        f"table {staged.path}: {staged.writer.materialization} has been published with a backfill of this table since "
+        f"this process began (with state key {staged.writer.state_key}). This process stops and adds nothing. If no "
+        "other process runs this task, start it again."
+    )
+
+
 def _explain_fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
     """Return the error of a process that finds a value that it does not expect."""
     writer = staged.writer

@@ -10,6 +10,7 @@ from pyiceberg.table.locations import load_location_provider
 
 from connector.evolution.table_change import Owner
 from connector.iceberg.commits import fence
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 
@@ -40,12 +41,13 @@ def find_file_prefix(table: Table, owner: Owner) -> str:
     }
     key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=whole.key_range)
     writer = WriterId(owner.materialization, owner.state_key, key_range)
-    return fence.file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
+    generation = find_generation(table, owner.materialization)
+    return fence.file_prefix(writer, generation.uuid, fence.read_value(table.properties, writer))
 
 
 @dataclass(frozen=True)
 class FileOrigin:
-    """What the name of one of our files says: its writer, its table, and the fence value that it was staged on."""
+    """What a file's name says: its writer, its generation of rows, and the fence value that it was staged on."""
 
     writer_hash: str
     key_range: str

@@ -20,7 +20,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import file_name, find_unreferenced
-from connector.iceberg.metadata.table_updates import check_properties, name_table_in_errors
+from connector.iceberg.metadata.table_updates import check_properties, find_generation, name_table_in_errors
 from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
@@ -62,7 +62,9 @@ class Reset:
 
 def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
     """Return what opening the task would do with each commit, by writer, in the order in which they were staged."""
-    here = [commit for commit in staged if commit.table_uuid == str(table.metadata.table_uuid)]
+    here = [
+        commit for commit in staged if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
+    ]
     verdicts = [Judged(commit, Verdict.OTHER_TABLE) for commit in staged if commit not in here]
     for pending in fence.group_by_writer(here):
         try:

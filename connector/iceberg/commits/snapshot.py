@@ -3,14 +3,16 @@
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from pyiceberg.manifest import DataFileContent, ManifestFile
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
+from pyiceberg.typedef import Record
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
@@ -21,16 +23,28 @@ from connector.iceberg.metadata.manifests import (
     ManifestFactory,
     ManifestMerger,
     WrittenLists,
+    make_added_entry,
     manifests_of,
     metadata_location,
 )
-from connector.model.state import DataFile, StagedCommit, WriterId
+from connector.iceberg.metadata.partitions import PartitionReader
+from connector.iceberg.metadata.table_updates import find_generation
+from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
 SUMMARY_KEY_RANGE: Final = "flow.key-range"
 SUMMARY_FENCE: Final = "flow.fence"
+_POSITION_DELETES: Final = DataFileContent.POSITION_DELETES
+
+
+@dataclass(frozen=True)
+class RemovedFiles:
+    """Manifests that name files as deleted, and what a summary says about these files."""
+
+    manifests: Sequence[ManifestFile]
+    summary: Mapping[str, str]
 
 
 class SnapshotWriter:
@@ -50,7 +64,7 @@ class SnapshotWriter:
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: DeletedRows | None = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
-        prefix = _file_prefix(table, staged[0].writer)
+        prefix = file_prefix(table, staged[0].writer)
         added = self._manifests_of(table, prefix, staged)
         if rows is None:
             held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
@@ -64,16 +78,46 @@ class SnapshotWriter:
         summary = _with_totals(operation, _summarize_append(staged) | _summarize_deletes(staged, changes), table)
         return self._snapshot(table, prefix, [*added, *shortened, *held], summary)
 
+    def replace_rows(
+        self,
+        table: Table,
+        shown: Table,
+        staged: Sequence[StagedCommit],
+        rows: DeletedRows | None,
+        removed: RemovedFiles,
+    ) -> Snapshot:
+        """Write a snapshot of the staged files that replaces all rows. `shown` is the table without them, and with the
+        columns of the new rows. `removed` are the files of the current snapshot."""
+        prefix = file_prefix(table, staged[0].writer)
+        added, summary = self._manifests_of(shown, prefix, staged), _summarize_append(staged)
+        if rows:
+            changes = self._delete_files.write(shown, prefix, rows)
+            added += self._list_deletes(shown, prefix, changes)
+            summary |= _summarize_deletes(staged, changes)
+        totals = _with_totals(Operation.OVERWRITE, summary, shown).additional_properties
+        counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
+        return self._snapshot(table, prefix, [*added, *removed.manifests], counted, shown.metadata.current_schema_id)
+
+    def clear(self, table: Table, writer: WriterId, removed: RemovedFiles, summary: Mapping[str, str]) -> Snapshot:
+        """Write a snapshot without rows. `removed` are the files of the current snapshot."""
+        totals = update_snapshot_summaries(Summary(Operation.DELETE, **summary)).additional_properties
+        counted = Summary(Operation.DELETE, **totals, **removed.summary)
+        return self._snapshot(table, file_prefix(table, writer), removed.manifests, counted)
+
     @cached_property
     def _delete_files(self) -> DeleteFiles:
         return DeleteFiles()
 
     def _list_deletes(self, table: Table, prefix: str, changes: DeleteChanges) -> list[ManifestFile]:
         """Write a manifest of the new delete files for each partition spec."""
-        by_spec: dict[int, list[DataFile]] = {}
-        for spec_id, file in changes.added:
-            by_spec.setdefault(spec_id, []).append(file)
-        return [self.factory.of_deletes(table, prefix, spec_id, files) for spec_id, files in by_spec.items()]
+        by_spec: dict[int, list[ManifestEntry]] = {}
+        for partition, file in changes.added:
+            entry = make_added_entry(file, partition.spec_id, partition.record, content=_POSITION_DELETES)
+            by_spec.setdefault(partition.spec_id, []).append(entry)
+        return [
+            self.factory.of_added(table, prefix, spec_id, entries, content=ManifestContent.DELETES)
+            for spec_id, entries in by_spec.items()
+        ]
 
     def _remove(
         self, table: Table, prefix: str, changes: DeleteChanges
@@ -91,7 +135,7 @@ class SnapshotWriter:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         held = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
-        return self._snapshot(table, _file_prefix(table, writer), held, totals)
+        return self._snapshot(table, file_prefix(table, writer), held, totals)
 
     def replace(
         self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
@@ -152,21 +196,34 @@ class SnapshotWriter:
         return [_fresh(manifest) for manifest in self._manifests[key]]
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
-        files = [file for commit in staged for file in files_of(table.io, commit.files)]
-        return self.factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
+        files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
+        spec = table.specs().get(spec_id)
+        is_plain = spec is not None and not spec.fields and not any(file.partition for _, file in files)
+        partitions = None if is_plain else PartitionReader(table, spec_id)
+        entries = (
+            make_added_entry(
+                file,
+                spec_id,
+                partitions.read(file).record if partitions else Record(),
+                sort_order_id=commit.sort_order_id,
+            )
+            for commit, file in files
+        )
+        return self.factory.of_added(table, prefix, spec_id, entries, staged[-1].schema_id)
 
 
 def _fresh(manifest: ManifestFile) -> ManifestFile:
     return ManifestFile(*(manifest[position] for position in range(len(manifest))))
 
 
-def _file_prefix(table: Table, writer: WriterId) -> str:
+def file_prefix(table: Table, writer: WriterId) -> str:
     """Return the prefix with the writer's current fence value.
 
     The commit asserts the main branch that this value belongs to. Once the property has another value, the snapshot is
     committed or never will be.
     """
-    return fence.file_prefix(writer, str(table.metadata.table_uuid), fence.read_value(table.properties, writer))
+    generation = find_generation(table, writer.materialization)
+    return fence.file_prefix(writer, generation.uuid, fence.read_value(table.properties, writer))
 
 
 def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:

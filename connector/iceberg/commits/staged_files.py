@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+import msgspec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
@@ -24,6 +25,7 @@ from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, Un
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.metadata.live_files import keep_sort_order
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.state import DataFile, FileList, StagedCommit
@@ -94,7 +96,7 @@ def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequ
         f"{', '.join(file.location for file in missing[:NAMED])}{more}. A job that removes orphan files may have "
         f"deleted them. The {sum(commit.rows for commit in staged)} staged rows of this table were not added, and "
         "stay in the task's state. Put the files back and start the task again, or give up their rows with "
-        "`materialize-iceberg fence reset --staged skip`, or backfill the binding, which begins with a new table."
+        "`materialize-iceberg fence reset --staged skip`, or backfill the binding, which replaces all rows."
     )
 
 
@@ -131,7 +133,8 @@ class LateFiles:
         if not any(column.field_id in successors for file in files for column in file.columns):
             return commit
         fitting = tuple(new for file in files for new in self._files(table, file, successors))
-        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id)
+        sort_order_id = keep_sort_order(table, commit.sort_order_id, successors)
+        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
 
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
         columns = tuple(_target_columns(table, [column.field_id for column in file.columns], successors))
@@ -143,7 +146,8 @@ class LateFiles:
                 rewritten = rewriting.rewritten(table.io, SourceFile(file.path, file.size))
             except UnconvertibleError as error:
                 raise _unconvertible(table, file, error) from error
-            self._rewritten[key] = (file,) if rewritten is None else rewritten
+            in_partition = (msgspec.structs.replace(new, partition=file.partition) for new in rewritten or ())
+            self._rewritten[key] = (file,) if rewritten is None else tuple(in_partition)
         return self._rewritten[key]
 
 
@@ -182,7 +186,7 @@ def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> U
     return UserError(
         f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
         "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
-        "state. Backfill the binding, which begins with a new table."
+        "state. Backfill the binding, which replaces all rows."
     )
 
 
@@ -221,8 +225,8 @@ def _describe_change(commit: StagedCommit, written: NestedField, current: Nested
     return (
         f"table {commit.path}: another engine has changed column {current.name!r} from {written.field_type} to "
         f"{current.field_type} after {commit.rows} rows were staged: no reader could read them. They were not added, "
-        "and stay in the task's state. Give the column its type back, or backfill the binding, which begins with a new "
-        "table."
+        "and stay in the task's state. Give the column its type back, or backfill the binding, which replaces all "
+        "rows."
     )
 
 

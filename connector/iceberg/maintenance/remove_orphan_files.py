@@ -22,6 +22,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 
@@ -65,15 +66,19 @@ def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCom
     # A recovery may still commit files of a closed value, but only files of commits that the state names.
     in_state = {FileOrigin.of(file_name(location)) for commit in staged for location in commit.locations}
 
-    def is_orphan(origin: FileOrigin) -> bool:
+    generation = find_generation(table, writer.materialization)
+
+    def is_passed(origin: FileOrigin) -> bool:
         value = table.properties.get(origin.property_name)
+        # Without a value, the first transaction of the writer may still be committed.
+        return value is not None and fence.is_passed(origin.prev, value)
+
+    def is_orphan(origin: FileOrigin) -> bool:
+        is_void = origin.table_uuid in generation.former  # nothing of before a backfill can be committed any more
         return (
-            # Without a value, the first transaction of the writer may still be committed.
-            value is not None
-            and origin.table_uuid == str(table.metadata.table_uuid)
+            (is_void or (origin.table_uuid == generation.uuid and is_passed(origin)))
             and origin.writer_hash.startswith(fence.materialization_hash(writer))
             and begin <= origin.key_range.split("-")[0] <= end
-            and fence.is_passed(origin.prev, value)
             and origin not in in_state
         )
 

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.iceberg.tables import load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
@@ -39,7 +40,9 @@ def _find_discarded(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
     """Return the locations of staged files that no snapshot of the table refers to."""
     if is_in_table_bucket(table.location()):
         return []
-    here = [commit for commit in dropped if commit.table_uuid == str(table.metadata.table_uuid)]
+    here = [
+        commit for commit in dropped if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
+    ]
     try:
         locations = {
             file_name(location): location

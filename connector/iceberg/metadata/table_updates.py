@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from connector.host.errors import UserError
+from connector.model.table_identifier import Generation
 
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
@@ -44,6 +45,31 @@ NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 QUOTED_CHARACTERS: Final = 60  # of a value
 _LAST_ADDED: Final = -1
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def find_generation(table: Table, materialization: str) -> Generation:
+    """Read the generation that a task's rows of the table belong to. UserError if its property was changed by hand."""
+    with name_table_in_errors(table):
+        return Generation.of(str(table.metadata.table_uuid), table.properties, materialization)
+
+
+def show_generation(table: Table, generation: Generation) -> Table:
+    """Return the table as the task of this generation has it: with its columns, and without rows of before.
+
+    The metadata is changed in memory only. A commit asserts the table as it was loaded.
+    """
+    if not generation.is_awaited:
+        return table
+    if generation.schema_id not in table.schemas():
+        raise UserError(
+            f"Table {'.'.join(table.name())}: another program has removed schema {generation.schema_id}, which the "
+            "backfill has added. Increment the binding's backfill, and publish the task again."
+        )
+    references = {name: ref for name, ref in table.metadata.refs.items() if name != MAIN_BRANCH}
+    metadata = table.metadata.model_copy(
+        update={"current_schema_id": generation.schema_id, "current_snapshot_id": None, "refs": references}
+    )
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
 def same_table(table: Table) -> TableRequirement:
@@ -88,13 +114,17 @@ def assign_schema_id(table: Table, schema: Schema) -> Schema:
     return schema.model_copy(update={"schema_id": 1 + max(ids) if before is None else before})
 
 
+def add_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
+    """Add the schema without making it the current one; its id comes from `assign_schema_id`."""
+    is_there = any(each.schema_id == schema.schema_id for each in table.metadata.schemas)
+    return () if is_there else (AddSchemaUpdate(schema_=schema),)
+
+
 def new_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     """Make the schema the current one; its id comes from `assign_schema_id`."""
-    if any(each.schema_id == schema.schema_id for each in table.metadata.schemas):
-        current: tuple[TableUpdate, ...] = (SetCurrentSchemaUpdate(schema_id=schema.schema_id),)
-    else:
-        current = (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=_LAST_ADDED))
-    return (*current, *_name_mapping(table, schema))
+    added = add_schema(table, schema)
+    current = SetCurrentSchemaUpdate(schema_id=_LAST_ADDED if added else schema.schema_id)
+    return (*added, current, *_name_mapping(table, schema))
 
 
 def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
@@ -107,6 +137,10 @@ def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     changed = {column.field_id: column for column in schema.fields if column.field_id in old}
     updated = update_mapping(mapping, changed, {-1: new})
     return (SetPropertiesUpdate(updates={NAME_MAPPING: updated.model_dump_json()}),)
+
+
+class FixedColumns:
+    """A catalog that refuses a column of another type in the place of an existing one."""
 
 
 class CommitBase(threading.local):

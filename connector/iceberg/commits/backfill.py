@@ -1,0 +1,165 @@
+"""Replaces a table's rows and columns in place: the table, its properties and its history stay.
+
+A backfill has two commits. Apply makes the first: it begins a new generation of rows, and adds the new columns. Readers
+do not notice it, because it makes neither the columns nor any rows current. The second one is the first commit of the
+new generation. In one step it removes all rows of before, adds the new ones, and makes the new columns current.
+
+To the writers of the task, a new generation is a new table. What was staged for a former one is refused. A process of
+before the backfill is also fenced, even if its image knows no generations: the first commit sets a fence value that it
+does not know, for all keys (decision 7), and moves the main branch, which a commit that is on its way asserts.
+"""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFileContent, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
+
+from connector.evolution.altered_schema import plan_schema
+from connector.evolution.table_change import OWNER_PROPERTY, Owner, StartBackfill
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.commits.row_deletes import DeletedRows
+from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
+from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.table_updates import (
+    add_schema,
+    assign_schema_id,
+    find_generation,
+    new_schema,
+    new_snapshot,
+    same_rows,
+    same_schema,
+    same_table,
+)
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import Generation
+from connector.storage import storage_errors
+from protocol.flow import WHOLE_RANGE
+
+log = logging.getLogger(__name__)
+
+FORMER_KEPT: Final = 100  # generations whose staged files are recognized
+SUMMARY_BACKFILL: Final = "flow.backfill"  # in the snapshot that apply adds
+_UNREADABLE: Final = (FileNotFoundError, *BROKEN_METADATA)
+# What is counted of each removed file, by its content: files, or their rows.
+_FILES: Final = {
+    DataFileContent.DATA: ("deleted-data-files",),
+    DataFileContent.POSITION_DELETES: ("removed-delete-files", "removed-position-delete-files"),
+    DataFileContent.EQUALITY_DELETES: ("removed-delete-files", "removed-equality-delete-files"),
+}
+_ROWS: Final = {
+    DataFileContent.DATA: "deleted-records",
+    DataFileContent.POSITION_DELETES: "removed-position-deletes",
+    DataFileContent.EQUALITY_DELETES: "removed-equality-deletes",
+}
+
+
+def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> None:
+    """Begin a new generation of the table's rows, in one commit.
+
+    The rows of before stay, except rejected rows, and rows that nobody can read any more: these are removed at once.
+    CommitFailedException if the table has changed since it was loaded.
+    """
+    target, writer = change.target, _name_writer(change.target.owner)
+    schema = assign_schema_id(table, _plan_schema(table, change))
+    former = (change.former.uuid, *change.former.former)[:FORMER_KEPT]
+    awaited = Generation(str(uuid.uuid4()), former, target.owner.materialization, schema.schema_id)
+    snapshots = SnapshotWriter()
+    summary = writer_summary(writer) | {SUMMARY_BACKFILL: awaited.uuid}
+    with storage_errors.translate_errors(table.location()):
+        if target.is_for_rejected_rows or not _is_readable(table):
+            begun = begin_generation(table, awaited, schema)
+            snapshot = snapshots.clear(table, writer, remove_rows(table, writer, snapshots), summary)
+        else:
+            begun = change_columns(table, awaited, schema)
+            snapshot = snapshots.mark(table, writer, summary)
+    properties = {
+        **target.properties,
+        OWNER_PROPERTY: target.owner.encode(),
+        fence.property_name(writer): fence.reset_value(fence.read_value(table.properties, writer)),
+    }
+    updates = (*begun, SetPropertiesUpdate(updates=properties), *new_snapshot(table, snapshot))
+    catalog.commit_table(table, (same_table(table), same_rows(table), *same_schema(table)), updates)
+
+
+def change_columns(table: Table, generation: Generation, schema: Schema) -> tuple[TableUpdate, ...]:
+    """Record the columns that an awaited generation will have. The schema's id comes from `assign_schema_id`."""
+    awaited = replace(generation, schema_id=schema.schema_id)
+    return (*add_schema(table, schema), SetPropertiesUpdate(updates=awaited.encode()))
+
+
+def begin_generation(table: Table, generation: Generation, schema: Schema) -> tuple[TableUpdate, ...]:
+    """Make the columns of an awaited generation current: its rows replace all others in this commit."""
+    begun = replace(generation, schema_id=None)
+    return (*new_schema(table, schema), SetPropertiesUpdate(updates=begun.encode()))
+
+
+def replace_rows(
+    table: Table, shown: Table, staged: Sequence[StagedCommit], snapshots: SnapshotWriter, rows: DeletedRows | None
+) -> tuple[Snapshot, tuple[TableUpdate, ...]]:
+    """Write a snapshot that replaces all rows by the staged ones, and return it with the other updates of its commit.
+
+    `shown` is the table as the task of the awaited generation has it.
+    """
+    writer = staged[0].writer
+    snapshot = snapshots.replace_rows(table, shown, staged, rows, remove_rows(table, writer, snapshots))
+    return snapshot, begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+
+
+def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> RemovedFiles:
+    """Write manifests that name all files of the current snapshot as deleted. Files that nobody can read are left out:
+    the user may backfill because they are gone."""
+    prefix = file_prefix(table, writer)
+    counts: Counter[str] = Counter()
+    manifests = []
+    for manifest in _list_manifests(table):
+        try:
+            entries = manifest.fetch_manifest_entry(table.io)
+        except _UNREADABLE as error:
+            log.warning("table %s: some of its rows were not readable: %s", ".".join(table.name()), error)
+            continue
+        if entries:
+            gone = {entry.data_file.file_path for entry in entries}
+            manifests.append(snapshots.factory.without(table, prefix, manifest, gone))
+        for entry in entries:
+            file = entry.data_file
+            counts["removed-files-size"] += file.file_size_in_bytes
+            counts.update(_FILES[file.content])
+            counts[_ROWS[file.content]] += file.record_count
+    return RemovedFiles(manifests, {name: str(count) for name, count in counts.items()})
+
+
+def _is_readable(table: Table) -> bool:
+    try:
+        manifests_of(table.io, table.current_snapshot())
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _list_manifests(table: Table) -> list[ManifestFile]:
+    try:
+        return manifests_of(table.io, table.current_snapshot())
+    except _UNREADABLE as error:
+        log.warning("table %s: its rows were not readable: %s", ".".join(table.name()), error)
+        return []
+
+
+def _plan_schema(table: Table, change: StartBackfill) -> Schema:
+    metadata = table.metadata
+    pinned = {field.source_id for spec in table.specs().values() for field in spec.fields}
+    pinned.update(field.source_id for field in table.sort_order().fields)
+    return plan_schema(table.schema(), change.target.columns, change.identifier, pinned, metadata.last_column_id)
+
+
+def _name_writer(owner: Owner) -> WriterId:
+    return WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)

@@ -1,0 +1,163 @@
+"""A backfill in place, in every kind of catalog: with columns of other types, fewer columns and new ones."""
+
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.types import BooleanType, DateType, LongType, PrimitiveType, StringType
+
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.settings import parse
+from connector.evolution.changes import plan_changes
+from connector.evolution.table_change import CreateTable, DropTable, NewColumn, Owner, StartBackfill, Target
+from connector.iceberg.catalogs.opening import open_catalog, table_location
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.tables import evolve
+from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
+from protocol.flow import WHOLE_RANGE
+from support.endpoint_configs import glue, on_s3, rest
+from support.hive import IN_ONE_WORKER, Metastore
+from support.postgres import Postgres
+from support.rest_catalog import RestCatalogOnS3
+from support.s3_server import S3Server
+from support.staged_rows import staged
+from support.tables import alterer
+
+pytestmark = pytest.mark.catalog
+
+TASK: Final = "acme/warehouse"
+OLD_ROWS: Final = [
+    {"id": 1, "note": "one", "day": None, "gone": "x"},
+    {"id": 2, "note": None, "day": None, "gone": "y"},
+]
+NEW_ROWS: Final = [{"id": "7", "flag": True, "note": 70, "day": "today"}]
+
+
+def column(name: str, type_: PrimitiveType, *, is_key: bool = False) -> NewColumn:
+    return NewColumn(name, name, type_, required=is_key, doc="", is_indispensable=is_key)
+
+
+OLD: Final = (
+    column("id", LongType(), is_key=True),
+    column("note", StringType()),
+    column("day", DateType()),
+    column("gone", StringType()),
+)
+NEW: Final = (
+    column("id", StringType(), is_key=True),
+    column("flag", BooleanType()),
+    column("note", LongType()),
+    column("day", StringType()),
+)
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"shop_{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def on_rest(rest_on_s3: RestCatalogOnS3, namespace: str) -> Iterator[tuple[Catalog, EndpointConfig]]:
+    endpoint, _ = parse(on_s3(rest_on_s3.s3, rest_on_s3.bucket, namespace, rest(rest_on_s3.uri)), [])
+    with open_catalog(endpoint) as opened:
+        yield opened, endpoint
+
+
+@pytest.fixture
+def on_glue(
+    glue_uri: str, s3_server: S3Server, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Catalog, EndpointConfig]]:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", glue_uri)
+    endpoint, _ = parse(on_s3(s3_server, s3_server.new_bucket(), namespace, glue()), [])
+    with open_catalog(endpoint) as opened:
+        yield opened, endpoint
+
+
+@pytest.fixture
+def on_sql(postgres: Postgres, s3_server: S3Server, namespace: str) -> Iterator[tuple[Catalog, EndpointConfig]]:
+    catalog = {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password, "name": "lake"}
+    endpoint, _ = parse(on_s3(s3_server, s3_server.new_bucket(), namespace, catalog), [])
+    with open_catalog(endpoint) as opened:
+        yield opened, endpoint
+
+
+@pytest.fixture
+def on_hive(metastore: Metastore, s3_server: S3Server, namespace: str) -> Iterator[tuple[Catalog, EndpointConfig]]:
+    catalog = {"catalog_type": "Hive Metastore", "uri": metastore.uri}
+    endpoint, _ = parse(on_s3(s3_server, s3_server.new_bucket(), namespace, catalog), [])
+    with open_catalog(endpoint) as opened:
+        yield opened, endpoint
+
+
+class Backfilled:
+    """A table that is backfilled again and again."""
+
+    def __init__(self, catalog: Catalog, endpoint: EndpointConfig) -> None:
+        self._catalog, self._endpoint = catalog, endpoint
+        self._path = TableIdentifier(endpoint.namespace, "orders")
+
+    def fit(self, backfill: int, *columns: NewColumn) -> list[Any]:
+        owner = Owner(TASK, f"orders.v{backfill}")
+        target = Target(self._path, owner, columns, {}, replaces=backfill > 0, has_unique_keys=backfill > 0)
+        location = table_location(self._endpoint, self._path)
+        changes = evolve(self._catalog, self._path, location, partial(plan_changes, target=target), alterer().alter)
+        return [type(change) for change in changes]
+
+    def land(self, backfill: int, *rows: Any) -> None:
+        writer = WriterId(TASK, f"orders.v{backfill}", WHOLE_RANGE.key_range)
+        commit_all_or_raise(self._catalog, [staged(self._catalog, *rows, writer=writer, path=self._path)])
+
+    @property
+    def table(self) -> Table:
+        return self._catalog.load_table(self._path)
+
+    @property
+    def rows(self) -> list[Any]:
+        found: list[Any] = self.table.scan().to_arrow().sort_by("id").to_pylist()
+        return found
+
+
+@pytest.mark.parametrize("fixture", ["on_rest", "on_glue", "on_sql"])
+def test_rows_and_columns_are_replaced_in_place(fixture: str, request: pytest.FixtureRequest) -> None:
+    orders = Backfilled(*request.getfixturevalue(fixture))
+    orders.fit(0, *OLD)
+    orders.land(0, *OLD_ROWS)
+    uuid = orders.table.metadata.table_uuid
+    assert orders.fit(1, *NEW) == [StartBackfill]
+    assert orders.rows == OLD_ROWS
+    assert orders.fit(1, *NEW) == []
+    orders.land(1, *NEW_ROWS)
+    assert orders.rows == NEW_ROWS
+    assert orders.table.metadata.table_uuid == uuid
+    assert orders.table.schema().identifier_field_names() == {"id"}
+    orders.land(1, {"id": "8", "flag": None, "note": None, "day": None})
+    assert len(orders.rows) == 2
+    assert orders.fit(2, *OLD) == [StartBackfill]
+    assert len(orders.rows) == 2
+    orders.land(2, *OLD_ROWS)
+    assert orders.rows == OLD_ROWS
+
+
+@IN_ONE_WORKER
+def test_hive_takes_columns_of_the_same_types_in_place_and_a_new_table_for_others(
+    on_hive: tuple[Catalog, EndpointConfig],
+) -> None:
+    orders = Backfilled(*on_hive)
+    orders.fit(0, *OLD)
+    orders.land(0, *OLD_ROWS)
+    uuid = orders.table.metadata.table_uuid
+    assert orders.fit(1, *OLD[:3], column("came", StringType()), column("flag", BooleanType())) == [StartBackfill]
+    assert orders.rows == OLD_ROWS
+    fewer = [{"id": 7, "note": "seven", "day": None, "came": "z", "flag": None}]
+    orders.land(1, *fewer)
+    assert orders.rows == fewer
+    assert orders.table.metadata.table_uuid == uuid
+    assert orders.fit(2, *NEW) == [DropTable, CreateTable]
+    orders.land(2, *NEW_ROWS)
+    assert orders.rows == NEW_ROWS
+    assert orders.table.metadata.table_uuid != uuid
