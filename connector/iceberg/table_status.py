@@ -19,9 +19,10 @@ from connector.iceberg.commits.reset import Judged, judge_commits
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_STATE_KEY
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
 from connector.model.state import StagedCommit
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors
 
 ENGINE: Final = "engine-name"  # in the summaries of other engines
@@ -56,6 +57,7 @@ class TableStatus:
     uuid: str
     location: str
     owner: Owner | None
+    awaits_backfill: bool  # the next commit of its task replaces all rows
     columns: Sequence[NestedField]
     size: TableSize
     snapshots: int
@@ -72,6 +74,7 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         str(table.metadata.table_uuid),
         table.location(),
         Owner.of(table.properties),
+        _awaits_backfill(table),
         table.schema().fields,
         _read_size(table, snapshot) if snapshot else TableSize(),
         len(table.metadata.snapshots),
@@ -79,6 +82,12 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         list_recorded_writers(table),
         None if staged is None else judge_commits(table, staged),
     )
+
+
+def _awaits_backfill(table: Table) -> bool:
+    with name_table_in_errors(table):
+        generation = Generation.recorded(table.properties)
+    return generation is not None and generation.is_awaited
 
 
 FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | UserError]]

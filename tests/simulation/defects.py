@@ -57,9 +57,7 @@ def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
-    def attempt_table(
-        catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any
-    ) -> list[commit.Landed | commit.Failed]:
+    def attempt_table(catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any) -> list[commit.Outcome]:
         return [
             commit._try_pending(catalog, chain, chain[0].chain_id in once, new_writer())
             for chain in fence.group_by_writer(staged)

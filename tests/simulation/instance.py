@@ -97,7 +97,7 @@ class Instance:
 
     def _attempt(
         self, new_writer: Callable[[], SnapshotWriter], staged: Sequence[StagedCommit], *, once: Collection[ChainId]
-    ) -> Sequence[commit.Landed | commit.Failed]:
+    ) -> Sequence[commit.Outcome]:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)

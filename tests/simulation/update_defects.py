@@ -15,7 +15,7 @@ from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import PositionDeletes
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model import state
-from connector.model.state import StagedCommit, TableId
+from connector.model.state import StagedCommit, TableId, WriterId
 from connector.session import recovery, transactions
 from connector.storage.file_io import files_of
 
@@ -87,11 +87,11 @@ def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) ->
     find = SessionViews._find
     known: dict[tuple[SessionViews, TableId], Table] = {}
 
-    def stale(views: SessionViews, table_id: TableId, key_range: str) -> TableView:
+    def stale(views: SessionViews, table_id: TableId, writer: WriterId) -> TableView:
         if (views, table_id) not in known:
             known[views, table_id] = views._catalog.load_table(table_id[0])
-            return find(views, table_id, key_range)
-        return views._views.view(known[views, table_id], views._find_pending(table_id, key_range))
+            return find(views, table_id, writer)
+        return views._views.view(known[views, table_id], views._find_pending(table_id, writer.key_range))
 
     patch.setattr(SessionViews, "_find", stale)
 
