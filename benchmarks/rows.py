@@ -12,6 +12,7 @@ from fixtures.conversation import Row, line, store
 
 SEED: Final = 1
 POOL: Final = 997  # notes and the shape of attributes repeat after so many rows; everything else is each row's own
+STEP: Final = 7_919  # microseconds from row to row
 BLOCK: Final = 8 << 20
 
 COLLECTION: Final = Collection(
@@ -35,24 +36,25 @@ COLLECTION: Final = Collection(
 assert len(COLLECTION.fields) + len([DOCUMENT]) == 13
 
 
-def store_lines(directory: Path, rows: int, *, packed: bool) -> Path:
-    """The file of these lines, written once."""
-    path = directory / f"stores-{rows}-{'packed' if packed else 'plain'}.jsonl"
+def store_lines(directory: Path, rows: int, *, packed: bool, step: int = STEP) -> Path:
+    """The file of these lines, written once. `step` is the time from row to row, in microseconds."""
+    steps = "" if step == STEP else f"-{step}"
+    path = directory / f"stores-{rows}{steps}-{'packed' if packed else 'plain'}.jsonl"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".unfinished")
         with unfinished.open("wb", buffering=BLOCK) as file:
-            file.writelines(store(COLLECTION, Row(0, document), packed=packed) for document in documents(rows))
+            file.writelines(store(COLLECTION, Row(0, document), packed=packed) for document in documents(rows, step))
         unfinished.rename(path)
     return path
 
 
-def documents(rows: int) -> Iterator[Json]:
+def documents(rows: int, step: int = STEP) -> Iterator[Json]:
     random = Random(SEED)
     pool = [_words(random, 24) for _ in range(POOL)]
     start = datetime(2026, 1, 1, tzinfo=UTC)
     for number in range(rows):
-        instant = start + timedelta(microseconds=number * 7_919)
+        instant = start + timedelta(microseconds=number * step)
         words = pool[number % POOL]
         yield {
             "_meta": meta(instant),

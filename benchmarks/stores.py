@@ -21,7 +21,7 @@ from benchmarks.connector import Connector
 from benchmarks.process_tree import Memory, PeakMemory, cpu_seconds
 from benchmarks.report import REPOSITORY, conditions, publish
 from benchmarks.servers import Lake, lake
-from fixtures.collection import NAMESPACE
+from fixtures.collection import NAMESPACE, Collection
 from fixtures.conversation import line, opening
 
 CACHE: Final = REPOSITORY / ".cache" / "bench"
@@ -103,9 +103,9 @@ def main() -> int:
     return 0
 
 
-def inputs(forms: Sequence[str], count: int, times: int = 1) -> list[Input]:
+def inputs(forms: Sequence[str], count: int, times: int = 1, step: int = rows.STEP) -> list[Input]:
     """The packed form is compared with the conversion of its plain twin, row for row."""
-    paths = {form: rows.store_lines(CACHE, count, packed=form == "packed") for form in FORMS}
+    paths = {form: rows.store_lines(CACHE, count, packed=form == "packed", step=step) for form in {"plain", *forms}}
     yardstick = count / _convert(paths["plain"])
     return [_input(form, paths[form], count, times, yardstick) for form in forms]
 
@@ -119,10 +119,12 @@ def _input(form: str, path: Path, count: int, times: int, yardstick: float) -> I
     return Input(form, path, count * times, times, yardstick, feeder)
 
 
-def measure(given: Input, catalog: str, transactions: int, master: str = "") -> list[Measurement]:
-    """One session's transactions, each of the whole input."""
+def measure(
+    given: Input, catalog: str, transactions: int, master: str = "", collection: Collection = rows.COLLECTION
+) -> list[Measurement]:
+    """One session's transactions, each of the whole input. `collection` has the settings of the binding."""
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name, lake(catalog, Path(name)) as place:
-        taken = _run(given, Path(name), _with_master(place, master), transactions)
+        taken = _run(given, Path(name), _with_master(place, master), transactions, collection)
         landed = _landed(place.catalog(), transactions)
     if any(count != given.rows for count, _ in landed):
         sys.exit(f"{[count for count, _ in landed]} rows landed of {given.rows} each: nothing is reported")
@@ -160,9 +162,9 @@ def _measurement(catalog: str, given: Input, number: int, taken: Transaction, fi
     )
 
 
-def _run(given: Input, directory: Path, place: Lake, transactions: int) -> list[Transaction]:
+def _run(given: Input, directory: Path, place: Lake, transactions: int, collection: Collection) -> list[Transaction]:
     with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
-        connector.send(*opening("measurements", [rows.COLLECTION], place.config))
+        connector.send(*opening("measurements", [collection], place.config))
         connector.expect("spec", "validated", "applied", "opened", "acknowledged")
         taken = [_transaction(connector, place, peak, given) for _ in range(transactions)]
         connector.end()

@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 Send: TypeAlias = Callable[[Response], None]
 
 QUICK_TRANSACTIONS: Final = 3  # at the start of a session, so that the person who started it soon sees rows
-LARGE_TRANSACTION: Final = 128 << 20  # bytes of data files: enough for a snapshot, and more input may be waiting
 
 
 def serve(requests: RequestReader, wire: Wire) -> None:
@@ -59,10 +58,14 @@ def serve(requests: RequestReader, wire: Wire) -> None:
             case request.Open():
                 from connector.rpc.open import handle_open
 
-                with handle_open(message) as (session, upload_interval):
+                with handle_open(message) as (session, config):
+                    advanced = config.advanced
+                    interval = UploadInterval(
+                        config.upload_interval, advanced.commit_after_rows, advanced.commit_after_bytes
+                    )
                     send(response.Opened(session.may_have_other_rows))
                     with session.retry_pending(requests.interrupt):
-                        _serve_transactions(session, UploadInterval(upload_interval), checked, requests, send)
+                        _serve_transactions(session, interval, checked, requests, send)
 
 
 def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
@@ -78,21 +81,30 @@ def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Requ
 
 class UploadInterval:
     """Decides how long each acknowledgement of a session is held back. Otherwise small transactions would make a
-    snapshot every second. Meanwhile the runtime reads more input into the next transaction, which gets larger."""
+    snapshot every second. Meanwhile the runtime reads more input into the next transaction, which gets larger.
 
-    def __init__(self, interval: timedelta) -> None:
+    A transaction is not delayed if it has `enough_rows` or `enough_bytes`: more input may be waiting.
+    """
+
+    def __init__(self, interval: timedelta, enough_rows: int | None, enough_bytes: int) -> None:
         self._interval = interval.total_seconds()
-        self._commits = 0
+        self._enough_rows = enough_rows
+        self._enough_bytes = enough_bytes
+        self._rows = self._commits = 0
+
+    def count_rows(self, rows: int) -> None:
+        """Note that so many rows have been received for the next commit."""
+        self._rows += rows
 
     def find_delay(self, committed: int | None) -> float:
         """Return the delay in seconds after a transaction that committed so many bytes of data files; None if it
         committed nothing. A transaction that only deletes rows has committed 0 bytes."""
         if committed is None:
             return 0.0
+        rows, self._rows = self._rows, 0
         self._commits += 1
-        if self._commits <= QUICK_TRANSACTIONS or committed >= LARGE_TRANSACTION:
-            return 0.0
-        return self._interval
+        is_large = committed >= self._enough_bytes or (self._enough_rows is not None and rows >= self._enough_rows)
+        return 0.0 if is_large or self._commits <= QUICK_TRANSACTIONS else self._interval
 
 
 def _serve_transactions(
@@ -117,6 +129,7 @@ def _serve_transactions(
                     send(response.Loaded(text))
                 send(response.Flushed())
             case request.Store():
+                interval.count_rows(message.count)
                 transaction.store(message)
             case request.StartCommit():
                 _check_patches(message.state_patches, requests)

@@ -1,5 +1,6 @@
 """Decodes requests and encodes responses. Each line of proto3 JSON is one message."""
 
+from functools import cache
 from typing import Final, get_args
 
 import msgspec
@@ -27,13 +28,17 @@ class _RunHead(msgspec.Struct, frozen=True):
 
 
 _RUNS: Final[dict[type[Request], type[Load | Store]]] = {Load: Load, Store: Store}
-_TYPE_INFO: Final = {message: inspect.type_info(message) for message in REQUESTS.values() if message not in _RUNS}
 _CUT_OFF: Final = "Input data was truncated"  # as msgspec says it
 _NULL: Final = msgspec.Raw(b"null")
 _ENVELOPE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _RUN_HEAD: Final = msgspec.json.Decoder(_RunHead, strict=False)
 _SHORTEST_MESSAGE: Final = len('"":0,') + min(map(len, REQUESTS))  # bytes that one more message takes on a line
+
+
+@cache
+def _type_infos() -> dict[type[Request], inspect.Type]:
+    return {message: inspect.type_info(message) for message in REQUESTS.values() if message not in _RUNS}
 
 
 def decode_request(line: bytes | memoryview) -> Request:
@@ -46,7 +51,7 @@ def decode_request(line: bytes | memoryview) -> Request:
         if run := _RUNS.get(message):
             return _make_run(run, raw, line)
         # A field that is null gets its default value. Nulls inside uninterpreted JSON keep their meaning.
-        fields = _remove_nulls(msgspec.json.decode(raw), _TYPE_INFO[message])
+        fields = _remove_nulls(msgspec.json.decode(raw), _type_infos()[message])
         return msgspec.convert(fields, message, strict=False)
     except _REFUSALS as error:
         raise _translate_error(bytes(line), error) from error

@@ -7,6 +7,7 @@ JSON allows) or values that are nested a thousand deep. Of two members with the 
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 _STRING: Final = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -17,16 +18,22 @@ _VALUE_TEXT: Final = _SCALAR + rb"|" + _OPENING
 _NAME_TEXT: Final = _STRING + _SPACE + rb":"
 
 
+class _Tokens:
+    """What may come next. The keys are the brackets that open the object or the array."""
+
+    def __init__(self) -> None:
+        self.value = _compile(_VALUE_TEXT)
+        self.end = _compile(rb"\Z")
+        self.after_opening = {b"{": _compile(_NAME_TEXT + rb"|\}"), b"[": _compile(_VALUE_TEXT + rb"|\]")}
+        self.after_value = {b"{": _compile(rb"[,}]"), b"[": _compile(rb"[,\]]")}
+        self.after_comma = {b"{": _compile(_NAME_TEXT), b"[": self.value}
+
+
+_tokens = cache(_Tokens)  # few processes need it, and compiling takes a part of the time of `spec`
+
+
 def _compile(token: bytes) -> re.Pattern[bytes]:
     return re.compile(_SPACE + rb"(" + token + rb")")
-
-
-_VALUE: Final = _compile(_VALUE_TEXT)
-_END: Final = _compile(rb"\Z")
-# The tokens that may follow. The key is the bracket that opens the object or the array.
-_AFTER_OPENING: Final = {b"{": _compile(_NAME_TEXT + rb"|\}"), b"[": _compile(_VALUE_TEXT + rb"|\]")}
-_AFTER_VALUE: Final = {b"{": _compile(rb"[,}]"), b"[": _compile(rb"[,\]]")}
-_AFTER_COMMA: Final = {b"{": _compile(_NAME_TEXT), b"[": _VALUE}
 
 
 class MalformedJsonError(Exception):
@@ -72,11 +79,12 @@ def _read_tokens(text: bytes) -> Iterator[tuple[int, int, int]]:
 
     This is a loop without recursion, so any depth of nesting can be read.
     """
+    tokens = _tokens()
     opened: list[bytes] = []
-    expected, at = _VALUE, 0
+    expected, at = tokens.value, 0
     while token := expected.match(text, at):
         begin, at = token.span(1)
-        if expected is _END:
+        if expected is tokens.end:
             return
         last = text[at - 1 : at]
         if last in (b"}", b"]"):
@@ -85,11 +93,11 @@ def _read_tokens(text: bytes) -> Iterator[tuple[int, int, int]]:
         match last:
             case b"{" | b"[":
                 opened.append(last)
-                expected = _AFTER_OPENING[last]
+                expected = tokens.after_opening[last]
             case b",":
-                expected = _AFTER_COMMA[opened[-1]]
+                expected = tokens.after_comma[opened[-1]]
             case b":":
-                expected = _VALUE
+                expected = tokens.value
             case _:
-                expected = _AFTER_VALUE[opened[-1]] if opened else _END
+                expected = tokens.after_value[opened[-1]] if opened else tokens.end
     raise MalformedJsonError

@@ -1,6 +1,5 @@
 """The responses that the connector sends, in the order of a session."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -56,8 +55,7 @@ class Acknowledged(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     state: ConnectorState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """The documents of keys that Loads named: a part of the text of finished lines. A line may go on in the next
     part."""
 

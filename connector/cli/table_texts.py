@@ -78,6 +78,9 @@ def describe_status(status: TableStatus) -> Iterator[str]:
     yield f"table {status.path}"
     yield f"  rows         {size.rows:,}{', including rows that delete files delete' if size.delete_files else ''}"
     yield f"  files        {files}"
+    by = ", ".join(status.partition_fields) or "none"
+    yield f"  partitions   {by}{f' ({status.partitions:,} with files)' if status.partitions else ''}"
+    yield f"  sorted by    {', '.join(status.sort_fields) or 'no column'}"
     yield f"  snapshots    {status.snapshots:,}"
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"
     yield f"  created by   {_name(status.owner) if status.owner else 'another program'}"
@@ -141,6 +144,9 @@ def encode_status(status: TableStatus) -> dict[str, Any]:
         "dataFiles": status.size.data_files,
         "deleteFiles": status.size.delete_files,
         "bytes": status.size.size,
+        "partitionBy": [*status.partition_fields],
+        "partitions": status.partitions,
+        "sortBy": [*status.sort_fields],
         "snapshots": status.snapshots,
         "lastCommit": commit
         and {

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from connector.config.catalog import check_name
-from connector.config.definition import each_value
+from connector.config.definition import Definition, each_value
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.keywords import ConfigValidator
-from connector.config.resource_config import RESOURCE_SCHEMA
+from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import Problem, at, broken_rules, chosen_catalog
 from protocol.flow import Json
 
@@ -15,7 +15,7 @@ def endpoint_problems(config: Json) -> list[Problem]:
     """Return the problems of an endpoint config."""
     found = _schema_problems(config, ENDPOINT_SCHEMA)
     further = [
-        *_value_problems(config, found),
+        *_value_problems(EndpointConfig, config, found),
         *broken_rules(config),
         *_name_problems(config, ("namespace",), chosen_catalog(config)),
     ]
@@ -25,7 +25,11 @@ def endpoint_problems(config: Json) -> list[Problem]:
 def resource_problems(config: Json, catalog_type: Json) -> list[Problem]:
     """Return the problems of a resource config. Its table will be in a catalog of this type."""
     found = _schema_problems(config, RESOURCE_SCHEMA)
-    return _add_untouched(found, _name_problems(config, ("table", "namespace"), catalog_type))
+    further = [
+        *_value_problems(ResourceConfig, config, found),
+        *_name_problems(config, ("table", "namespace"), catalog_type),
+    ]
+    return _add_untouched(found, further)
 
 
 def _add_untouched(found: list[Problem], further: Iterable[Problem]) -> list[Problem]:
@@ -39,9 +43,9 @@ def _schema_problems(config: Json, schema: Json) -> list[Problem]:
     return [Problem(tuple(error.absolute_path), error.message) for error in ConfigValidator(schema).iter_errors(config)]
 
 
-def _value_problems(config: Json, found: list[Problem]) -> Iterator[Problem]:
+def _value_problems(definition: type[Definition], config: Json, found: list[Problem]) -> Iterator[Problem]:
     """Yield the problems that parsers of settings find. A value that has a problem already can be of any type."""
-    for path, property, value in each_value(EndpointConfig, config) if isinstance(config, dict) else ():
+    for path, property, value in each_value(definition, config) if isinstance(config, dict) else ():
         if any(problem.touches(path) for problem in found):
             continue
         try:

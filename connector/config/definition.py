@@ -37,6 +37,7 @@ class Setting(msgspec.Struct, frozen=True):
     is_advanced: bool = False
     is_multiline: bool = False
     is_hidden: bool = False
+    may_be_empty: bool = False  # an empty text is a value; otherwise it counts as absent
     keywords: Mapping[str, Json] = {}  # further keywords of the schema
     # Makes the attribute's value from the JSON value. Raises a ValueError that says what the value must be.
     parse: Callable[[Any], object] | None = None
@@ -92,6 +93,10 @@ class Property:
             return self._only
         choice = value.get(self._discriminator)
         return self._choices.get(choice) if isinstance(choice, str) else None
+
+    def is_set(self, value: Json) -> bool:
+        """Whether the JSON value sets the attribute. Without one, it has its default."""
+        return value is not None and (value != "" or self.setting.may_be_empty)
 
     def parse(self, value: Json) -> Any:
         """Return the attribute's value. Raises ValueError if the JSON value has the right type, but a wrong content."""
@@ -165,9 +170,9 @@ Defined = TypeVar("Defined", bound=Definition)
 
 
 def parse_object(definition: type[Defined], config: Json) -> Defined:
-    """Parse an object that has passed the check. An empty text counts as absent."""
+    """Parse an object that has passed the check. An empty text counts as absent, unless the setting may be empty."""
     given = [(each, config.get(each.name)) for each in properties(definition)]
-    return definition(**{each.attribute: each.parse(value) for each, value in given if value not in (None, "")})
+    return definition(**{each.attribute: each.parse(value) for each, value in given if each.is_set(value)})
 
 
 def each_value(

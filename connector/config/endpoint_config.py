@@ -87,6 +87,24 @@ class AdvancedOptions(Definition, frozen=True):
             "change that their fields need (full). A binding can override this.",
         ),
     ] = SchemaEvolution.FULL
+    commit_after_rows: Annotated[
+        int | None,
+        Setting(
+            "Commit After Rows",
+            "Acknowledge a transaction of so many rows at once, without waiting for the upload interval. By default, "
+            "the number of rows does not matter.",
+            minimum=1,
+        ),
+    ] = None
+    commit_after_bytes: Annotated[
+        int,
+        Setting(
+            "Commit After Bytes",
+            "Acknowledge a transaction with so many bytes of data files at once, without waiting for the upload "
+            "interval.",
+            minimum=1,
+        ),
+    ] = 128 << 20
 
 
 class EndpointConfig(Definition, frozen=True, kw_only=True):

@@ -8,6 +8,9 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from connector.config.catalog_properties import settings_instead
+from connector.config.definition import properties
+from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions
+from connector.config.resource_config import ResourceConfig
 from connector.config.values import PATTERN_DEMANDS
 from protocol.flow import Json
 
@@ -17,6 +20,13 @@ TYPE_DEMANDS: Final[Mapping[str, str]] = {
     "number": "must be a number",
     "object": "must be an object",
     "string": "must be a string",
+}
+
+# Where the properties of both configs belong. The names of advanced options come last: a binding has some of them too.
+PLACES: Final[Mapping[str, str]] = {
+    **{each.name: f"/{each.name} in the config of a binding" for each in properties(ResourceConfig)},
+    **{name: f"/{name} in the endpoint config" for name in ENDPOINT_SCHEMA["properties"]},
+    **{each.name: f"/advanced/{each.name} in the endpoint config" for each in properties(AdvancedOptions)},
 }
 
 
@@ -80,6 +90,8 @@ def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
     if name in settings:
         return f"cannot be set here: use {settings[name]}"
     unknown = "is not a property that PyIceberg reads here" if settings else "is not a known property"
+    if name in PLACES and not settings:
+        return f"{unknown} here; set {PLACES[name]}"
     lowered = {candidate.lower(): candidate for candidate in known}
     match get_close_matches(name.lower(), lowered, n=1, cutoff=0.5):
         case [nearest]:

@@ -6,6 +6,7 @@ import msgspec
 
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
+from connector.config.terms import SortTerm, Term, parse_partition_by, parse_sort_by
 from connector.config.values import WITHOUT_DOTS, SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.properties import Properties
@@ -45,6 +46,26 @@ class ResourceConfig(Definition, frozen=True):
             keywords={"x-delta-updates": True},
         ),
     ] = True
+    partition_by: Annotated[
+        tuple[Term, ...] | None,
+        Setting(
+            "Partition By",
+            "The table's partition spec, such as day(flow_published_at), bucket(16, id). A change applies to new rows. "
+            "An empty text removes it; without the setting, an existing table keeps its own.",
+            may_be_empty=True,
+            parse=parse_partition_by,
+        ),
+    ] = None
+    sort_by: Annotated[
+        tuple[SortTerm, ...] | None,
+        Setting(
+            "Sort By",
+            "The sort order of rows within each data file, such as customer_id, ordered_at desc nulls last. A change "
+            "applies to new rows. An empty text removes it; without the setting, an existing table keeps its own.",
+            may_be_empty=True,
+            parse=parse_sort_by,
+        ),
+    ] = None
     additional_table_properties: Annotated[
         Properties,
         Setting(

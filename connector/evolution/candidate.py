@@ -6,9 +6,10 @@ from functools import cached_property
 
 from pyiceberg.types import PrimitiveType
 
+from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
 from connector.evolution.columns import Evolution, Fit
 from connector.evolution.field_config import CONTROL_CHARACTERS, MAX_NAME, NO_CONFIG, FieldConfig
-from connector.evolution.table_change import NewColumn
+from connector.evolution.table_change import NO_TERMS, NewColumn
 from connector.evolution.type_mapping import choose_type, is_key, is_required
 from protocol.flow import Collection, Projection
 
@@ -26,14 +27,29 @@ class Candidate:
         default_factory=dict
     )  # of the columns when the binding was last applied, by field
     one_line_names: bool = False  # its catalog refuses line breaks in names
+    arrangement: ArrangementTerms = NO_TERMS
 
     @cached_property
     def fits(self) -> dict[str, Fit]:
         """How each field gets a column in the existing table; empty if there is none. Keys are fields."""
         if self.evolution is None:
             return {}
-        columns = [self._column(projection, type_) for projection, type_ in self._with_types]
+        columns = [self.make_column(projection, type_) for projection, type_ in self._with_types]
         return self.evolution.fit_columns(columns)
+
+    @cached_property
+    def naming_settings(self) -> dict[str, list[str]]:
+        """The settings that name a field, `partition_by` and `sort_by`. Keys are fields."""
+        settings: dict[str, list[str]] = {}
+        for setting, names in self.arrangement.names.items():
+            for named in {source.field for name in names if (source := find_source(name, self._sources))}:
+                settings.setdefault(named, []).append(setting)
+        return settings
+
+    @cached_property
+    def partition_fields(self) -> frozenset[str]:
+        """The names, in lower case, that the partition fields of the binding have."""
+        return frozenset(map(str.lower, name_derived_fields(self.arrangement, self._sources)))
 
     @cached_property
     def document(self) -> str | None:
@@ -87,10 +103,15 @@ class Candidate:
         # The smallest gets the column: False is smaller than True.
         return (
             not self.is_required(projection),
+            projection.field not in self.naming_settings,
             self.name(projection) == projection.field,  # else a user gave it this column
             projection.field not in self.former_names,
             fit is None or fit.column is None or fit.column.name != self.name(projection),
         )
+
+    @cached_property
+    def _sources(self) -> tuple[Source, ...]:
+        return tuple(Source(projection.field, self.name(projection)) for projection in self.collection.projections)
 
     def _has_column(self, field: str) -> bool:
         return field in self.fits and self.fits[field].column is not None
@@ -102,7 +123,8 @@ class Candidate:
             if type_ is not None:
                 yield projection, type_
 
-    def _column(self, projection: Projection, type_: PrimitiveType) -> NewColumn:
+    def make_column(self, projection: Projection, type_: PrimitiveType) -> NewColumn:
+        """Make the column of this type that the field needs."""
         former = self.former_names.get(projection.field, "")
         return NewColumn(
             projection.field,

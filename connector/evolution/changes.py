@@ -1,10 +1,11 @@
 """Plans what has to change so that a table fits its binding. The plan is a list of values, and apply performs it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, get_args
 
 from connector.config.values import RETAIN_EXISTING_DATA
+from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
     MAX_NAME,
@@ -144,7 +145,32 @@ def _column(
 
 def _plan_creation(target: Target) -> CreateTable:
     properties = {**DEFAULT_PROPERTIES, **target.properties, OWNER_PROPERTY: target.owner.encode()}
-    return CreateTable(target.path, target.columns, properties, target.has_unique_keys)
+    sources = [Source(column.field, column.name, column.type) for column in target.columns]
+    resolved = _resolve_terms(target, sources)
+    _refuse(target, resolved.problems)
+    terms = resolved.terms
+    return CreateTable(
+        target.path,
+        target.columns,
+        properties,
+        target.has_unique_keys,
+        partition_by=terms.partition_by or (),
+        sort_by=terms.sort_by or (),
+    )
+
+
+def _resolve_terms(target: Target, sources: Sequence[Source], existing: Iterable[str] = ()) -> ResolvedTerms:
+    """Find the columns of the target's terms. `existing` are the names of columns that the table has already."""
+    not_selected = "it is not selected. Select it, or remove the term."
+    others = [Source(field, field, obstacle=not_selected) for field in sorted(target.other_fields)]
+    names = {*existing, *(source.column for source in sources)}
+    return resolve_terms(target.arrangement, [*sources, *others], names)
+
+
+def _refuse(target: Target, reasons: Iterable[str]) -> None:
+    """Raise UserError with all reasons, if there are any."""
+    if lines := [f"table {target.table}: {reason}" for reason in reasons]:
+        raise UserError("\n".join(lines))
 
 
 def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
@@ -160,10 +186,15 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
-    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
-    of_fields = [*evolution.fit_columns(target.columns).values()]
-    fits = [*of_fields, *evolution.fit_unwritten_columns(of_fields)]
-    if refusals := [fit.refusal for fit in fits if fit.refusal]:
-        raise UserError("\n".join(f"table {target.table}: {refusal}" for refusal in refusals))
+    sets_sort_order = target.arrangement.sort_by is not None
+    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution, sets_sort_order)
+    of_fields = evolution.fit_columns(target.columns)
+    fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
+    sources = [of_fields[column.field].find_source(column) for column in target.columns]
+    resolved = _resolve_terms(target, sources, (column.name for column in table.schema.fields))
+    arranged = [] if resolved.problems else evolution.plan_arrangement(resolved)
+    refusals = filter(None, (fit.refusal for fit in fits))
+    _refuse(target, [*refusals, *resolved.problems, *evolution.refuse_arrangement(arranged)])
     order = get_args(Alteration)
-    return sorted((change for fit in fits for change in fit.changes), key=lambda change: order.index(type(change)))
+    changes = (change for fit in fits for change in fit.changes)
+    return [*sorted(changes, key=lambda change: order.index(type(change))), *arranged]

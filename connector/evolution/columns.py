@@ -3,8 +3,8 @@
 Validate reports these values, and apply performs the same values: so the two cannot disagree.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from itertools import chain, count
 
@@ -13,17 +13,21 @@ from pyiceberg.types import DecimalType, NestedField
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
+from connector.evolution.arrangement_terms import ResolvedTerms, Source
 from connector.evolution.field_config import MAX_NAME
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
-    Alteration,
+    ArrangementChange,
+    ColumnChange,
     ConvertColumn,
     ExistingTable,
     MakeOptional,
     NewColumn,
     RenameColumn,
     SetAsideColumn,
+    SetPartitionSpec,
+    SetSortOrder,
     WidenColumn,
     match_columns,
 )
@@ -62,8 +66,22 @@ class Fit:
     """How a field gets a column that can hold its values."""
 
     column: NestedField | None  # the existing one, with its new name; None if it is added
-    changes: tuple[Alteration, ...] = ()
+    changes: tuple[ColumnChange, ...] = ()
     refusal: str = ""  # why the field cannot have it, and what to do; "" if it can
+
+    def find_source(self, wanted: NewColumn) -> Source:
+        """Describe the field's column for terms, as it is after the changes."""
+        if self.column is None:
+            return Source(wanted.field, wanted.name, wanted.type)
+        kinds = {type(change) for change in self.changes}
+        is_new = bool(kinds & {ConvertColumn, SetAsideColumn})
+        has_other_type = is_new or WidenColumn in kinds
+        return Source(
+            wanted.field,
+            self.column.name,
+            wanted.type if has_other_type else self.column.field_type,
+            None if is_new else self.column.field_id,
+        )
 
 
 @dataclass(frozen=True)
@@ -74,11 +92,12 @@ class Evolution:
     path: TableIdentifier
     materialization: str
     mode: SchemaEvolution
+    sets_sort_order: bool = False  # the binding has its own sort order, so the table's one prevents no change
 
     @cached_property
     def limits(self) -> Limits:
         """The limits that refuse changes of this table."""
-        return Limits(self.table, self.materialization, self.mode)
+        return Limits(self.table, self.materialization, self.mode, self.sets_sort_order)
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """Find a fit for every wanted column. Keys are fields."""
@@ -109,9 +128,30 @@ class Evolution:
         """Say why the field of a required column must stay selected; "" if the column may become optional."""
         return self.limits.refuse_null(column, "and cannot go without values: select its field")
 
+    def plan_arrangement(self, resolved: ResolvedTerms) -> list[ArrangementChange]:
+        """Plan the partition spec and the sort order, where they are not the table's current ones already."""
+        terms, ids, current = resolved.terms, resolved.column_ids, self.table.arrangement
+        changes: list[ArrangementChange] = []
+        if terms.partition_by is not None:
+            wanted = [(ids[term.name], term.full_transform) for term in terms.partition_by]
+            if wanted != [(field.source_id, field.transform) for field in current.partition]:
+                changes.append(SetPartitionSpec(self.path, terms.partition_by))
+        if terms.sort_by is not None:
+            order = [
+                (ids[each.term.name], each.term.full_transform, each.is_descending, each.nulls_first)
+                for each in terms.sort_by
+            ]
+            if order != [astuple(field) for field in current.sort]:
+                changes.append(SetSortOrder(self.path, terms.sort_by))
+        return changes
+
+    def refuse_arrangement(self, changes: Iterable[ArrangementChange]) -> list[str]:
+        """Say why these changes are refused, a sentence each."""
+        return [refusal for change in changes if (refusal := self.limits.refuse_arrangement(change))]
+
     def _fit(self, wanted: NewColumn, column: NestedField | None, rename: RenameColumn | None, taken: set[str]) -> Fit:
         if column is None:
-            changes: tuple[Alteration, ...] = (AddColumn(self.path, replace(wanted, required=False)),)
+            changes: tuple[ColumnChange, ...] = (AddColumn(self.path, replace(wanted, required=False)),)
         else:
             changes = tuple(self._plan_alterations(wanted, column, rename, taken))
         refusals = (self.limits.refuse(change, wanted, column) for change in changes)
@@ -119,7 +159,7 @@ class Evolution:
 
     def _plan_alterations(
         self, wanted: NewColumn, column: NestedField, rename: RenameColumn | None, taken: set[str]
-    ) -> Iterator[Alteration]:
+    ) -> Iterator[ColumnChange]:
         new = replace(wanted, name=column.name, required=False)
         if rename:
             yield rename

@@ -6,19 +6,20 @@ from typing import Final
 import msgspec
 from pyiceberg.types import StringType
 
+from connector.evolution.arrangement_terms import Source, resolve_terms
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Fit
-from connector.evolution.new_columns import constrain_new_column
+from connector.evolution.new_columns import constrain_new_column, explain_naming
 from connector.evolution.table_change import (
     AddColumn,
-    Alteration,
+    ColumnChange,
     ConvertColumn,
     MakeOptional,
     RenameColumn,
     SetAsideColumn,
     WidenColumn,
 )
-from connector.evolution.type_mapping import find_decimal_problem, is_required
+from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_required
 from protocol.flow import Constraint, ConstraintType, Projection, ProjectionConstraint
 
 # The older form of a response has one constraint for each field: the one that comes first here.
@@ -81,6 +82,8 @@ def _explain_required(candidate: Candidate, projection: Projection, fit: Fit) ->
     kept = ""
     if candidate.is_required(projection):
         kept = "The table needs this field, and has a column for it: it must stay selected."
+    elif naming := explain_naming(candidate, projection):
+        kept = naming
     elif fit.column.required and (refusal := candidate.evolution.refuse_deselecting(fit.column)):
         kept = f"The field must stay selected. {refusal}"
     return kept and " ".join((kept, *map(_describe_effect, fit.changes if not fit.refusal else ())))
@@ -91,7 +94,7 @@ def _describe_fit(fit: Fit) -> str:
     return " ".join((f"The field has a column of type {fit.column.field_type}.", *map(_describe_effect, fit.changes)))
 
 
-def _describe_effect(change: Alteration) -> str:
+def _describe_effect(change: ColumnChange) -> str:
     match change:
         case RenameColumn(_, name, new_name):
             return f"Its column {name!r} is renamed to {new_name!r}."
@@ -143,6 +146,7 @@ def find_problems(candidate: Candidate) -> list[str]:
         + [*filter(None, settings)]
         + _find_clashes(candidate, required)
         + _find_table_problems(candidate, required)
+        + _find_arrangement_problems(candidate)
     )
 
 
@@ -182,3 +186,31 @@ def _find_table_problems(candidate: Candidate, required: Iterable[str]) -> list[
     ]
     fieldless = [fit.refusal for fit in candidate.evolution.fit_unwritten_columns(selectable) if fit.refusal]
     return without_column + fieldless
+
+
+def _find_arrangement_problems(candidate: Candidate) -> list[str]:
+    """Find what is wrong with `partition_by` and `sort_by`."""
+    evolution, projections = candidate.evolution, candidate.collection.projections
+    columns = {
+        candidate.name(projection)
+        for projection in projections
+        if candidate.is_required(projection) or projection.field in candidate.naming_settings
+    }
+    if evolution:
+        columns |= {column.name for column in evolution.table.schema.fields}
+    sources = [_find_source(candidate, projection) for projection in projections]
+    resolved = resolve_terms(candidate.arrangement, sources, columns)
+    if resolved.problems or not evolution:
+        return [*resolved.problems]
+    return evolution.refuse_arrangement(evolution.plan_arrangement(resolved))
+
+
+def _find_source(candidate: Candidate, projection: Projection) -> Source:
+    """Describe the field for terms that name it."""
+    new, fit = constrain_new_column(candidate, projection), candidate.fits.get(projection.field, Fit(None))
+    type_ = choose_type(projection, candidate.config(projection), candidate.is_key(projection))
+    obstacle = new.reason if new.type is ConstraintType.FIELD_FORBIDDEN else fit.refusal if not fit.column else ""
+    if type_ is None or obstacle or projection.ptr == "":
+        name = candidate.name(projection)
+        return Source(projection.field, name, is_document=projection.ptr == "", obstacle=obstacle)
+    return fit.find_source(candidate.make_column(projection, type_))

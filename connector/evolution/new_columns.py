@@ -23,6 +23,24 @@ def _has_no_name(candidate: Candidate, _: Projection) -> str:
     return f'A column\'s name has {candidate.name_rule}: give it one with {{"column": "…"}} in the field config.'
 
 
+def _is_named(candidate: Candidate, projection: Projection) -> bool:
+    can_have_column = (
+        list_types_besides_null(projection.inference) and candidate.find_claimant(projection) == projection
+    )
+    return bool(can_have_column) and projection.field in candidate.naming_settings
+
+
+def explain_naming(candidate: Candidate, projection: Projection) -> str:
+    """Say which settings name the field; "" if none does."""
+    match candidate.naming_settings.get(projection.field):
+        case None:
+            return ""
+        case [setting]:
+            return f"The binding's {setting} names this field: it must be materialized."
+        case settings:
+            return f"The binding's {' and '.join(settings)} name this field: it must be materialized."
+
+
 # The first rule that applies decides.
 RULES: Final[tuple[Rule, ...]] = (
     (
@@ -30,10 +48,17 @@ RULES: Final[tuple[Rule, ...]] = (
         ConstraintType.FIELD_FORBIDDEN,
         _has_no_name,
     ),
+    (_is_named, ConstraintType.FIELD_REQUIRED, explain_naming),
     (
         lambda candidate, projection: candidate.is_key(projection),
         ConstraintType.LOCATION_REQUIRED,
         "The location is part of the key: it must be materialized.",
+    ),
+    (
+        lambda candidate, projection: candidate.name(projection).lower() in candidate.partition_fields,
+        ConstraintType.FIELD_FORBIDDEN,
+        "A partition field of the table has this name, from the binding's partition_by. To select this field, give it "
+        'another column with {"column": "…"} in its field config.',
     ),
     (
         lambda _, projection: not list_types_besides_null(projection.inference),

@@ -2,21 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from connector.config.values import SchemaEvolution
+from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
+    ArrangementChange,
+    ColumnChange,
     ConvertColumn,
     ExistingTable,
     MakeOptional,
     NewColumn,
     RenameColumn,
     SetAsideColumn,
+    SetPartitionSpec,
+    SetSortOrder,
     WidenColumn,
 )
 
@@ -27,13 +32,21 @@ _NUMERIC: Final = (LongType, DoubleType, DecimalType)
 ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
     SchemaEvolution.STRICT: (),
     SchemaEvolution.ADD_COLUMNS: (AddColumn,),
-    SchemaEvolution.FULL: (RenameColumn, WidenColumn, ConvertColumn, SetAsideColumn, AddColumn, MakeOptional),
+    SchemaEvolution.FULL: get_args(Alteration),
 }
 
 _EFFECTS: Final[Mapping[type[Alteration], str]] = {
     WidenColumn: "widens the column in place",
     ConvertColumn: "converts its values",
     SetAsideColumn: "renames the column and adds a new one",
+}
+
+
+_SORT_ORDER: Final = "the sort order"
+# By change: its setting, and the part of the table that it changes.
+_KEPT: Final[Mapping[type[ArrangementChange], tuple[str, str]]] = {
+    SetPartitionSpec: (PARTITION_BY, "partition spec"),
+    SetSortOrder: (SORT_BY, "sort order"),
 }
 
 
@@ -44,12 +57,13 @@ class Limits:
     table: ExistingTable
     materialization: str
     mode: SchemaEvolution
+    sets_sort_order: bool = False
 
     def allows(self, change: type[Alteration]) -> bool:
         """Whether the mode of schema evolution allows a change of this kind."""
         return change in ALLOWED[self.mode]
 
-    def refuse(self, change: Alteration, wanted: NewColumn, column: NestedField | None) -> str:
+    def refuse(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
         """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
             case AddColumn() if not self.allows(AddColumn):
@@ -82,6 +96,17 @@ class Limits:
             )
         return ""
 
+    def refuse_arrangement(self, change: ArrangementChange) -> str:
+        """Say why the partition spec or the sort order may not change; "" if it may."""
+        if self.allows(type(change)):
+            return ""
+        setting, kept = _KEPT[type(change)]
+        return (
+            f"{setting} differs from the table's {kept}, and schema_evolution is {self.mode}: set it to "
+            f"{SchemaEvolution.FULL}, which changes the {kept} for new rows, or remove {setting}, so that the table "
+            "keeps its own."
+        )
+
     def _refuse_type_change(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> str:
         obstacle, remedies = self._find_obstacle(change, wanted, column)
         if obstacle is None:
@@ -109,8 +134,9 @@ class Limits:
             if not wanted.former and not self.table.is_of(self.materialization):
                 other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
                 return ", and this task did not create the column", [other_name]
-            if dependent := self.table.pinned.get(column.field_id):
-                return f", and {dependent} of the table depends on the column", []
+            if dependent := self._find_dependent(column.field_id):
+                remedies = [f"set {SORT_BY} in the binding's config"] if dependent == _SORT_ORDER else []
+                return f", and {dependent} of the table depends on the column", remedies
             if wanted.is_indispensable and isinstance(change, SetAsideColumn):
                 return (
                     ", to which its values cannot be converted, and a key must be in the same column for all rows",
@@ -119,6 +145,12 @@ class Limits:
         if not self.allows(type(change)):
             return "", [f"set schema_evolution to {SchemaEvolution.FULL}, which {_EFFECTS[type(change)]}"]
         return None, []
+
+    def _find_dependent(self, column_id: int) -> str:
+        """Find what prevents the change of a column's type; "" if nothing does."""
+        is_sorted = any(field.source_id == column_id for field in self.table.arrangement.sort)
+        order = _SORT_ORDER if is_sorted and not self.sets_sort_order else ""
+        return self.table.pinned.get(column_id, order)
 
 
 def _decimal_config(column_type: DecimalType) -> str:

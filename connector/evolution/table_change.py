@@ -8,10 +8,14 @@ from typing import Final, TypeAlias
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
 
+from connector.config.terms import SortTerm, Term
 from connector.config.values import SchemaEvolution
+from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.model.arrangement import PLAIN, Arrangement
 from connector.model.table_identifier import Generation, TableIdentifier
 
 OWNER_PROPERTY: Final = "flow.owner"
+NO_TERMS: Final = ArrangementTerms()
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class ExistingTable:
     # Columns, by field id, with a value that could not be converted.
     unconvertible: frozenset[int] = frozenset()
     has_snapshot: bool = False
+    arrangement: Arrangement = PLAIN  # the current partition spec and sort order
     generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
     # The types of its current columns, if its catalog refuses columns of other types in their places.
     fixed_types: tuple[IcebergType, ...] = ()
@@ -111,6 +116,8 @@ class Target:
     has_unique_keys: bool = False
     is_new: bool = False  # the task had no such binding before
     schema_evolution: SchemaEvolution = SchemaEvolution.FULL
+    arrangement: ArrangementTerms = NO_TERMS
+    other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
     is_for_rejected_rows: bool = False
 
     @property
@@ -139,6 +146,8 @@ class CreateTable:
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
     has_unique_keys: bool = False  # the key columns identify a row
+    partition_by: tuple[Term, ...] = ()  # with the names of columns
+    sort_by: tuple[SortTerm, ...] = ()
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -147,7 +156,10 @@ class CreateTable:
 
     @property
     def description(self) -> str:
-        return f"create table {'.'.join(self.path)} {_describe_columns(self.columns, self.identifier)}"
+        partitions = f", partitioned by {', '.join(map(str, self.partition_by))}" if self.partition_by else ""
+        order = f", sorted by {', '.join(map(str, self.sort_by))}" if self.sort_by else ""
+        columns = _describe_columns(self.columns, self.identifier)
+        return f"create table {'.'.join(self.path)} {columns}{partitions}{order}"
 
 
 def _describe_columns(columns: Iterable[NewColumn], identifier: Iterable[str]) -> str:
@@ -281,6 +293,38 @@ class MakeOptional:
         return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
 
 
+@dataclass(frozen=True)
+class SetPartitionSpec:
+    """New data files have other partitions. Older ones keep theirs."""
+
+    path: TableIdentifier
+    terms: tuple[Term, ...]  # with the names of columns
+
+    @property
+    def description(self) -> str:
+        effect = (
+            f"partition new rows by {', '.join(map(str, self.terms))}" if self.terms else "do not partition new rows"
+        )
+        return f"alter table {'.'.join(self.path)}: {effect}"
+
+
+@dataclass(frozen=True)
+class SetSortOrder:
+    """New data files are sorted in another way. Older ones stay."""
+
+    path: TableIdentifier
+    terms: tuple[SortTerm, ...]  # with the names of columns
+
+    @property
+    def description(self) -> str:
+        effect = (
+            f"sort new data files by {', '.join(map(str, self.terms))}" if self.terms else "do not sort new data files"
+        )
+        return f"alter table {'.'.join(self.path)}: {effect}"
+
+
 # In the order in which they are performed: renames first, so that the others use the new names.
-Alteration: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
+ColumnChange: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
+ArrangementChange: TypeAlias = SetPartitionSpec | SetSortOrder
+Alteration: TypeAlias = ColumnChange | ArrangementChange
 TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration

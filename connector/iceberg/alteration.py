@@ -5,23 +5,24 @@ When another writer was faster, the changes are planned anew. Files that an earl
 again, so that only the files of the other writer are left to rewrite.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.encoding.rewriting import Rewrite, TargetColumn
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
-from connector.evolution.table_change import Alteration, Owner
+from connector.evolution.table_change import Alteration, Owner, SetPartitionSpec, SetSortOrder
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
 from connector.iceberg.commits.staged_files import record_conversions
 from connector.iceberg.metadata.live_files import find_live_files
+from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, same_arrangement
 from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
     find_generation,
@@ -54,14 +55,16 @@ class Alterer:
             self._alter_awaited(catalog, table, changes, generation)
             return
         schema = assign_schema_id(table, alter_schema(table.schema(), changes, table.metadata.last_column_id))
-        updates = new_schema(table, schema)
+        arranging = tuple(_arrange(table, schema, changes))
+        requirements = same_arrangement(table) if arranging else ()
+        updates = (*new_schema(table, schema), *arranging)
         converted = find_converted_columns(table.schema(), changes, table.metadata.last_column_id)
         if not converted:
-            catalog.commit_table(table, (same_table(table), *same_schema(table)), updates)
+            catalog.commit_table(table, (same_table(table), *same_schema(table), *requirements), updates)
             return
         rewritten = self._rewriting.perform(catalog, self._plan(table, schema, converted))
         record = SetPropertiesUpdate(updates=record_conversions(converted))
-        self._rewriting.commit(catalog, rewritten, (*updates, record))
+        self._rewriting.commit(catalog, rewritten, (*updates, record), requirements)
 
     def _alter_awaited(
         self, catalog: Catalog, table: Table, changes: Sequence[Alteration], generation: Generation
@@ -86,6 +89,16 @@ class Alterer:
         conversions = [f"{each.new.name}: {each.old.field_type} to {each.new.field_type}" for each in converted]
         summary = {SUMMARY_CONVERTED: ", ".join(conversions)}
         return self._rewriting.plan(table, live.files, _target_columns(schema, converted), schema.schema_id, summary)
+
+
+def _arrange(table: Table, schema: Schema, changes: Collection[Alteration]) -> Iterator[TableUpdate]:
+    """Yield the updates that make another partition spec or sort order the current one."""
+    for change in changes:
+        match change:
+            case SetPartitionSpec():
+                yield from new_partition_spec(table, schema, change.terms)
+            case SetSortOrder():
+                yield from new_sort_order(table, schema, change.terms)
 
 
 def _may_have_values(file: DataFile, column_id: int) -> bool:

@@ -17,8 +17,9 @@ from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
+from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
-from connector.iceberg.tables import check_table_properties, find_unpartitioned_spec, load_table
+from connector.iceberg.tables import check_table_properties, load_table
 from connector.model.arrangement import Arrangement
 from connector.model.binding import Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid
@@ -133,7 +134,7 @@ def _bind(
         binding=binding,
         writer=writer,
         table_uuid=generation.uuid,
-        arrangement=Arrangement(spec_id=find_unpartitioned_spec(table)),
+        arrangement=find_arrangement(shown, {column.id for column in binding.columns}),
         schema_id=shown.metadata.current_schema_id,
         location=table.location(),
         properties=Properties(table.properties),

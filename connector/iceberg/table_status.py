@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import Transform
 from pyiceberg.types import NestedField
 
 from connector.evolution.table_change import Owner
@@ -18,6 +19,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.commits.reset import Judged, judge_commits
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_STATE_KEY
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
+from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
@@ -59,6 +61,9 @@ class TableStatus:
     owner: Owner | None
     awaits_backfill: bool  # the next commit of its task replaces all rows
     columns: Sequence[NestedField]
+    partition_fields: Sequence[str]  # of the current spec, as `partition_by` has them
+    sort_fields: Sequence[str]  # of the current sort order, as `sort_by` has them
+    partitions: int  # with data files, of all specs; 0 without partition fields
     size: TableSize
     snapshots: int
     last_commit: LastSnapshot | None
@@ -76,6 +81,13 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         Owner.of(table.properties),
         _awaits_backfill(table),
         table.schema().fields,
+        [_describe_field(table, field.source_id, field.transform) for field in table.spec().fields],
+        [
+            f"{_describe_field(table, field.source_id, field.transform)} {field.direction.value} "
+            f"{field.null_order.value.replace('-', ' ')}"
+            for field in table.sort_order().fields
+        ],
+        _count_partitions(table),
         _read_size(table, snapshot) if snapshot else TableSize(),
         len(table.metadata.snapshots),
         _describe_commit(snapshot) if snapshot else None,
@@ -147,6 +159,25 @@ def _count_size(table: Table, snapshot: Snapshot) -> TableSize:
         len(files) - len(data),
         sum(file.file_size_in_bytes for file in files),
     )
+
+
+def _count_partitions(table: Table) -> int:
+    if not any(spec.fields for spec in table.specs().values()):
+        return 0
+    with storage_errors.translate_errors(table.location()):
+        files = ManifestReader().list_files(table)
+    partitions = {file.partition for file in files if file.content is DataFileContent.DATA}
+    return sum(bool(table.specs()[partition.spec_id].fields) for partition in partitions)
+
+
+def _describe_field(table: Table, column_id: int, transform: Transform[Any, Any]) -> str:
+    """Describe a field of a spec or of a sort order, such as `bucket(16, id)`."""
+    name = table.schema().find_column_name(column_id) or f"column {column_id}, which is gone"
+    column = name if name.isidentifier() else f"`{name}`"
+    function, _, width = str(transform).rstrip("]").partition("[")
+    if function == "identity":
+        return column
+    return f"{function}({width}, {column})" if width else f"{function}({column})"
 
 
 def _describe_commit(snapshot: Snapshot) -> LastSnapshot:

@@ -196,7 +196,6 @@ def _split(file: SearchedFile, row_groups: int, unit_size: int) -> Iterator[Sear
 def check_files(table: Table, files: Iterable[ListedFile]) -> None:
     """Raise UserError if a file of another writer has rows or deletes that cannot be searched."""
     name = ".".join(table.name())
-    specs = table.specs()
     for file in files:
         if file.content is DataFileContent.EQUALITY_DELETES:
             raise UserError(
@@ -208,10 +207,4 @@ def check_files(table: Table, files: Iterable[ListedFile]) -> None:
             raise UserError(
                 f"table {name}: {file.path} is no Parquet file. Standard updates only read Parquet. Have the table's "
                 "files rewritten as Parquet (in Spark: CALL system.rewrite_data_files)."
-            )
-        if not specs[file.spec_id].is_unpartitioned():
-            raise UserError(
-                f"table {name}: another writer has partitioned the table ({file.path} is of partition spec "
-                f"{file.spec_id}). Standard updates need a table without partitions. Remove the partition fields, and "
-                "have the table's files rewritten (in Spark: CALL system.rewrite_data_files)."
             )

@@ -39,6 +39,12 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.metadata.avro_files import FORMAT_VERSION
+from connector.iceberg.metadata.table_arrangement import (
+    check_partition_spec,
+    make_partition_spec,
+    make_sort_order,
+    read_arrangement,
+)
 from connector.iceberg.metadata.table_updates import (
     FixedColumns,
     check_properties,
@@ -77,21 +83,6 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
     return table
 
 
-def find_unpartitioned_spec(table: Table) -> int:
-    """Return the id of a spec without partitions, for our files. It need not be the current spec.
-
-    UserError if the table never had one.
-    """
-    specs = [table.spec(), *table.specs().values()]
-    spec = next((spec for spec in specs if spec.is_unpartitioned()), None)
-    if spec is None:
-        raise UserError(
-            f"Table {'.'.join(table.name())} is partitioned and has never been unpartitioned: this connector cannot "
-            "write to it yet. Choose another table name."
-        )
-    return spec.spec_id
-
-
 def check_table_properties(table: Table) -> None:
     """Raise UserError if the table's properties ask for files that the connector cannot write."""
     with name_table_in_errors(table):
@@ -103,7 +94,7 @@ def find(catalog: Catalog, path: TableIdentifier) -> Found:
     """Return what a plan of changes starts from. UserError if what has the name can be neither used nor replaced."""
     table = load_table(catalog, path)
     if table:
-        find_unpartitioned_spec(table)
+        check_partition_spec(table)
     elif catalog.view_exists(path):
         raise UserError(f"{path} is a view. Choose another table name, or drop the view.")
     return _describe(catalog, path, table)
@@ -172,6 +163,7 @@ def _describe(
             fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),
             pinned=_find_pinned_columns(table),
             unconvertible=frozenset(unconvertible),
+            arrangement=read_arrangement(table),
         ),
     )
 
@@ -181,14 +173,13 @@ def _list_types(table: Table) -> tuple[IcebergType, ...]:
 
 
 def _find_pinned_columns(table: Table) -> dict[int, str]:
-    """Return the ids of columns that something depends on, each with what that is."""
+    """Return the ids of columns that something depends on, besides the sort order, each with what that is."""
     if table.name_mapping():  # files without field ids go by the columns' names
         return {column.field_id: "the name mapping" for column in table.schema().fields}
     return {
         **dict.fromkeys(
             (field.source_id for spec in table.specs().values() for field in spec.fields), "a partition spec"
         ),
-        **dict.fromkeys((field.source_id for field in table.sort_order().fields), "the sort order"),
         **dict.fromkeys(table.schema().identifier_field_ids, "an identifier field"),
     }
 
@@ -229,7 +220,14 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
     schema = Schema(*fields, identifier_field_ids=identifier)
     properties = {**change.properties, "format-version": str(FORMAT_VERSION)}
     try:
-        catalog.create_table(change.path, schema, location, properties=properties)
+        catalog.create_table(
+            change.path,
+            schema,
+            location,
+            make_partition_spec(schema, change.partition_by),
+            make_sort_order(schema, change.sort_by),
+            properties,
+        )
     except TableAlreadyExistsError as error:
         table = load_table(catalog, change.path)
         if table is None or Owner.of(table.properties) != Owner.of(change.properties):

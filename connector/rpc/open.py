@@ -4,9 +4,9 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.spark import engine
 from protocol import request
@@ -19,8 +19,8 @@ NO_THREADS: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 @contextmanager
-def handle_open(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
-    """Open a session. Gives the session and its upload interval."""
+def handle_open(message: request.Open) -> Iterator[tuple["Session", EndpointConfig]]:
+    """Open a session. Gives the session and its config."""
     task = message.materialization
     config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
     os.environ.update(NO_THREADS)  # Spark's workers inherit it
@@ -30,7 +30,7 @@ def handle_open(message: request.Open) -> Iterator[tuple["Session", timedelta]]:
             from connector.session.open_session import open_session
 
         with open_session(message, config, resource_configs, started) as session:
-            yield session, config.upload_interval
+            yield session, config
 
 
 @contextmanager

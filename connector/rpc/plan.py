@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 
 from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
+from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
+from connector.evolution.field_config import list_selected_fields
 from connector.evolution.rejected_table import name_rejected_table
 from connector.evolution.table_change import (
+    NO_TERMS,
     DropTable,
     ExistingTable,
     Found,
@@ -84,11 +87,13 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
     for binding, resource in zip(materialization.bindings, resources, strict=True):
         namespace, table = binding.resource_path
         last = last_by_path.get(binding.resource_path)
+        collection = find_collection(binding, materialization.linked_collections)
+        selected = list_selected_fields(binding.field_selection)
         target = Target(
             path=TableIdentifier(namespace, table),
             owner=Owner(materialization.name, binding.state_key),
             columns=plan_columns(
-                find_collection(binding, materialization.linked_collections),
+                collection,
                 binding.field_selection,
                 last.field_selection if last else None,
             ),
@@ -97,11 +102,19 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
             has_unique_keys=not resource.delta_updates,
             is_new=last is None,
             schema_evolution=resource.schema_evolution,
+            arrangement=ArrangementTerms(resource.partition_by, resource.sort_by),
+            other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),
         )
         yield target
         if path := name_rejected_table(target.path, resource.on_invalid):
-            columns = rejected_table.COLUMNS
-            yield replace(target, path=path, columns=columns, has_unique_keys=False, is_for_rejected_rows=True)
+            yield replace(
+                target,
+                path=path,
+                columns=rejected_table.COLUMNS,
+                has_unique_keys=False,
+                arrangement=NO_TERMS,
+                is_for_rejected_rows=True,
+            )
 
 
 def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:

@@ -12,6 +12,7 @@ from protocol import response
 # Flow's own documentation, for as long as the publisher of this connector names no other.
 FLOW_DOCUMENTATION: Final = "https://docs.estuary.dev/concepts/materialization/"
 ROOT: Final = Path(__file__).parents[2]  # a checkout, or the directory that the package is installed in
+URLS_TABLE: Final = "[project.urls]"
 URL_HEADER: Final = "Project-URL: Documentation, "
 
 
@@ -42,7 +43,9 @@ def _read_metadata(file: Path) -> str:
 
 
 def _read_project(file: Path) -> str:
+    text = file.read_text() if file.exists() else ""
+    if URLS_TABLE not in text.splitlines():
+        return ""  # loading tomllib takes time
     import tomllib
 
-    project = tomllib.loads(file.read_text())["project"] if file.exists() else {}
-    return str(project.get("urls", {}).get("Documentation", ""))
+    return str(tomllib.loads(text)["project"]["urls"].get("Documentation", ""))

@@ -12,6 +12,7 @@ from connector.config.settings import parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.encoding.data_files import FileOptions
 from connector.evolution import rejected_table
+from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import find_last_bindings, name_former_columns, replaces_table
 from connector.evolution.columns import Evolution
@@ -123,6 +124,7 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         proposal.binding.group_by,
         name_former_columns(proposal.last.field_selection if proposal.last else None),
         one_line_names=proposal.is_in_glue,
+        arrangement=ArrangementTerms(proposal.resource.partition_by, proposal.resource.sort_by),
     )
     if wrong := [
         *_refusals(proposal, found),
@@ -144,7 +146,13 @@ def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
     """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
-    return Evolution(found.table, proposal.path, proposal.materialization, proposal.resource.schema_evolution)
+    return Evolution(
+        found.table,
+        proposal.path,
+        proposal.materialization,
+        proposal.resource.schema_evolution,
+        sets_sort_order=proposal.resource.sort_by is not None,
+    )
 
 
 def _rejected_table_refusals(

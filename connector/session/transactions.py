@@ -225,6 +225,8 @@ class WriteJobs:
         views: SessionViews,
     ) -> None:
         self._engine = engine
+        are_plain = all(table.arrangement.is_plain for table in tables)
+        self._spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
         self._claims = claims
         self._tables = tables
         self._access = access
@@ -251,24 +253,31 @@ class WriteJobs:
         layouts = self._make_layouts(file_prefixes)
         bound, rejected = layouts[: self._bindings], layouts[self._bindings :]
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
-        spool = Spool(directory, limit=self._engine.spool_limit)
+        spool = Spool(directory, limit=self._spool_limit)
         spark = self._engine.spark
-        return WriteJob(spark.run, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
+        return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
+
+    def _limit_runs(self) -> int:
+        """Return how many bytes of sorted runs a task may have on the disk: all tasks as many as the spool."""
+        return self._spool_limit // self._engine.spark.cores
 
     def _make_layouts(self, file_prefixes: Sequence[str]) -> list[Layout]:
         """Return the layout of each table. The layout of a binding includes the layout of its rejected rows."""
         tables = zip(self._tables, file_prefixes, self._access, strict=True)
-        layouts: list[Layout] = [partial(_make_layout, *table) for table in tables]
+        layouts: list[Layout] = [partial(_make_layout, *table, self._limit_runs) for table in tables]
         return [
             partial(_add_rejected, layout, layouts[table.quarantine.table]) if table.quarantine else layout
             for table, layout in zip(self._tables, layouts, strict=True)
         ]
 
 
-def _make_layout(table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
-    return TableLayout(
+def _make_layout(
+    table: BoundTable, file_prefix: str, access: Refreshed[Properties], limit_runs: Callable[[], int]
+) -> TableLayout:
+    layout = TableLayout(
         table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
     )
+    return layout if layout.is_plain else replace(layout, run_limit=limit_runs())
 
 
 def _add_rejected(layout: Layout, rejected: Layout) -> TableLayout:

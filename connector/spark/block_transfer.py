@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ class SpooledFile:
         with self.path.open("rb", buffering=0) as file:
             yield file
 
+    def new_run(self, _: TableLayout) -> "SpooledFile":
+        """Return a new place for a sorted run: in the spool's directory, and removed with it."""
+        return SpooledFile(self.path.parent / f"{uuid.uuid4()}.run")
+
 
 @dataclass(frozen=True)
 class StoredObject:
@@ -46,6 +51,10 @@ class StoredObject:
         """Open the object, and translate the store's errors."""
         with storage_errors.translate_errors(self.location), io.new_input(self.location).open(seekable=False) as stream:
             yield stream
+
+    def new_run(self, layout: TableLayout) -> "StoredObject":
+        """Return a new place for a sorted run: beside the table's data files, too."""
+        return StoredObject(layout.new_run_location())
 
 
 Source: TypeAlias = SpooledFile | StoredObject

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from connector.encoding.key_digest import KeyDigest
 from connector.host import machine
@@ -27,6 +27,9 @@ from connector.spark.spool import Block
 from connector.spark.table_files import Layout, TableLayout
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
+
+if TYPE_CHECKING:
+    from connector.spark.merged_files import StoredRun
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +79,14 @@ class StoredUpdates:
 
 @dataclass(frozen=True)
 class Wrote:
-    """Every row of the encoded blocks is durable, in these files and in those that were named before. Answered by
-    Noted.
+    """Every row of the encoded blocks is durable, in these files and runs, and in those that were named before.
+    Answered by Noted.
 
-    Files are by table: its binding's index.
+    Files and runs are by table: its binding's index.
     """
 
     files: Sequence[tuple[int, tuple[DataFile, ...]]]
+    runs: "Sequence[tuple[int, tuple[StoredRun, ...]]]" = ()
 
 
 @dataclass(frozen=True)
@@ -202,8 +206,8 @@ class TaskClaims:
                 self.ledger.note_treated(task, binding, tally)
             case StoredUpdates(binding, keys):
                 self.ledger.note_updates(task, binding, keys)
-            case Wrote(files):
-                self.ledger.count(task, files)
+            case Wrote(files, runs):
+                self.ledger.count(task, files, runs)
                 _send(connection, Noted())
             case Failed(error, traceback):
                 if traceback:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from connector.host.cgroup import Cgroup
+from connector.host.machine import is_in_memory
 from connector.host.tempdirs import TemporaryDirectories, make_directories
 from connector.spark.limits import Limits
 from connector.spark.spark_session import Spark
@@ -17,6 +18,7 @@ class Engine:
     spark: Spark
     directories: TemporaryDirectories
     spool_limit: int  # bytes
+    disk_limit: int  # bytes of a spool and of sorted runs together
 
 
 @contextmanager
@@ -26,6 +28,7 @@ def start_engine(settings: Mapping[str, str]) -> Iterator[Engine]:
         share = Limits.of(Cgroup(), directories.files)
         spark = Spark({"spark.master": f"local[{share.tasks}]", **settings}, directories)
         try:
-            yield Engine(spark, directories, share.spool)
+            disk = share.spool if is_in_memory(directories.files) else 2 * share.spool
+            yield Engine(spark, directories, share.spool, disk)
         finally:
             spark.kill()

@@ -2,13 +2,14 @@
 
 A block is on the spool, with a task (claimed or encoded), or in counted files. A task's files and the blocks that they
 hold are counted in one step. So every block is in one counted file, or the transaction fails, however its tasks end.
+Sorted runs are counted like files.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from connector.encoding.key_digest import KeyDigest
 from connector.host.errors import RetryableError
@@ -16,6 +17,9 @@ from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
 from connector.spark.spool import Block, Spool
 from protocol.request import Store
+
+if TYPE_CHECKING:
+    from connector.spark.merged_files import StoredRun
 
 CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that waits for a block has been killed
 
@@ -25,6 +29,7 @@ class Counted:
     """The files that hold a transaction's rows, and the values that were treated."""
 
     files: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)  # by table: its binding's index
+    runs: "dict[int, tuple[StoredRun, ...]]" = field(default_factory=dict)  # by table; they are to be merged into files
     treated: dict[int, Tally] = field(default_factory=dict)  # by binding
     updates: dict[int, KeyDigest] = field(default_factory=dict)  # keys stored as existing, by binding
 
@@ -115,11 +120,18 @@ class Ledger:
         """Keep which keys of the claimed block were stored as existing until its files are counted."""
         task.updates.append((binding, updates))
 
-    def count(self, task: TaskAccount, files: Iterable[tuple[int, tuple[DataFile, ...]]]) -> None:
-        """Count files of a task, by table, and in the same step all blocks that it has encoded."""
+    def count(
+        self,
+        task: TaskAccount,
+        files: Iterable[tuple[int, tuple[DataFile, ...]]],
+        runs: "Iterable[tuple[int, tuple[StoredRun, ...]]]" = (),
+    ) -> None:
+        """Count files and sorted runs of a task, by table, and in the same step all blocks that it has encoded."""
         with self._changed:
             for table, written in files:
                 self._counted.files[table] = self._counted.files.get(table, ()) + written
+            for table, sorted_runs in runs:
+                self._counted.runs[table] = self._counted.runs.get(table, ()) + sorted_runs
             for binding, tally in task.treated:
                 self._counted.treated.setdefault(binding, Tally()).add_all(tally)
             for binding, updates in task.updates:
@@ -154,8 +166,13 @@ class Ledger:
             self._changed.wait_for(lambda: job.done() or self._failure)
             self.check()
 
+    @property
+    def runs(self) -> "Mapping[int, tuple[StoredRun, ...]]":
+        """The sorted runs that are counted until now, by table."""
+        return self._counted.runs
+
     def close(self, name_table: Callable[[int], str]) -> Counted:
-        """Return the counted files when no task claims any more. Raises unless they hold every block.
+        """Return the counted files and runs when no task claims any more. Raises unless they hold every block.
 
         `name_table` returns the name of a binding's table.
         """

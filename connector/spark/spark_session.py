@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
 from connector.host.errors import RetryableError
@@ -71,6 +71,20 @@ _END_IN_TRACE: Final = re.compile(
 )
 
 
+class Jobs(Protocol):
+    """The jobs of Spark."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at the same time."""
+
+    def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> Future[list[T]]:
+        """Submit a job of one task per core."""
+
+    def map(self, call: Callable[[S], T], things: Sequence[S]) -> Future[list[T]]:
+        """Submit a job that calls `call` for each thing. Return the results in order."""
+
+
 class Spark:
     """A Spark context that is being started, and the thread that runs its jobs one after the other."""
 
@@ -84,6 +98,11 @@ class Spark:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, settings, directories)
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at the same time. Waits until Spark has started."""
+        return self._context.result().defaultParallelism
 
     def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
         """Submit a job of one task per core, and return its results. Each task gets an iterator of one number."""

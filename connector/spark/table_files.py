@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
@@ -38,11 +39,17 @@ class TableLayout:
     access: Lease[Properties]  # FileIO properties, the object store's credentials among them
     arrangement: Arrangement = PLAIN
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
+    run_limit: int = 256 << 20  # bytes of sorted runs that a task may have on the disk
 
     @property
     def leases(self) -> tuple[Lease[Properties], ...]:
         """The credentials for the files of both tables."""
         return (self.access, *(self.rejected.leases if self.rejected else ()))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows stay in the order in which they come, in any file."""
+        return not (self.arrangement.partition or self.arrangement.sort)
 
     @property
     def seconds_left(self) -> float | None:
@@ -67,6 +74,10 @@ class TableLayout:
         """Return a location for a block of rows on their way to these files."""
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
 
+    def new_run_location(self) -> str:
+        """Return a location for a sorted run on its way to these files."""
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.run")
+
     def new_located_location(self) -> str:
         """Return a location for an object of located rows."""
         return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
@@ -88,13 +99,36 @@ class TableLayout:
 Layout: TypeAlias = Callable[[], TableLayout]
 
 
+class RowWriter(Protocol):
+    """Writes the rows of one table."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch."""
+
+    def close_file(self) -> None:
+        """Make the rows durable. Further rows go to another file."""
+
+    def finish(self) -> list[DataFile]:
+        """Return all data files, complete and durable."""
+
+    def abort(self) -> None:
+        """Delete all files, as far as possible. Nothing refers to them."""
+
+
 class TableFiles:
     """The data files that a task writes from consecutive blocks of one binding, those of its rejected rows included."""
 
-    def __init__(self, layout: TableLayout) -> None:
+    runs: Final = ()  # rows go to data files at once
+
+    def __init__(self, layout: TableLayout, open_writer: Callable[[TableLayout, int], RowWriter] | None = None) -> None:
+        """`open_writer` opens the writer of a table with row groups of this size, in bytes."""
         self._layout = layout
-        self._rows = _writer(layout, ROW_GROUP_SIZE)
-        self._rejected: DataFileWriter | None = None
+        self._open_writer = open_writer or open_file_writer
+        self._rows = self._open_writer(layout, ROW_GROUP_SIZE)
+        self._rejected: RowWriter | None = None
+
+    def begin_block(self, first_line: int) -> None:
+        """Do nothing: blocks follow each other in the same files."""
 
     def write(self, decoded: Decoded) -> None:
         """Write the rows of one batch, and its rejected rows."""
@@ -102,7 +136,7 @@ class TableFiles:
         if decoded.rejected:
             rejected = self._layout.rejected
             assert rejected, "rows are rejected only where there is a table for them"
-            self._rejected = self._rejected or _writer(rejected, _REJECTED_ROW_GROUP_SIZE)
+            self._rejected = self._rejected or self._open_writer(rejected, _REJECTED_ROW_GROUP_SIZE)
             self._rejected.write(batch_of(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
@@ -125,7 +159,8 @@ class TableFiles:
             self._rejected.abort()
 
 
-def _writer(layout: TableLayout, row_group_size: int) -> DataFileWriter:
+def open_file_writer(layout: TableLayout, row_group_size: int) -> DataFileWriter:
+    """Return a writer of the table's data files, with row groups of this size in bytes."""
     binding = layout.binding
     return DataFileWriter(
         layout.io, layout.new_location, binding.columns, arrow_schema(binding), layout.options, row_group_size

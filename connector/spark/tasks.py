@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyiceberg.io import FileIO
 
@@ -17,6 +17,7 @@ from connector.encoding.key_digest import KeyDigest, sum_digests
 from connector.encoding.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
+from connector.model.state import DataFile
 from connector.spark.claims import (
     Address,
     Claim,
@@ -32,12 +33,39 @@ from connector.spark.spool import Block
 from connector.spark.table_files import TableFiles
 from protocol.protocol_error import ProtocolError
 
+if TYPE_CHECKING:
+    from connector.spark.merged_files import StoredRun
+
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
 
 WRITING_FAILED: Final = (
     "A task could not read its rows or write a data file: {}. Nothing of this transaction has become visible. Check "
     "the disk of the temporary directory (TMPDIR), and the storage of the tables."
 )
+
+
+class TaskFiles(Protocol):
+    """What a task writes from consecutive blocks of one binding, for its table and the table of its rejected rows."""
+
+    @property
+    def runs(self) -> "Sequence[tuple[int, tuple[StoredRun, ...]]]":
+        """The sorted runs by table, when all is finished."""
+
+    def begin_block(self, first_line: int) -> None:
+        """Expect the rows of a block that begins with this line of the input."""
+
+    def write(self, decoded: Decoded) -> None:
+        """Write the rows of one batch, and its rejected rows."""
+
+    def close(self) -> None:
+        """Make the rows durable. Further rows go to new files."""
+
+    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
+        """Return all data files by table, complete and durable."""
+
+    def abort(self) -> None:
+        """Delete the files, as far as possible. Nothing refers to them."""
+
 
 decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
 
@@ -75,7 +103,7 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
     claim = _receive(claims)
     while claim:
         layout = claim.layout
-        files = TableFiles(layout)
+        files = _open_files(claim)
         unfinished.callback(files.abort)
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
             _write_block(claims, claim, files, layout.io)
@@ -83,11 +111,20 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
             if not claims.poll(layout.seconds_left):
                 files.close()  # the credentials may expire before the next block comes
             claim = _receive(claims)
-        wrote = Wrote(files.finish())
+        wrote = Wrote(files.finish(), files.runs)
         unfinished.pop_all()  # once this is sent the files may count, whatever becomes of the answer
         claims.send(wrote)
         noted = claims.recv()
         assert isinstance(noted, Noted)
+
+
+def _open_files(claim: Claim) -> TaskFiles:
+    layout = claim.layout
+    if layout.is_plain and (layout.rejected is None or layout.rejected.is_plain):
+        return TableFiles(layout)
+    from connector.spark.arranged_files import ArrangedFiles
+
+    return ArrangedFiles(layout, claim.source)
 
 
 def _receive(claims: "Connection[Any, Any]") -> Claim | None:
@@ -96,9 +133,10 @@ def _receive(claims: "Connection[Any, Any]") -> Claim | None:
     return claim
 
 
-def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, io: FileIO) -> None:
+def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, io: FileIO) -> None:
     tally, updates = Tally(), list[KeyDigest]()
     row = 0
+    files.begin_block(claim.block.line_of(0))
     with claim.source.open(io) as stream:
         for content in _batches(stream):
             lines = Lines(content, _numbers_from(claim.block, row))
@@ -117,7 +155,7 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles
         claims.send(StoredUpdates(claim.block.binding, sum_digests(updates)))
 
 
-def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, lines: Lines) -> Decoded:
+def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, lines: Lines) -> Decoded:
     decoded = decoder(claim.layout.binding).decode(lines)
     _return_strays(claims, decoded.strays)
     files.write(decoded)

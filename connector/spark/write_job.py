@@ -1,12 +1,12 @@
 """One transaction's Spark job: Store lines in, data files out, both at once."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from connector.encoding.key_digest import KeyDigest
 from connector.host.errors import ConnectorError, UserError
@@ -16,14 +16,12 @@ from connector.spark.block_transfer import BlockTransfer, OnThisMachine, Through
 from connector.spark.claims import ClaimServer
 from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
 from connector.spark.ledger import Counted, Ledger
-from connector.spark.spark_session import Spark
+from connector.spark.spark_session import Jobs, Spark
 from connector.spark.spool import Spool
 from connector.spark.table_files import Layout
 from connector.spark.tasks import write_files
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
-
-RunTasks: TypeAlias = Callable[[Callable[[Iterable[int]], Iterable[None]]], Future[list[None]]]
 
 LONGEST_REMOVAL: Final = 5.0  # seconds
 
@@ -45,7 +43,7 @@ class WriteJob:
 
     def __init__(
         self,
-        run: RunTasks,
+        jobs: Jobs,
         claims: ClaimServer,
         spool: Spool,
         transfer: BlockTransfer,
@@ -58,7 +56,8 @@ class WriteJob:
         self._transfer = transfer
         self._layouts = (*layouts, *rejected)
         claims.begin(self._ledger, layouts, transfer)
-        self._job = run(partial(write_files, claims.address))
+        self._jobs = jobs
+        self._job = jobs.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
 
     def add(self, store: Store) -> None:
@@ -73,12 +72,13 @@ class WriteJob:
         """Return the files of all rows, durable. Raises the first error that has stopped the job or a task."""
         try:
             counted = self._wait_for_files()
+            files = self._merge(counted) if counted.runs else counted.files
         except (ConnectorError, ProtocolError):
             self._clear_away()
             raise
         self._spool.remove()
-        self._transfer.remove()
-        named = {table: self._layouts[table]().for_state(files) for table, files in counted.files.items()}
+        self._remove_objects()
+        named = {table: self._layouts[table]().for_state(of_table) for table, of_table in files.items()}
         return Written(named, counted.treated, counted.updates)
 
     def _wait_for_files(self) -> Counted:
@@ -91,14 +91,29 @@ class WriteJob:
         self._claims.finish()
         return self._ledger.close(self._name_table)  # raises the first cause; Spark knows only that a task failed
 
+    def _merge(self, counted: Counted) -> dict[int, tuple[DataFile, ...]]:
+        from connector.spark.merge_job import merge_runs  # only for arranged tables
+
+        merged = merge_runs(self._jobs, self._layouts, counted.runs)
+        return {
+            table: counted.files.get(table, ()) + merged.get(table, ()) for table in sorted({*counted.files, *merged})
+        }
+
+    def _remove_objects(self) -> None:
+        self._transfer.remove()
+        if self._ledger.runs:
+            from connector.spark.merge_job import remove_runs
+
+            remove_runs(self._layouts, self._ledger.runs)
+
     def _name_table(self, binding: int) -> str:
         return f"table {self._layouts[binding]().binding.table}"
 
     def _clear_away(self) -> None:
-        """Remove the blocks in the object store after a failure. The failure ends the process, and the spool's
+        """Remove blocks and runs in the object store after a failure. The failure ends the process, and the spool's
         directory goes with it."""
         # Waits only for a while: the store itself may have failed.
-        removal = threading.Thread(target=self._transfer.remove, name="removal", daemon=True)
+        removal = threading.Thread(target=self._remove_objects, name="removal", daemon=True)
         removal.start()
         removal.join(LONGEST_REMOVAL)
 

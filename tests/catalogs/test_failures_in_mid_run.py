@@ -17,7 +17,7 @@ from connector.config.settings import parse
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.commits.commit import Failed, Landed, Outcome
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -54,7 +54,7 @@ class Session:
     user: Keys
     server: RestCatalogOnS3
 
-    def commit(self) -> Landed | Failed:
+    def commit(self) -> Outcome:
         """The first attempt, and no other."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(commit, "RETRY_FOR", 0.0)

@@ -38,6 +38,7 @@ from connector.iceberg.tables import evolve, find, load_table
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
+from support.arranged_tables import check_arrangements
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
 from support.policy import documented_statements
@@ -166,6 +167,12 @@ def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
         table.metadata_location,
     )
     assert Owner.of(found["Parameters"]) == OWNER
+
+
+def test_partitions_and_the_order_of_a_table_change(
+    catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier
+) -> None:
+    check_arrangements(catalog, path, table_location(endpoint, path))
 
 
 def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(

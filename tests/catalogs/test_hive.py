@@ -27,6 +27,7 @@ from connector.iceberg.tables import find
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
+from support.arranged_tables import check_arrangements
 from support.fault_proxy import GENUINE, Answer, Fault
 from support.hive import IN_ONE_WORKER, Metastore
 from support.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
@@ -240,6 +241,10 @@ def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> Non
     commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1)])
     assert catalog.load_table(path).schema().find_type("at") == TimestamptzType()
     assert ids_of(catalog, path) == [1]
+
+
+def test_partitions_and_the_order_of_a_table_change(catalog: Catalog) -> None:
+    check_arrangements(catalog, TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders"))
 
 
 def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(catalog: Catalog) -> None:

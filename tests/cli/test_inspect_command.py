@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from connector.cli.flow_files import ConfigFile
 from connector.cli.inspect_command import InspectArguments, describe_tables, encode_tables, inspect_tables
@@ -115,6 +116,25 @@ def test_a_backfill_that_has_begun_is_shown(lake: Lake) -> None:
         assert shown["awaitsBackfill"] is generation.is_awaited
         line = "  backfill     has begun: the first commit replaces all rows"
         assert (line in lake.describe()) is generation.is_awaited
+
+
+def test_the_partitions_and_the_sort_order_are_shown(lake: Lake) -> None:
+    lake.commit(1, 2)
+    (table,) = lake.inspect()["tables"]
+    assert (table["partitionBy"], table["partitions"], table["sortBy"]) == ([], 0, [])
+    assert "  partitions   none" in lake.describe()
+    assert "  sorted by    no column" in lake.describe()
+    loaded = lake.catalog.load_table(ORDERS)
+    with loaded.update_spec() as spec:
+        spec.add_field("id", BucketTransform(16), "bucket")
+    with loaded.update_sort_order() as order:
+        order.desc("id", IdentityTransform())
+    loaded.append(pa.table({"id": [7, 8, 8]}, schema=loaded.schema().as_arrow()))
+    (table,) = lake.inspect()["tables"]
+    assert (table["partitionBy"], table["partitions"]) == (["bucket(16, id)"], 2)
+    assert table["sortBy"] == ["id desc nulls last"]
+    assert "  partitions   bucket(16, id) (2 with files)" in lake.describe()
+    assert "  sorted by    id desc nulls last" in lake.describe()
 
 
 def test_commits_of_other_engines_are_shown_as_theirs(lake: Lake) -> None:

@@ -177,7 +177,12 @@ def test_a_resource_arrives_with_its_table_properties() -> None:
     }
     _, resources = parse(LOCAL, [resource])
     assert resources == [
-        ResourceConfig("T", "N", False, Properties({"write.metadata.compression-codec": "gzip"})),
+        ResourceConfig(
+            "T",
+            "N",
+            delta_updates=False,
+            additional_table_properties=Properties({"write.metadata.compression-codec": "gzip"}),
+        ),
     ]
 
 
@@ -393,12 +398,46 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         (
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known properties are feature_flags, "
-            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution",
+            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution, "
+            "commit_after_rows, commit_after_bytes",
         ),
     ],
 )
 def test_one_mistake_is_one_complaint(endpoint: Json, complaint: str) -> None:
     assert complaints(endpoint) == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "resource", "found"),
+    [
+        ({"delta_updates": False}, {}, "/delta_updates: {}; set /delta_updates in the config of a binding"),
+        (
+            {"commit_after_rows": 1},
+            {},
+            "/commit_after_rows: {}; set /advanced/commit_after_rows in the endpoint config",
+        ),
+        ({}, {"hard_delete": True}, "bindings[0] /hard_delete: {}; set /hard_delete in the endpoint config"),
+        (
+            {},
+            {"max_waiting_bytes": 1},
+            "bindings[0] /max_waiting_bytes: {}; set /advanced/max_waiting_bytes in the endpoint config",
+        ),
+        ({"advanced": {"hard_delete": True}}, {}, "/advanced/hard_delete: {}; set /hard_delete in the endpoint config"),
+        (
+            {"advanced": {"delta_updates": False}},
+            {},
+            "/advanced/delta_updates: {}; set /delta_updates in the config of a binding",
+        ),
+        (
+            {"schema_evolution": "full"},
+            {},
+            "/schema_evolution: {}; set /advanced/schema_evolution in the endpoint config",
+        ),
+    ],
+)
+def test_a_property_in_the_wrong_place_is_told_the_right_one(endpoint: Json, resource: Json, found: str) -> None:
+    said = complaints({**LOCAL, **endpoint}, {"table": "t", **resource})
+    assert said == [found.format("is not a known property here")]
 
 
 @pytest.mark.parametrize("choice", [{}, {"catalog_type": "local"}, {"catalog_type": ["Local"]}])
@@ -562,3 +601,10 @@ def test_no_serializer_writes_a_secret() -> None:
     for write in (orjson.dumps, msgspec.json.encode):
         with pytest.raises(TypeError):
             write(credentials)
+
+
+def test_commits_are_triggered_by_128_mib_and_by_no_number_of_rows_unless_told() -> None:
+    advanced = parse(LOCAL, [])[0].advanced
+    assert (advanced.commit_after_rows, advanced.commit_after_bytes) == (None, 128 << 20)
+    advanced = parse(with_advanced(commit_after_rows=1, commit_after_bytes=1), [])[0].advanced
+    assert (advanced.commit_after_rows, advanced.commit_after_bytes) == (1, 1)

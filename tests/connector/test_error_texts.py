@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
@@ -29,7 +29,7 @@ from connector.iceberg.tables import evolve
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request
-from protocol.flow import Json, Materialization, MaterializationBinding, Projection, ValidateBinding
+from protocol.flow import Json, Materialization, MaterializationBinding, Projection, StringInference, ValidateBinding
 from support.applying import Applying
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
 from support.bindings import materialization_binding as selecting
@@ -85,13 +85,6 @@ def nothing(warehouse: Path) -> None:
 def a_view(warehouse: Path) -> None:
     table()(warehouse)
     turn_tables_into_views(warehouse)
-
-
-def always_partitioned(warehouse: Path) -> None:
-    catalog = local_catalog(warehouse)
-    catalog.create_namespace(PATH[0])
-    by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
-    catalog.create_table(PATH, Schema(column(1, "id", required=True)), partition_spec=by_id)
 
 
 def with_properties(properties: dict[str, str]) -> Callable[[Path], object]:
@@ -171,7 +164,30 @@ NOT_VALIDATED = {
     "a table of version 1": proposed(proposing(), on=table(version="1")),
     "a table of version 3": proposed(proposing(), on=of_version_3),
     "a view": proposed(proposing(), on=a_view),
-    "a table that was always partitioned": proposed(proposing(), on=always_partitioned),
+    "terms that cannot be": proposed(
+        proposing(
+            ID,
+            DOCUMENT,
+            projection("note", "string"),
+            projection("at", "string", string=StringInference("date-time")),
+            projection("nothing", "null"),
+            partition_by="idd, zzzzzz, nothing, day(note), bucket(0, id), bucket(-1, id), day(AT), hours(at), date(at)",
+            sort_by="id, id desc, void(note), flow_document, year(id), bucket(3000000000, id)",
+        )
+    ),
+    "names of partition fields that columns have": proposed(
+        proposing(ID, projection("id_bucket_4", "integer"), partition_by="bucket(4, id), id_bucket_4, truncate(2, id)"),
+        on=table(column(2, "ID_trunc_2")),
+        last=LAST,
+    ),
+    "an arrangement that may not change": proposed(
+        proposing(partition_by="bucket(4, id)", sort_by="id", schema_evolution="add_columns"), on=table(), last=LAST
+    ),
+    "a column for a term that may not be added": proposed(
+        proposing(ID, projection("qty", "integer"), partition_by="qty", schema_evolution="strict"),
+        on=table(),
+        last=LAST,
+    ),
     "a key that may be null": proposed(proposing(NULLABLE_KEY)),
     "a key with too long a name": proposed(proposing(projection(LONG_NAME, "integer", ptr="/id"))),
     "keys that differ in case": proposed(proposing(ID, projection("ID", "integer"), key=("/id", "/ID"))),
@@ -226,6 +242,20 @@ def renaming(**names: str) -> MaterializationBinding:
 def with_partitions(warehouse: Path) -> None:
     with table(column(2, "qty", StringType()))(warehouse).update_spec() as spec:
         spec.add_field("qty", IdentityTransform())
+
+
+def with_order(warehouse: Path) -> None:
+    catalog = local_catalog(warehouse)
+    catalog.create_namespace(PATH[0])
+    schema = Schema(column(1, "id", required=True), column(2, "qty", StringType()))
+    order = SortOrder(SortField(2, IdentityTransform()))
+    catalog.create_table(PATH, schema, sort_order=order, properties={OWNER_PROPERTY: OURS.encode()})
+
+
+def arranged(partition_by: str, sort_by: str, new: MaterializationBinding) -> MaterializationBinding:
+    return msgspec.structs.replace(
+        new, resource_config={**new.resource_config, "partition_by": partition_by, "sort_by": sort_by}
+    )
 
 
 def without_field_ids(warehouse: Path) -> None:
@@ -298,6 +328,14 @@ NOT_APPLIED = {
         selecting(ORDERS, "qty"), table(column(2, "qty", StringType()), owner=Owner("acme/other", "x"))
     ),
     "a column that partitions depend on": published(selecting(ORDERS, "qty"), with_partitions),
+    "a column that the sort order depends on": published(selecting(ORDERS, "qty"), with_order),
+    "terms of fields that are not selected": published(
+        arranged("bucket(4, qty), note, zzz", "qty", selecting(ORDERS, "note")), table()
+    ),
+    "terms that do not apply": published(arranged("day(id), id_day", "void(id)", selecting(ORDERS, "note"))),
+    "partitions that may not change": published(
+        in_mode("strict", arranged("id", "id desc", selecting(ORDERS))), table()
+    ),
     "a key of another type": published(selecting(collection(projection("id", "boolean"))), table()),
     "a key with values that have no equivalents": published(
         selecting(collection(projection("id", "integer"), QTY), field_config={"id": {"column": "key"}}),

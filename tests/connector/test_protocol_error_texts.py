@@ -4,12 +4,12 @@ expected."""
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from connector.config.endpoint_config import EndpointConfig
 from connector.driver import serve
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -88,12 +88,13 @@ def test_a_load_that_no_table_answers_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: bytes
 ) -> None:
     @contextmanager
-    def opened(_: request.Open) -> Iterator[tuple[Session, timedelta]]:
+    def opened(_: request.Open) -> Iterator[tuple[Session, EndpointConfig]]:
         """A session without tables needs nothing that writes files."""
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         no_spark: Any = None
+        config = EndpointConfig(namespace="shop")
         loads = TransactionLoads(no_spark, tmp_path, {}, bindings=1)
-        yield Session((), (), committer, lambda _: pytest.fail("nothing is written"), lambda _: loads), timedelta()
+        yield Session((), (), committer, lambda _: pytest.fail("nothing is written"), lambda _: loads), config
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
     check_text(SNAPSHOTS, name, complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', line], tmp_path), {})

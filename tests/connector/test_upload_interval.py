@@ -2,31 +2,59 @@
 
 from datetime import timedelta
 
-from connector.driver import LARGE_TRANSACTION, QUICK_TRANSACTIONS, UploadInterval
+from connector.driver import QUICK_TRANSACTIONS, UploadInterval
 
-SMALL = 1000
+SMALL = 1000  # bytes
+LARGE = 5000
 
 
-def in_full_swing() -> UploadInterval:
-    interval = UploadInterval(timedelta(minutes=5))
+def in_full_swing(rows: int | None = None) -> UploadInterval:
+    """An interval after the first transactions of a session, of a row each."""
+    interval = UploadInterval(timedelta(minutes=5), rows, LARGE)
     for _ in range(QUICK_TRANSACTIONS):
+        interval.count_rows(1)
         assert interval.find_delay(SMALL) == 0
     return interval
 
 
+def delay_after(interval: UploadInterval, *runs: int, committed: int | None = SMALL) -> float:
+    """The delay after a transaction with runs of so many rows."""
+    for rows in runs:
+        interval.count_rows(rows)
+    return interval.find_delay(committed)
+
+
 def test_small_transactions_wait_for_the_interval_after_the_first_few() -> None:
     interval = in_full_swing()
-    assert [interval.find_delay(SMALL), interval.find_delay(SMALL)] == [300, 300]
+    assert [interval.find_delay(SMALL), interval.find_delay(LARGE - 1)] == [300, 300]
 
 
-def test_a_large_transaction_is_never_delayed() -> None:
+def test_a_transaction_of_many_bytes_is_never_delayed() -> None:
     interval = in_full_swing()
-    assert interval.find_delay(LARGE_TRANSACTION) == 0
+    assert interval.find_delay(LARGE) == 0
     assert interval.find_delay(SMALL) == 300
 
 
+def test_a_transaction_of_many_rows_is_never_delayed() -> None:
+    interval = in_full_swing(rows=10)
+    assert delay_after(interval, 9) == 300
+    assert delay_after(interval, 4, 6) == 0
+    assert delay_after(interval, 9) == 300, "the rows of earlier transactions are committed"
+
+
+def test_rows_that_no_table_has_taken_yet_count_for_the_next_commit() -> None:
+    interval = in_full_swing(rows=10)
+    assert delay_after(interval, 6, committed=None) == 0
+    assert delay_after(interval, 6) == 0
+    assert delay_after(interval, 6) == 300
+
+
+def test_without_a_limit_by_rows_any_number_of_rows_waits() -> None:
+    assert delay_after(in_full_swing(), 1 << 40) == 300
+
+
 def test_a_transaction_without_rows_is_neither_delayed_nor_counted() -> None:
-    interval = UploadInterval(timedelta(minutes=5))
+    interval = UploadInterval(timedelta(minutes=5), None, LARGE)
     assert [interval.find_delay(None) for _ in range(10)] == [0] * 10
     assert interval.find_delay(SMALL) == 0
 
@@ -36,5 +64,5 @@ def test_a_transaction_that_only_deletes_rows_waits_too() -> None:
 
 
 def test_an_interval_of_zero_delays_nothing() -> None:
-    interval = UploadInterval(timedelta(0))
+    interval = UploadInterval(timedelta(0), None, LARGE)
     assert [interval.find_delay(SMALL) for _ in range(10)] == [0] * 10

@@ -98,14 +98,10 @@ SCENARIOS: Final = (
 IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.LOCAL: {scenario.name for scenario in SCENARIOS} - {"found-rows-deleted"},
     Kind.REST: {
-        "found-rows-compacted",
         "commit-response-lost",
         "crash-while-applying",
         "zombie-at-acknowledge",
-        "split-after-commit-before-apply",
         "table-replaced",
-        "one-table-fails",
-        "clock-ahead",
     },
     Kind.HIVE: (),
     Kind.GLUE: {

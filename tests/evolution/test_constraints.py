@@ -1,8 +1,6 @@
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 from pyiceberg.schema import Schema
@@ -19,13 +17,16 @@ from pyiceberg.types import (
     StructType,
 )
 
+from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.config.values import SchemaEvolution
+from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
 from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import ExistingTable, Owner
 from connector.evolution.type_mapping import NUMERIC_STRINGS
+from connector.model.arrangement import PLAIN, Arrangement, SortField
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import (
     Collection,
@@ -120,11 +121,11 @@ def table(
     *columns: NestedField,
     mode: SchemaEvolution = SchemaEvolution.FULL,
     owner: str = MATERIALIZATION,
-    pinned: Mapping[int, str] = MappingProxyType({}),
+    arrangement: Arrangement = PLAIN,
     identifiers: tuple[int, ...] = (),
 ) -> Evolution:
     schema = Schema(*columns, identifier_field_ids=[*identifiers])
-    existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), pinned)
+    existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), arrangement=arrangement)
     return Evolution(existing, TableIdentifier("shop", "orders"), MATERIALIZATION, mode)
 
 
@@ -156,6 +157,9 @@ FORMER = {name: name for name in ("integer", "number", "boolean", "string")}
 WRONG_KEY = (column(1, "id"), column(2, "document again", LongType()), column(3, "no field's", required=True))
 DEPENDED_ON = (column(1, "id", required=True), column(2, "integer"), column(3, "date", BooleanType(), required=True))
 STRICT, ADD_COLUMNS, FULL = SchemaEvolution
+SORTED = Arrangement(sort=(SortField(2, "identity", is_descending=False, nulls_first=True),))
+TERMS = ArrangementTerms(parse_partition_by("bucket(4, id), truncate(2, integer)"), parse_sort_by("date, integer"))
+TERMED = collection(ID, *(projection(name, "integer") for name in ("integer", "date", "id_bucket_4")), DOCUMENT)
 
 
 def columns_of(bound: Collection, type_: IcebergType) -> Evolution:
@@ -235,7 +239,11 @@ SCENARIOS = {
     "delta updates, existing table, cast to string": Candidate(EVERYTHING, CAST, True, table(*EXISTING)),
     "standard updates, incompatible key and document": Candidate(EVERYTHING, {}, False, table(*WRONG_KEY)),
     "columns that something depends on": Candidate(
-        EVERYTHING, {}, True, table(*DEPENDED_ON, pinned={2: "the sort order"}, identifiers=(1, 3))
+        EVERYTHING, {}, True, table(*DEPENDED_ON, arrangement=SORTED, identifiers=(1, 3))
+    ),
+    "terms, no table": Candidate(TERMED, {}, True, arrangement=TERMS),
+    "terms, existing table": Candidate(
+        TERMED, {}, True, table(column(1, "id"), column(2, "integer"), arrangement=SORTED), arrangement=TERMS
     ),
     "other column names, no table": Candidate(EVERYTHING, RENAMED, True),
     "other column names, existing table": Candidate(EVERYTHING, RENAMED, True, table(*EXISTING), former_names=FORMER),

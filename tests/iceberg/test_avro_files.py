@@ -1,11 +1,13 @@
 """Manifests and manifest lists are PyIceberg's, however little of the work is done for each."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg import manifest as iceberg
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
@@ -95,6 +97,11 @@ def test_manifest_lists_of_several_writers_are_read_by_turns_as_pyiceberg_reads_
     for name in ("1", "2", "1"):
         file = IO.new_input(f"{tmp_path}/{name}")
         assert fields(*avro_files.read_manifest_list(file)) == fields(*iceberg.read_manifest_list(file))
+
+
+def test_pyiceberg_still_rounds_doubles() -> None:
+    """Once it does not, the connector need not replace how doubles are read."""
+    assert new_decoder(struct.pack("<d", 0.1)).read_double() != 0.1
 
 
 def entry(partition: Record) -> ManifestEntry:

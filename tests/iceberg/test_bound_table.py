@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
+from connector.model.arrangement import Arrangement, PartitionField
 from connector.model.binding import Policy, UpdateMode
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
@@ -114,20 +115,19 @@ def test_a_column_of_a_type_that_is_not_written_is_named(catalog: Catalog) -> No
     check_text(SNAPSHOTS, "a column of another type", refused(catalog, FieldSelection(keys=("id",))), {})
 
 
-def test_files_are_filed_under_the_spec_without_partitions_when_another_engine_added_one(catalog: Catalog) -> None:
+def test_rows_follow_the_current_spec_when_another_engine_added_one(catalog: Catalog) -> None:
     table = foreign_table(catalog, PATH, SCHEMA)
     with table.update_spec() as update:
         update.add_field("id", IdentityTransform())
-    assert catalog.load_table(PATH).metadata.default_spec_id == 1
-    assert bind(catalog, FieldSelection(keys=("id",))).arrangement.spec_id == 0
+    assert bind(catalog, FieldSelection(keys=("id",))).arrangement == Arrangement(1, (PartitionField(1, "identity"),))
 
 
-def test_a_table_that_was_always_partitioned_is_refused(catalog: Catalog) -> None:
+def test_rows_are_sorted_by_the_columns_that_the_binding_writes(catalog: Catalog) -> None:
+    order = SortOrder(SortField(2, IdentityTransform()), SortField(1, IdentityTransform()))
     catalog.create_namespace("shop")
-    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
-    catalog.create_table(PATH, SCHEMA, partition_spec=spec)
-    with pytest.raises(UserError, match="is partitioned"):
-        bind(catalog, FieldSelection(keys=("id",)))
+    catalog.create_table(PATH, SCHEMA, sort_order=order)
+    arrangement = bind(catalog, FieldSelection(keys=("id",))).arrangement
+    assert (arrangement.sort_order_id, [field.source_id for field in arrangement.sort]) == (1, [1])
 
 
 def test_a_table_whose_files_cannot_be_written_as_it_asks_is_refused_before_there_are_rows(catalog: Catalog) -> None:

@@ -1,6 +1,5 @@
 """Delete files stay few, and what is deleted stays deleted: as other engines read it, and as the summaries count it."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -106,34 +105,30 @@ def test_a_few_data_files_get_a_delete_file_each_and_many_get_one_together(
     assert values_of(catalog) == dict.fromkeys(range(touched), "b") | dict.fromkeys(range(100, 100 + touched), "a")
 
 
-def test_delete_files_of_one_data_file_are_merged_when_there_are_too_many(catalog: Catalog) -> None:
+def test_a_data_file_has_one_delete_file_however_often_its_rows_are_updated(catalog: Catalog) -> None:
     land(catalog, dict.fromkeys(range(10), "a"))
-    for number in range(MOST + 1):
+    for number in range(5):
         land(catalog, {number: "b"})
-    assert len(listed(catalog)) == MOST + 1
-    land(catalog, {9: "b"})
     [merged] = listed(catalog)
-    assert merged.data_file.record_count == MOST + 2
-    assert summary(catalog)["removed-position-delete-files"] == str(MOST + 1)
+    assert merged.data_file.record_count == 5
+    assert summary(catalog)["removed-position-delete-files"] == "1"
     check_totals(catalog)
-    assert values_of(catalog) == {number: "b" if number <= MOST or number == 9 else "a" for number in range(10)}
+    assert values_of(catalog) == {number: "b" if number < 5 else "a" for number in range(10)}
 
 
-def test_delete_files_of_many_data_files_are_merged_when_there_are_too_many(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delete_files, "OWN_FILES", 1)
-    for number in range(3):
-        land(catalog, {10 * number + each: "a" for each in range(10)})
-    for number in range(MOST + 1):
-        land(catalog, {number: "b", 10 + number: "b"})
-    assert len(listed(catalog)) == MOST + 1
-    land(catalog, {20: "b"})
-    of_file = Counter(entry.data_file.lower_bounds[2147483546] for entry in listed(catalog))
-    assert sorted(of_file.values()) == [1, 1, 1]
-    check_totals(catalog)
-    changed = {*range(MOST + 1), *range(10, 11 + MOST), 20}
-    assert values_of(catalog) == {number: "b" if number in changed else "a" for number in range(30)}
+@pytest.mark.parametrize("first", [3, 12])
+def test_a_table_has_no_more_delete_files_than_data_files(catalog: Catalog, first: int) -> None:
+    for number in range(first):
+        append(catalog, *(row(20 * number + each, "a") for each in range(20)))
+    most, updated = 0, range(12)
+    for each in updated:
+        land(catalog, {20 * number + each: "b" for number in range(first)})
+        found = len(listed(catalog))
+        assert found <= len(listed(catalog, DataFileContent.DATA))
+        check_totals(catalog)
+        most = max(most, found)
+    assert len(listed(catalog)) < most or first == 3, "some were merged"
+    assert values_of(catalog) == {number: "b" if number % 20 in updated else "a" for number in range(20 * first)}
 
 
 def test_delete_files_of_other_engines_are_merged_too_and_those_of_files_that_are_gone_are_dropped(
@@ -189,7 +184,8 @@ def test_manifests_of_delete_files_are_merged_and_the_files_still_apply(catalog:
 def test_equality_deletes_in_a_merged_manifest_can_be_read_by_java(catalog: Catalog) -> None:
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({"commit.manifest.min-count-to-merge": "3"})
-    land(catalog, {1: "a", 2: "a", 3: "a"})
+    land(catalog, {1: "a", 2: "a"})
+    land(catalog, {3: "a", 4: "a"})
     land(catalog, {3: "b"})
     staged = stage_updates(catalog, {1: "b"})
     delete_equal(catalog.load_table(PATH), 2)

@@ -57,6 +57,7 @@ PARTS: Final = {
     "pyiceberg.catalog.sql.SqlCatalog.__init__": "f559e597099c",
     "pyiceberg.catalog.sql.SqlCatalog.commit_table": "1c0fe19845ad",
     "pyiceberg.catalog.sql.SqlCatalog.create_table": "7b8c83350c0f",
+    "pyiceberg.avro.reader.DoubleReader": "ac007029b81f",
     "pyiceberg.catalog.sql.SqlCatalog.load_table": "65705ca0cc6a",
     "pyiceberg.catalog.sql.SqlCatalog.view_exists": "3a6b4f8eddde",
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_azure_fs": "2ca7f829909f",
@@ -78,7 +79,6 @@ PARTS: Final = {
     "pyiceberg.manifest.ManifestWriterV2.content": "b554148935f1",
     "pyiceberg.manifest.data_file_with_partition": "a441d2432c51",
     "pyiceberg.manifest.manifest_entry_schema_with_data_file": "7758923a7d2e",
-    "pyiceberg.table.delete_file_index.DeleteFileIndex": "17b9cea7f82c",
     "pyiceberg.table.snapshots.update_snapshot_summaries": "d6ef18bed997",
     "pyiceberg.table.update.update_table_metadata": "cdfaa6553c2f",
 }

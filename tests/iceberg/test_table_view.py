@@ -9,8 +9,6 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import FileFormat, ManifestEntry
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from connector.encoding.located_rows import write_located
@@ -161,12 +159,6 @@ def test_equality_deletes_are_refused(catalog: Catalog) -> None:
     table_of(catalog, ID, rows=[[{"id": 1}]])
     delete_equal(catalog.load_table(PATH), 1)
     check_text(SNAPSHOTS, "another writer deletes rows by their values", refusal(catalog), {})
-
-
-def test_partitions_of_another_engine_are_refused(catalog: Catalog) -> None:
-    by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
-    table_of(catalog, ID, rows=[[{"id": 1}]], spec=by_id)
-    check_text(SNAPSHOTS, "another writer partitions the table", refusal(catalog), {})
 
 
 def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:

@@ -8,19 +8,23 @@ from threading import Barrier
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
 from connector.config.catalog import RestCatalog
+from connector.config.terms import parse_partition_by
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
+    Alteration,
     CreateTable,
     DropTable,
     Found,
     NewColumn,
     Owner,
+    SetPartitionSpec,
     TableChange,
     Target,
 )
@@ -28,6 +32,7 @@ from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.tables import evolve, find
 from connector.model.table_identifier import TableIdentifier
+from support.arranged_tables import AT, check_arrangements, publish
 from support.bindings import MATERIALIZATION
 from support.rest_catalog import RestCatalogServer
 from support.tables import alterer
@@ -76,6 +81,29 @@ def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer
     assert [type(change) for change in fit(catalog, replaced)] == [DropTable, CreateTable]
     assert fit(catalog, replaced) == []
     assert catalog.load_table(path).metadata.table_uuid != table.metadata.table_uuid
+
+
+def test_partitions_and_the_order_of_a_table_change(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:
+    check_arrangements(connect(rest_catalog), path)
+
+
+def test_partitions_that_another_engine_sets_meanwhile_are_met_by_a_new_plan(
+    rest_catalog: RestCatalogServer, path: TableIdentifier
+) -> None:
+    catalog = connect(rest_catalog)
+    publish(catalog, path, None, "", "", ID, AT)
+    table = catalog.load_table(path)
+    with connect(rest_catalog).load_table(path).update_spec() as update:
+        update.add_identity("id")
+    ours: list[Alteration] = [SetPartitionSpec(path, parse_partition_by("day(`at.``then```)"))]
+    with pytest.raises(CommitFailedException):
+        alterer().alter(catalog, table, ours)
+    publish(catalog, path, None, "day(`at.``then```)", "", ID, AT)
+    assert [(spec.spec_id, [f.name for f in spec.fields]) for spec in catalog.load_table(path).specs().values()] == [
+        (0, []),
+        (1, ["id"]),
+        (2, ["at.`then`_day"]),
+    ]
 
 
 def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.commits.commit import Failed, Landed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import manifests
 from connector.iceberg.metadata.manifests import WrittenLists
@@ -30,7 +30,7 @@ def catalog(tmp_path: Path) -> Catalog:
     return catalog
 
 
-def land(session: WrittenLists, catalog: Catalog, *ids: int) -> Landed | Failed:
+def land(session: WrittenLists, catalog: Catalog, *ids: int) -> Outcome:
     staged = stage(catalog, PATH, WRITER, *ids)
     [outcome] = commit.try_commits(catalog, [staged], [staged.chain_id], partial(SnapshotWriter, session))
     return outcome

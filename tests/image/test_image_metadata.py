@@ -10,7 +10,7 @@ from support.containers import IMAGE, Image
 
 pytestmark = [*IMAGE]
 
-MOST_BYTES = 650_000_000
+MOST_BYTES = 695_000_000
 CREDENTIALS_IN_A_URL = re.compile(r"://[^/\s]*@")
 
 

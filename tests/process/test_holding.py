@@ -1,8 +1,10 @@
-"""Acknowledgements of small transactions are held for the upload interval, and for nothing longer than it helps."""
+"""Acknowledgements of small transactions are held for the upload interval, and for no longer than it helps."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -17,20 +19,35 @@ pytestmark = pytest.mark.spark
 ROWS = QUICK_TRANSACTIONS + 1
 
 
+def open_session(directory: Path, advanced: Mapping[str, Any]) -> Session:
+    """A session that holds acknowledgements for four hours from its next transaction on."""
+    runtime = Runtime(directory, config={**CONFIG, "upload_interval": "PT4H", "advanced": advanced})
+    runtime.apply()
+    session = runtime.open()
+    for number in range(QUICK_TRANSACTIONS):
+        session.transaction({"id": number})
+    return session
+
+
+def stage(session: Session, rows: int, note: str = "") -> None:
+    """Stage a transaction and ask for its acknowledgement."""
+    session.flush()
+    session.store(*({"id": number, "note": note} for number in range(rows)))
+    session.start_commit()
+    session.send_acknowledge()
+
+
+def check_held(session: Session) -> None:
+    assert wait_until(lambda: "waiting until" in session.connector.log)
+    assert not session.connector.has_answered()
+
+
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Session]:
-    """A session that has committed a transaction and holds its acknowledgement for four hours."""
-    runtime = Runtime(tmp_path, config={**CONFIG, "upload_interval": "PT4H"})
-    runtime.apply()
-    with runtime.open() as session:
-        for number in range(QUICK_TRANSACTIONS):
-            session.transaction({"id": number})
-        session.flush()
-        session.store({"id": QUICK_TRANSACTIONS})
-        session.start_commit()
-        session.send_acknowledge()
-        assert wait_until(lambda: "waiting until" in session.connector.log)
-        assert not session.connector.has_answered()
+    """A session that has committed a transaction and holds its acknowledgement."""
+    with open_session(tmp_path, {}) as session:
+        stage(session, rows=1)
+        check_held(session)
         yield session
 
 
@@ -54,3 +71,21 @@ def test_a_signal_ends_the_wait(held: Session) -> None:
     held.connector.process.send_signal(signal.SIGTERM)
     outcome = held.connector.wait()
     assert (outcome.status, outcome.kinds[-1]) == (143, "acknowledged")
+
+
+@pytest.mark.parametrize(
+    ("advanced", "rows", "note"),
+    [({"commit_after_rows": 50}, 50, ""), ({"commit_after_bytes": 20_000}, 2, Random(1).randbytes(30_000).hex())],
+    ids=["rows", "bytes"],
+)
+def test_a_transaction_that_reaches_a_limit_is_acknowledged_at_once_and_a_smaller_one_is_held(
+    tmp_path: Path, advanced: Mapping[str, Any], rows: int, note: str
+) -> None:
+    with open_session(tmp_path, advanced) as session:
+        for _ in range(2):
+            stage(session, rows, note)
+            session.acknowledged()
+        assert "waiting until" not in session.connector.log
+        stage(session, rows - 1)
+        check_held(session)
+        assert session.finish().status == 0

@@ -1,7 +1,9 @@
-"""How many modules one appended row crosses, from its Store to its acknowledgement, in the driver and in a worker."""
+"""Which modules one appended row needs, from its Store to its acknowledgement, in the driver and in a worker."""
 
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -50,3 +52,19 @@ def test_a_row_crosses_no_more_modules_than_the_architecture_says(tmp_path: Path
     assert {name.split("/")[1] for name in names} >= {"session", "encoding", "iceberg"}, "driver and workers are traced"
     [told] = TOLD.findall(ARCHITECTURE.read_text())
     assert len(names) <= int(told), "merge what is always read together, or change docs/architecture.md"
+
+
+def test_a_row_without_partitions_does_not_load_the_core_of_pyiceberg(tmp_path: Path) -> None:
+    """The core is a large library, which only makes the partition values of partitioned tables."""
+    package, loaded = tmp_path / "first" / "pyiceberg_core", tmp_path / "loaded"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"open({str(loaded)!r}, 'w').close()")
+    path = os.pathsep.join([str(package.parent), str(REPOSITORY)])
+    runtime = Runtime(tmp_path, environment={"PYTHONPATH": path})
+    runtime.apply()
+    with runtime.open() as session:
+        session.transaction({"id": 1})
+        assert session.finish().status == 0
+    assert not loaded.exists()
+    subprocess.run([sys.executable, "-c", "import pyiceberg_core"], check=True, env={**os.environ, "PYTHONPATH": path})
+    assert loaded.exists(), "the package of this test would be seen"

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from fixtures.collection import Field
 from support.readers import local_catalog
 from support.runtime import LEDGER, Runtime
+from support.updating_source import UpdatingSource
 
 pytestmark = pytest.mark.spark
 
@@ -141,3 +143,31 @@ def test_what_was_staged_lands_though_quarantine_has_been_turned_off(runtime: Ru
     with stopping.open() as session:
         session.transaction(good(3))
     assert keys(tmp_path) == ([1, 3], [2])
+
+
+def test_a_rejected_version_of_an_updated_row_deletes_the_version_before(tmp_path: Path) -> None:
+    """After each transaction, the table has the last version of each key, or no row if that version was rejected."""
+    updated = replace(AMOUNTS, settings={**AMOUNTS.settings, "delta_updates": False, "max_rejected_ratio": 1})
+    rejected: list[Any] = []
+
+    def make(key: Any, version: int) -> Any:
+        return {"id": key[0], "amount": version if version % 3 else f"{version} pounds"}
+
+    def is_rejected(document: Any) -> bool:
+        is_bad = isinstance(document["amount"], str)
+        rejected.extend([document["amount"]] * is_bad)
+        return is_bad
+
+    source = UpdatingSource(updated, make, Random(1), is_rejected=is_rejected)
+    runtime = Runtime(tmp_path, [updated])
+    runtime.apply()
+    with runtime.open() as session:
+        for _ in range(5):
+            source.transact(session, [[key] for key in source.random.sample(range(40), 25)], deleted=0.2)
+            found = sorted((row["id"], row["amount"]) for row in rows(tmp_path, "ledger"))
+            assert found == sorted((each["id"], each["amount"]) for each in source.documents.values())
+            documents = [json.loads(row["document"]) for row in rows(tmp_path, "ledger__rejected")]
+            assert sorted(each["amount"] for each in documents) == sorted(rejected)
+        assert session.finish().status == 0
+    assert len(rejected) > 30
+    assert len(source.documents) > 10

@@ -337,6 +337,32 @@ def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be
     assert {row["key"]: row["version"] for row in found} == {1: 1, 2: 3, 3: 4}
 
 
+def test_rows_that_another_engine_rewrites_without_their_key_are_an_error(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, (USERS,))
+    runtime.apply()
+    users = UpdatingSource(USERS, make_user, Random(1))
+    with runtime.open() as session:
+        users.transact(session, [[1], [2]])
+        theirs = local_catalog(tmp_path / "warehouse").load_table("shop.users")
+        with theirs.update_schema(allow_incompatible_changes=True) as update:
+            update.set_identifier_fields()
+            update.delete_column("id")
+        theirs.overwrite(theirs.scan().to_arrow())
+        session.load([2])
+        print("LOADED", session.flush())
+        session.store(make_user([2], 9))
+        session.start_commit()
+        session.send_acknowledge()
+        outcome = session.connector.wait()
+        print(session.connector.log)
+    print("FIRST", outcome)
+    second = runtime.open_and_fail()
+    print("SECOND", second)
+    third = runtime.apply_and_fail()
+    print("THIRD", third)
+    assert 0
+
+
 def test_a_task_that_is_deleted_and_created_again_replaces_the_rows_that_it_stored_before(tmp_path: Path) -> None:
     """Its runtime begins anew, and knows no key that it has stored."""
     users = UpdatingSource(USERS, make_user, Random(1))

@@ -16,7 +16,17 @@ from connector.rpc.spec import describe, spec
 from protocol.flow import Json
 
 REVIEWED: Final = Path(__file__).with_name("spec.json")
-EXPENSIVE = {"pyiceberg", "pyspark", "pyarrow", "jsonschema", "boto3", "sqlalchemy", "requests", "pydantic"}
+EXPENSIVE = {
+    "pyiceberg",
+    "pyiceberg_core",
+    "pyspark",
+    "pyarrow",
+    "jsonschema",
+    "boto3",
+    "sqlalchemy",
+    "requests",
+    "pydantic",
+}
 
 
 def test_spec_loads_nothing_that_takes_time() -> None:

@@ -3,7 +3,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StringType
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
@@ -208,3 +210,73 @@ def test_a_version_3_table_is_refused_by_its_binding(tmp_path: Path) -> None:
     version_3_table(local_catalog(tmp_path), PATH)
     [line] = refused(tmp_path, binding(), last=last())
     assert line.startswith("bindings[0] (acme/orders): Table shop.orders has Iceberg format version 3")
+
+
+def reasons(answer: response.ValidatedBinding) -> dict[str, tuple[ConstraintType, str]]:
+    return {field: (each.type, each.reason) for field, each in answer.constraints.items()}
+
+
+AMOUNT = projection("amount", "integer")
+PARTITIONED = collection(ID, DOCUMENT, projection("note", "string"), AMOUNT, projection("id_bucket_4", "string"))
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_field_that_a_term_names_is_required(tmp_path: Path, is_there: bool) -> None:
+    if is_there:
+        columns = (NestedField(2, "note", StringType()), NestedField(3, "amount", LongType()))
+        foreign_table(local_catalog(tmp_path), PATH, Schema(NestedField(1, "id", LongType(), required=True), *columns))
+    [answer] = validated(
+        tmp_path, binding(PARTITIONED, partition_by="bucket(4, ID), note", sort_by="amount desc, note"), last=last()
+    )
+    given = reasons(answer)
+    assert given["id"][0] is given["note"][0] is given["amount"][0] is ConstraintType.FIELD_REQUIRED
+    assert [given[field][1] for field in ("note", "amount")] == [
+        "The binding's partition_by and sort_by name this field: it must be materialized.",
+        "The binding's sort_by names this field: it must be materialized.",
+    ]
+    assert given["id_bucket_4"][0] is ConstraintType.FIELD_FORBIDDEN
+    assert "A partition field of the table has this name" in given["id_bucket_4"][1]
+
+
+def test_a_term_names_a_field_by_its_column_too(tmp_path: Path) -> None:
+    renamed = msgspec.structs.replace(
+        binding(PARTITIONED, partition_by="total"), field_config={"amount": {"column": "total"}}
+    )
+    [answer] = validated(tmp_path, renamed)
+    assert reasons(answer)["amount"][0] is ConstraintType.FIELD_REQUIRED
+    [plain] = validated(tmp_path, binding(PARTITIONED))
+    assert reasons(plain)["amount"][0] is ConstraintType.LOCATION_RECOMMENDED
+
+
+def test_a_field_that_a_term_names_gets_the_column_that_another_field_differs_from_in_case(tmp_path: Path) -> None:
+    both = collection(ID, DOCUMENT, projection("NOTE", "string"), projection("note", "string"))
+    [answer] = validated(tmp_path, binding(both, sort_by="note"))
+    assert constraint_types(answer, "note") == [ConstraintType.FIELD_REQUIRED]
+    assert constraint_types(answer, "NOTE") == [ConstraintType.FIELD_FORBIDDEN]
+
+
+def test_columns_that_another_engine_partitions_by_need_no_field(tmp_path: Path) -> None:
+    columns = (NestedField(2, "theirs", StringType()), NestedField(3, "note", StringType()))
+    schema = Schema(NestedField(1, "id", LongType(), required=True), *columns)
+    with foreign_table(local_catalog(tmp_path), PATH, schema).update_spec() as spec:
+        spec.add_identity("theirs")
+        spec.add_identity("note")
+    [answer] = validated(tmp_path, binding(), last=last())
+    assert constraint_types(answer, "note") == [ConstraintType.FIELD_OPTIONAL]
+
+
+def test_a_column_that_is_in_a_sort_order_may_change_if_the_binding_sets_the_order(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "amount", StringType()))
+    owner = Owner(MATERIALIZATION, "shop%2Forders.v0")
+    catalog.create_table(
+        PATH,
+        schema,
+        sort_order=SortOrder(SortField(2, IdentityTransform())),
+        properties={OWNER_PROPERTY: owner.encode()},
+    )
+    [kept] = validated(tmp_path, binding(PARTITIONED), last=last())
+    [replaced] = validated(tmp_path, binding(PARTITIONED, sort_by="amount"), last=last())
+    assert constraint_types(kept, "amount") == [ConstraintType.INCOMPATIBLE]
+    assert constraint_types(replaced, "amount") == [ConstraintType.FIELD_REQUIRED]

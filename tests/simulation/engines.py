@@ -1,4 +1,4 @@
-"""Other engines: they append to the tables, rewrite, expire and tag them, and drop them to make them anew."""
+"""Other engines: they append to the tables, rewrite, partition, expire and tag them, and make them anew."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -18,12 +18,19 @@ from pyiceberg.manifest import (
 from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    SetDefaultSpecUpdate,
+    SetSnapshotRefUpdate,
+)
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
 from simulation.checks import check_readable
 from simulation.lake import Commit, Lake, Path
+from simulation.partitions import COUNT, SPECS, record_of
 from simulation.task import Row
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
@@ -71,6 +78,14 @@ class Engine:
             name = f"tag-{next(self._lake.numbers)}"
             self._lake.commit(Commit(path, (), (_ref(name, SnapshotRefType.TAG, current),)))
 
+    def repartition(self, path: Path) -> None:
+        """Change the spec of new files, while main stands still."""
+        metadata = self._lake.table(path)
+        spec = self._random.choice([each for each in SPECS if each.spec_id != metadata.default_spec_id])
+        known = any(each.spec_id == spec.spec_id for each in metadata.partition_specs)
+        added = () if known else (AddPartitionSpecUpdate(spec=spec),)
+        self._lake.commit(Commit(path, (), (*added, SetDefaultSpecUpdate(spec_id=spec.spec_id))))
+
     def replace(self, path: Path) -> None:
         """Drop the table and make another one of that name."""
         self._lake.drop(path)
@@ -98,8 +113,10 @@ class Engine:
     ) -> None:
         lake, metadata, number = self._lake, self._lake.table(path), next(self._lake.numbers)
         output = lake.reader.new_output(f"{file}-m0.avro")
-        with write_manifest(2, metadata.spec(), metadata.schema(), output, number, "null") as manifest:
-            manifest.add_entry(_entry(file, lake.objects[file], age))
+        spec = metadata.spec()
+        with write_manifest(2, spec, metadata.schema(), output, number, "null") as manifest:
+            partition = record_of(spec.spec_id, self._random.randrange(COUNT))
+            manifest.add_entry(_entry(file, lake.objects[file], age, spec.spec_id, partition))
         sequence_number, location = metadata.last_sequence_number + 1, f"{file}-list.avro"
         parent, output = metadata.current_snapshot_id, lake.reader.new_output(location)
         with write_manifest_list(2, output, number, parent, sequence_number, "null") as manifests:
@@ -128,14 +145,14 @@ def _ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> SetSnapshotRefUp
     )
 
 
-def _entry(location: str, content: bytes, age: int | None) -> ManifestEntry:
+def _entry(location: str, content: bytes, age: int | None, spec_id: int, partition: Record) -> ManifestEntry:
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=location,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=partition,
         record_count=len(content.split()),
         file_size_in_bytes=len(content),
     )
-    file.spec_id = 0
+    file.spec_id = spec_id
     return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, sequence_number=age, data_file=file)

@@ -145,18 +145,18 @@ class Lake:
             file = entry.data_file
             if file.content is DataFileContent.DATA:
                 of_file = enumerate(self.content(file.file_path).decode().split())
-                newest = deleted.get(file.file_path, {})
+                newest = deleted.get((_partition(file), file.file_path), {})
                 rows.setdefault(file.file_path, []).extend(
                     row for position, row in of_file if newest.get(position, -1) < (entry.sequence_number or 0)
                 )
         return rows
 
-    def _deleted(self, entries: Iterable[ManifestEntry]) -> dict[str, dict[int, int]]:
-        """The sequence number of the newest delete, by data file and position."""
-        deleted: dict[str, dict[int, int]] = {}
+    def _deleted(self, entries: Iterable[ManifestEntry]) -> dict[tuple[str, str], dict[int, int]]:
+        """The sequence number of the newest delete, by data file with its partition, and position."""
+        deleted: dict[tuple[str, str], dict[int, int]] = {}
         for entry in entries:
             for file, position in self._positions(entry.data_file.file_path):
-                of_file = deleted.setdefault(file, {})
+                of_file = deleted.setdefault((_partition(entry.data_file), file), {})
                 of_file[position] = max(of_file.get(position, -1), entry.sequence_number or 0)
         return deleted
 
@@ -187,3 +187,8 @@ class Lake:
         if location not in self.objects:
             raise BrokenPromiseError(f"{location} is part of a table, and gone")
         return self.objects[location]
+
+
+def _partition(file: DataFile) -> str:
+    """The spec and the values: a delete file only applies to data files of the same."""
+    return f"{file.spec_id} {file.partition}"

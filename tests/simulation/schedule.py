@@ -33,6 +33,7 @@ BINDINGS: Final[Sequence[Sequence[Kind]]] = (
     [Kind.UPDATES],
     [Kind.ROWS, Kind.UPDATES],
 )
+PARTITIONED: Final = 0.5  # of the tables that others have made
 STAYS: Final = 0.3  # the topology, from one session to the next
 TRIES: Final = 30  # to publish a task
 EXPECTED: Final = (  # what may end a process while anything is disturbed
@@ -89,6 +90,8 @@ class Schedule:
         for table in bound:
             if stage.chance(0.5):
                 self._lake.create(table.path, SCHEMA, {})
+                if stage.chance(PARTITIONED):
+                    self._engine.repartition(table.path)
         self._task = Task(bound, hard_delete=Kind.UPDATES in kinds and stage.chance(0.7))
         self._network = Network(stage, self._lake, self._weather)
         self._tells_state = stage.chance(0.7)  # to apply: one of the two runtimes does
@@ -285,7 +288,7 @@ class Schedule:
 
     def _come_to(self, path: Path) -> None:
         engine = self._engine
-        act = self._stage.random.choice((engine.append, engine.compact, engine.expire, engine.tag))
+        act = self._stage.random.choice((engine.append, engine.compact, engine.expire, engine.tag, engine.repartition))
         self._stage.tell(f"another engine   comes to {path[1]} ({act.__name__})")
         act(path)
 

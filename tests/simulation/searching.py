@@ -47,6 +47,7 @@ class SearchWithoutSpark:
     """Stands for Spark: each call runs here and now, as on a cluster whose tasks reach the object store only."""
 
     is_local: Final = False
+    cores: Final = 1
 
     @staticmethod
     def map(call: Callable[[Any], Any], things: Sequence[Any]) -> "Future[list[Any]]":
@@ -67,7 +68,8 @@ class _NoDirectory:
 
 def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> WriteJobs:
     """The jobs of a session, of which only those of Loads can be started."""
-    engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=SimpleNamespace(files=_NoDirectory()))
+    directories = SimpleNamespace(files=_NoDirectory())
+    engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, spool_limit=1)
     no_claims: Any = None
     return WriteJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, views)
 

@@ -1,18 +1,20 @@
 """Defects of standard updates that the simulation has to find, each planted in the shipped code from outside."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
 
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, row_deletes
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import PositionDeletes
+from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model import state
 from connector.model.state import StagedCommit, TableId, WriterId
@@ -119,6 +121,45 @@ def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> N
     patch.setattr(transactions.Session, "may_have_other_rows", False)
 
 
+def a_delete_file_has_the_partition_of_other_data_files(patch: pytest.MonkeyPatch) -> None:
+    divide = delete_files._divide
+
+    def misplaced(paths: Any, partitions: Mapping[str, Partition], merged: Any) -> Iterator[Any]:
+        for partition, of_partition in divide(paths, partitions, merged):
+            others = (each for each in partitions.values() if each.spec_id == partition.spec_id)
+            yield next((each for each in others if each != partition), partition), of_partition
+
+    patch.setattr(delete_files, "_divide", misplaced)
+
+
+def delete_files_have_the_current_spec(patch: pytest.MonkeyPatch) -> None:
+    write = DeleteFiles.write
+
+    def in_current_spec(files: DeleteFiles, table: Table, *what: Any) -> DeleteChanges:
+        changes, spec = write(files, table, *what), table.spec()
+        record = Record(*(None for _ in spec.fields))
+        added = (
+            (partition if partition.spec_id == spec.spec_id else Partition.of(spec.spec_id, record), file)
+            for partition, file in changes.added
+        )
+        return replace(changes, added=tuple(added))
+
+    patch.setattr(DeleteFiles, "write", in_current_spec)
+
+
+def delete_files_have_the_partition_of_the_new_row(patch: pytest.MonkeyPatch) -> None:
+    find = RowDeletes.find
+
+    def of_new_row(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> Any:
+        rows = find(deletes, table, staged, fitting)
+        if rows is None or not (files := files_of(table.io, staged[-1].files)):
+            return rows
+        partition = PartitionReader(table, staged[-1].spec_id).read(files[0])
+        return replace(rows, partitions=dict.fromkeys(rows.partitions, partition))
+
+    patch.setattr(RowDeletes, "find", of_new_row)
+
+
 UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
@@ -137,5 +178,8 @@ UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
         loads_see_what_a_delete_file_of_several_data_files_deletes,
         loads_see_rows_of_a_former_key_range_in_any_order,
         rows_of_a_former_backfill_are_not_looked_for,
+        a_delete_file_has_the_partition_of_other_data_files,
+        delete_files_have_the_current_spec,
+        delete_files_have_the_partition_of_the_new_row,
     )
 }

@@ -1,7 +1,7 @@
 """Writes data files without Spark: they hold their rows' names, nothing else."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from connector.model.state import DataFile
 from connector.spark.write_job import WriteJob, Written
 from protocol.request import Store
 from simulation.actors import Actor
+from simulation.partitions import encoded, partition_of
 from simulation.store import StoreIO
 from simulation.updates import Update, key_of
 
@@ -23,11 +24,9 @@ class SimulatedWriting(WriteJob):
     """Stands for a transaction's Spark job."""
 
     def __init__(self, actor: Actor, store: StoreIO, tables: Sequence[BoundTable], prefixes: Sequence[str]) -> None:
-        self._store, self._tables = store, tables
-        self._locations = [
-            f"{table.location}/data/{prefix}-{actor.stage.uuid()}.parquet"
-            for table, prefix in zip(tables, prefixes, strict=True)
-        ]
+        self._store, self._tables, self._stage = store, tables, actor.stage
+        self._prefixes = prefixes
+        self._names = [actor.stage.uuid() for _ in tables]
         self._rows: dict[int, list[bytes]] = {}
         self._treated: dict[int, Tally] = defaultdict(Tally)
         self._updated: dict[int, list[int | None]] = {}  # keys that were stored as existing
@@ -51,14 +50,24 @@ class SimulatedWriting(WriteJob):
 
     def finish(self) -> Written:
         updates = {index: _digest(keys) for index, keys in self._updated.items()}
-        files = {table: (self._write(table, rows),) for table, rows in self._rows.items()}
+        files = {table: tuple(self._divide(table, rows)) for table, rows in self._rows.items()}
         return Written(files, self._treated, updates)
 
-    def _write(self, table: int, rows: Sequence[bytes]) -> DataFile:
-        location, content = self._locations[table], b"\n".join(rows)
+    def _divide(self, table: int, rows: Sequence[bytes]) -> Iterator[DataFile]:
+        """Write a file for each partition."""
+        spec_id = self._tables[table].arrangement.spec_id
+        divided: dict[tuple[bytes | None, ...], list[bytes]] = {}
+        for row in rows:
+            divided.setdefault(encoded(spec_id, partition_of(row.decode())), []).append(row)
+        return (self._write(table, its, partition) for partition, its in divided.items())
+
+    def _write(self, table: int, rows: Sequence[bytes], partition: tuple[bytes | None, ...]) -> DataFile:
+        name = f"{self._prefixes[table]}-{self._names[table]}.parquet"
+        self._names[table] = self._stage.uuid() if partition else self._names[table]
+        location, content = f"{self._tables[table].location}/data/{name}", b"\n".join(rows)
         with self._store.new_output(location).create() as file:
             file.write(content)
-        return DataFile(location, len(rows), len(content), (4,), ())
+        return DataFile(location, len(rows), len(content), (4,), (), partition)
 
 
 def _digest(keys: Sequence[int | None]) -> KeyDigest:

@@ -103,7 +103,9 @@ def layout(directory: Path, of: Binding, rejected: TableLayout | None = None) ->
     """Of a table with small files."""
     properties = {"write.target-file-size-bytes": "1000000", "write.parquet.compression-codec": "uncompressed"}
     location = f"file://{directory}/{of.path[1]}"
-    return TableLayout(of, location, Properties(properties), "prefix", Lease.until(Properties(), None), rejected=rejected)
+    return TableLayout(
+        of, location, Properties(properties), "prefix", Lease.until(Properties(), None), rejected=rejected
+    )
 
 
 def row(key: int, value: Any, text: str = "") -> bytes:

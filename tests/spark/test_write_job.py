@@ -1,9 +1,11 @@
 """A transaction's rows on their way through the object store, with threads for tasks: nothing of them stays there."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.types import LongType
@@ -23,7 +25,22 @@ from support.snapshots import check_text
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
-Run = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[None]]], "Future[list[None]]"]
+Run = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[Any]]], "Future[list[Any]]"]
+
+
+@dataclass(frozen=True)
+class InThreads:
+    """Spark's jobs, with threads for tasks."""
+
+    threads: ThreadPoolExecutor
+    run_tasks: Run
+    cores: int = 1
+
+    def run(self, task: Callable[[Iterable[int]], Iterable[Any]]) -> "Future[list[Any]]":
+        return self.run_tasks(self.threads, task)
+
+    def map(self, call: Callable[[Any], Any], things: Sequence[Any]) -> "Future[list[Any]]":
+        return self.threads.submit(lambda: [call(thing) for thing in things])
 
 
 @contextmanager
@@ -38,7 +55,7 @@ def write_job(tmp_path: Path, run: Run) -> Iterator[WriteJob]:
     spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
         layouts = [lambda: layout]
-        yield WriteJob(lambda task: run(tasks, task), claims, spool, ThroughTheStore(layouts), layouts)
+        yield WriteJob(InThreads(tasks, run), claims, spool, ThroughTheStore(layouts), layouts)
 
 
 @pytest.fixture

@@ -60,16 +60,29 @@ def delete_equal(table: Table, value: int, name: str = "id") -> None:
 
 def delete_position(table: Table, file: str, position: int) -> None:
     """Commit a position delete, as Spark does: it hides a row of a file with the same sequence number or a lower
-    one."""
+    one. It is of the file's partition."""
     columns = [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
     ]
     rows = pa.table({"file_path": [file], "pos": [position]}, schema=pa.schema(columns))
-    _commit(table, rows, content=DataFileContent.POSITION_DELETES, equality_ids=None)
+    _commit(table, rows, content=DataFileContent.POSITION_DELETES, equality_ids=None, of=_find(table, file))
 
 
-def _commit(table: Table, rows: pa.Table, content: DataFileContent, equality_ids: list[int] | None) -> None:
+def _find(table: Table, path: str) -> DataFile | None:
+    snapshot = table.current_snapshot()
+    assert snapshot
+    entries = [entry for manifest in snapshot.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
+    return next((entry.data_file for entry in entries if entry.data_file.file_path == path), None)
+
+
+def _commit(
+    table: Table,
+    rows: pa.Table,
+    content: DataFileContent,
+    equality_ids: list[int] | None,
+    of: DataFile | None = None,
+) -> None:
     metadata, snapshot_id = table.metadata, uuid.uuid4().int >> 65
     location = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     with table.io.new_output(location).create() as stream:
@@ -78,12 +91,12 @@ def _commit(table: Table, rows: pa.Table, content: DataFileContent, equality_ids
         content=content,
         file_path=location,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=of.partition if of else Record(),
         record_count=len(rows),
         file_size_in_bytes=len(table.io.new_input(location)),
         equality_ids=equality_ids,
     )
-    file.spec_id = GLOBAL_SPEC
+    file.spec_id = of.spec_id if of else GLOBAL_SPEC
     parent = table.current_snapshot()
     assert parent is not None
     assert not isinstance(metadata, TableMetadataV1)
@@ -116,7 +129,7 @@ def _commit(table: Table, rows: pa.Table, content: DataFileContent, equality_ids
 
 def _manifest(table: Table, snapshot_id: int, file: DataFile) -> ManifestFile:
     output = table.io.new_output(f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro")
-    spec = table.specs()[GLOBAL_SPEC]
+    spec = table.specs()[file.spec_id or GLOBAL_SPEC]
     with _DeleteManifestWriter(spec, table.schema(), output, snapshot_id, "deflate") as manifest:
         manifest.add_entry(
             ManifestEntry.from_args(

@@ -10,6 +10,7 @@ import pytest
 SLOW: Final = "take minutes: scripts/test --all runs them"
 MARKERS: Final = {
     "slow": SLOW,
+    "long": "take many seconds: scripts/test runs them",
     "image": "build or run the container image: scripts/test runs them",
     "crash": "end processes in the middle of their work: scripts/test runs them",
     "spark": "start a Spark JVM: scripts/test runs them",

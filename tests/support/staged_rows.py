@@ -1,18 +1,27 @@
-"""Transactions whose rows have every column that their table has when they are staged."""
+"""Transactions whose rows have every column that their table has when they are staged.
 
+Their files are of the table's current partition spec and sort order, but rows are not sorted.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.types import PrimitiveType
+from pyiceberg.conversions import to_bytes
+from pyiceberg.partitioning import PartitionField, partition_record_value
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, PrimitiveType
 
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.iceberg.commits.fence import Tenure, file_prefix, new_value
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.model.binding import Column
-from connector.model.state import StagedCommit, WriterId
+from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import PATH
@@ -44,23 +53,57 @@ def staged(
         pa.field(each.name, arrow_type_of(each.type), not each.required, {"PARQUET:field_id": str(each.id)})
         for each in columns
     )
-    file = DataFileWriter(
-        table.io,
-        lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
-        columns,
-        schema,
-        FileOptions.of_table({}),
-    )
-    for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
-        file.write(batch)
+
+    def write(of_file: Sequence[Any]) -> Sequence[DataFile]:
+        writer = DataFileWriter(
+            table.io,
+            lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
+            columns,
+            schema,
+            FileOptions.of_table({}),
+        )
+        for batch in pa.Table.from_pylist(list(of_file), schema=schema).to_batches():
+            writer.write(batch)
+        return writer.finish()
+
+    files: list[DataFile] = []
+    for partition, of_partition in divide(table, rows):
+        files += (msgspec.structs.replace(file, partition=partition) for file in write(of_partition))
     return StagedCommit(
         writer=writer,
         prev=prev,
         next=new_value(prev),
         path=path,
         table_uuid=generation.uuid,
-        spec_id=0,
+        spec_id=table.spec().spec_id,
         schema_id=table.metadata.current_schema_id,
-        files=tuple(file.finish()),
+        files=tuple(files),
+        sort_order_id=table.sort_order().order_id,
         known=tenure.known,
     )
+
+
+def divide(table: Table, rows: Sequence[Any]) -> list[tuple[tuple[bytes | None, ...], list[Any]]]:
+    """The rows of each partition of the table's current spec, by the partition's values as a data file has them.
+
+    The transforms are those of PyIceberg in Python, not those that the connector uses.
+    """
+    spec, schema = table.spec(), table.schema()
+    if not spec.fields:
+        return [((), list(rows))] if rows else []
+    types = [field.field_type for field in spec.partition_type(schema).fields]
+    divided: dict[tuple[bytes | None, ...], list[Any]] = {}
+    for row in rows:
+        partition = tuple(
+            _partition_value(field, type_, row, schema) for field, type_ in zip(spec.fields, types, strict=True)
+        )
+        divided.setdefault(partition, []).append(row)
+    return [*divided.items()]
+
+
+def _partition_value(field: PartitionField, type_: IcebergType, row: Any, schema: Schema) -> bytes | None:
+    source = schema.find_field(field.source_id)
+    value = partition_record_value(field, row.get(source.name), schema)
+    transformed = field.transform.transform(source.field_type)(value)
+    assert isinstance(type_, PrimitiveType)
+    return None if transformed is None else to_bytes(type_, transformed)

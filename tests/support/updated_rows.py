@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.encoding import located_rows
@@ -27,6 +29,8 @@ from support.altered_tables import ID, PATH, table_of
 from support.staged_rows import WRITER, staged
 
 DOCUMENT: Final = NestedField(2, "doc", StringType())
+PART: Final = NestedField(3, "part", StringType())
+BY_PART: Final = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part"))
 UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
 
 
@@ -35,15 +39,17 @@ def new_located_location(table: Table, prefix: str) -> str:
     return metadata_location(table, f"{prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
 
 
-def make_table(catalog: Catalog, **properties: str) -> None:
-    table = table_of(catalog, ID, DOCUMENT)
+def make_table(catalog: Catalog, spec: PartitionSpec | None = None, **properties: str) -> None:
+    """A table of documents. With a partition spec, it has the first letter of each value in a column of its own."""
+    table = table_of(catalog, ID, DOCUMENT, PART, spec=spec) if spec else table_of(catalog, ID, DOCUMENT)
     if properties:
         with table.transaction() as transaction:
             transaction.set_properties({name.replace("_", "."): value for name, value in properties.items()})
 
 
 def row(number: int, value: Any) -> dict[str, Any]:
-    return {"id": number, "doc": json.dumps({"id": number, "value": value})}
+    """A row; its part is left out of tables that do not have the column."""
+    return {"id": number, "doc": json.dumps({"id": number, "value": value}), "part": str(value)[:1]}
 
 
 def stage_updates(

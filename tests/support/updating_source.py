@@ -25,6 +25,7 @@ class UpdatingSource:
     binding: int = 0
     hard_delete: bool = False
     packed: bool = False
+    is_rejected: Callable[[Json], bool] = lambda _: False  # of a document: its row goes to another table
     documents: dict[str, Json] = field(default_factory=dict)  # by key: what the table must have
     versions: Iterator[int] = field(default_factory=lambda: iter(range(1, 1 << 40)))
 
@@ -55,7 +56,7 @@ class UpdatingSource:
             # With delta updates, each version is another row.
             name = encode_key(key) if self.is_standard else encode_key(document)
             exists, is_deleted = name in self.documents, self.random.random() < deleted
-            if is_deleted and self.hard_delete and self.is_standard:
+            if (is_deleted and self.hard_delete and self.is_standard) or self.is_rejected(document):
                 self.documents.pop(name, None)
             else:
                 self.documents[name] = document

@@ -128,11 +128,8 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
             log.warning("table %s: some of its rows were not readable: %s", ".".join(table.name()), error)
             continue
         if entries:
-            schema_id, spec_id = table.metadata.current_schema_id, manifest.partition_spec_id
-            with snapshots.factory.writer(table, prefix, spec_id, schema_id, manifest.content) as writing:
-                for entry in entries:
-                    writing.delete(entry)
-            manifests.append(writing.to_manifest_file())
+            gone = {entry.data_file.file_path for entry in entries}
+            manifests.append(snapshots.factory.without(table, prefix, manifest, gone))
         for entry in entries:
             file = entry.data_file
             counts["removed-files-size"] += file.file_size_in_bytes

@@ -1,13 +1,12 @@
 """Writes the position delete files of a commit, and merges older ones into them.
 
 A reader opens all delete files that may apply to a data file. One file for each commit is cheap to write, but many such
-files are slow to read.
+files are slow to read. A delete file only applies to data files of its own partition.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -20,11 +19,13 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.commits.file_names import new_delete_location
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.metadata.partitions import Partition
 from connector.model.state import DataFile
 
-MOST: Final = 16  # delete files that may apply to one data file, before they are merged
-OWN_FILES: Final = 8  # data files: up to so many get a delete file each
-MERGED_FILES: Final = 256  # data files: the same where older delete files are merged
+MOST: Final = 16  # delete files for many data files that a partition has, beside merged ones, before they are merged
+OWN_FILES: Final = 8  # data files: if a commit touches up to so many, they get a delete file each
+MERGED_FILES: Final = 4  # data files that share a merged delete file
+MOST_MERGED: Final = 256  # merged delete files that a commit writes; instead of more of them, one for each partition
 LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only to drop a data file without rows
 _FILES_AT_ONCE: Final = 8
 
@@ -33,7 +34,7 @@ _FILES_AT_ONCE: Final = 8
 class DeleteChanges:
     """New position delete files, and files that the same commit removes: delete files, and data files without rows."""
 
-    added: tuple[tuple[int, DataFile], ...] = ()  # with their partition specs
+    added: tuple[tuple[Partition, DataFile], ...] = ()
     removed: tuple[ListedFile, ...] = ()
 
 
@@ -48,18 +49,13 @@ class DeleteFiles:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
-        limit = MERGED_FILES if merge.is_due else OWN_FILES
-        files = [
-            (spec_id, chunk)
-            for spec_id, paths in _group_by_spec(positions, rows.spec_ids)
-            for chunk in ([[path] for path in paths] if len(paths) <= limit else [paths])
-        ]
+        files = list(_divide(positions, rows.partitions, merge.due))
 
         def write(paths: Sequence[str]) -> DataFile:
             return self._write(table, prefix, {path: positions[path] for path in paths})
 
         written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
-        added = tuple((spec_id, file) for (spec_id, _), file in zip(files, written, strict=True))
+        added = tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
         return DeleteChanges(added, tuple(removed))
 
     def _write(self, table: Table, prefix: str, positions: Mapping[str, Positions]) -> DataFile:
@@ -77,43 +73,40 @@ class DeleteFiles:
 class _Merge:
     """Merges new positions with those of older delete files.
 
-    Delete files for many data files are merged all at once, when there are too many. Those for one data file are merged
-    when there are too many of them, when others are merged into them, or when the data file may have no row left.
+    Delete files for many data files of a partition are merged all at once, when there are too many. Those for one data
+    file are merged each time: then it has one. So a table has about as many delete files as data files at most.
     """
 
     def __init__(self, table: Table, rows: DeletedRows) -> None:
         self._table = table
         self._rows = rows
-        self._many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
         self._manifest_sizes = Counter(file.manifest for file in rows.live.values())
-        self.is_due = len(self._many) > MOST
+        data_files = Counter(file.partition for file in rows.live.values())
+        many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
+        counts = Counter(file.partition for file in many)
+        self.due = {partition for partition, count in counts.items() if count > _limit(data_files[partition])}
+        self._many = [file for file in many if file.partition in self.due]
 
     def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
         """Return the positions to write, by data file, and the files to remove."""
-        older = self._read(self._many) if self.is_due else {}
-        removed = [*self._many, *self._list_dangling()] if self.is_due else []
-        own = {path: self._choose_own(path, older) for path in self._rows.positions.keys() | older.keys()}
+        older = self._read(self._many)
+        removed = [*self._many, *self._list_dangling()] if self.due else []
+        paths = self._rows.positions.keys() | older.keys()
+        own = {path: self._list_own(path) if path in self._rows.live else [] for path in paths}
         chosen = [file for files in own.values() for file in files]
         of_own = self._read(chosen)
         removed += chosen
         positions = {}
-        for path, files in own.items():
+        for path in paths:
             merged = _union(each[path] for each in (self._rows.positions, older, of_own) if path in each)
             if self._has_no_rows(path, merged):
-                removed += [self._rows.live[path], *(file for file in self._list_own(path) if file not in files)]
+                removed.append(self._rows.live[path])
             else:
                 positions[path] = merged
         return positions, removed
 
     def _list_own(self, path: str) -> list[ListedFile]:
         return [file for file in self._rows.deletes.of_one.get(path, ()) if file.format is FileFormat.PARQUET]
-
-    def _choose_own(self, path: str, older: Mapping[str, Positions]) -> list[ListedFile]:
-        """Return the delete files for this data file that are to be merged."""
-        own = self._list_own(path)
-        file = self._rows.live.get(path)
-        rows = len(self._rows.positions.get(path, ())) + sum(each.rows for each in own)
-        return own if file and (path in older or len(own) > MOST or rows >= file.rows) else []
 
     def _list_dangling(self) -> Iterator[ListedFile]:
         """Find the delete files of data files that are gone."""
@@ -149,7 +142,22 @@ def _union(positions: Iterable[Positions]) -> Positions:
     return np.unique(np.concatenate([*positions]))
 
 
-def _group_by_spec(paths: Iterable[str], spec_ids: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
-    in_order = sorted(paths, key=lambda path: (spec_ids[path], path))
-    for spec_id, of_spec in groupby(in_order, key=lambda path: spec_ids[path]):
-        yield spec_id, list(of_spec)
+def _limit(data_files: int) -> int:
+    """Return how many delete files for many data files a partition of so many data files may have."""
+    return min(MOST, data_files // 2) + data_files // MERGED_FILES
+
+
+def _divide(
+    paths: Collection[str], partitions: Mapping[str, Partition], merged: Collection[Partition]
+) -> Iterator[tuple[Partition, list[str]]]:
+    """Divide data files into those whose deletes are written to one file: each alone if they are few, or else all of a
+    partition together. `merged` are the partitions whose older delete files are merged: in them, some share a file."""
+    are_few = len(paths) <= OWN_FILES
+    of_merged = sum(partitions[path] in merged for path in paths)
+    shared = MERGED_FILES if of_merged <= MERGED_FILES * MOST_MERGED else len(paths)
+    by_partition: dict[Partition, list[str]] = {}
+    for path in sorted(paths):
+        by_partition.setdefault(partitions[path], []).append(path)
+    for partition, together in by_partition.items():
+        size = 1 if are_few else shared if partition in merged else len(together)
+        yield from ((partition, together[begin : begin + size]) for begin in range(0, len(together), size))

@@ -12,14 +12,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
-from connector.iceberg.metadata.live_files import LiveFile
+from connector.iceberg.metadata.live_files import LiveFile, keep_sort_order
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
 from connector.model.properties import Properties
@@ -45,6 +45,7 @@ class Replacement:
 
     entry: ManifestEntry
     files: tuple[DataFile, ...]
+    sort_order_id: int  # of the new files
 
     @property
     def spec_id(self) -> int:
@@ -55,7 +56,10 @@ class Replacement:
     def added(self) -> list[ManifestEntry]:
         """Entries with the old file's sequence number: equality deletes of other engines apply to them as before."""
         partition, number = self.entry.data_file.partition, self.entry.sequence_number
-        return [make_added_entry(file, self.spec_id, partition, number) for file in self.files]
+        return [
+            make_added_entry(file, self.spec_id, partition, number, sort_order_id=self.sort_order_id)
+            for file in self.files
+        ]
 
 
 @dataclass(frozen=True)
@@ -109,20 +113,28 @@ class RewriteFiles:
                 self._written[plan.rewriting, source] = files
             # The credentials that the table was loaded with may have expired, and another writer may have committed.
             table = _load_unchanged(catalog, table)
+        converted = {column.source_id for column in plan.rewriting.columns if column.is_converted}
         replacements = [
-            Replacement(file.entry, files)
+            Replacement(file.entry, files, keep_sort_order(table, file.entry.data_file.sort_order_id, converted))
             for file in plan.files
             if (files := self._written[plan.rewriting, file.source]) is not None
         ]
         return RewrittenFiles(plan, table, replacements)
 
-    def commit(self, catalog: Catalog, rewritten: RewrittenFiles, updates: Sequence[TableUpdate]) -> None:
+    def commit(
+        self,
+        catalog: Catalog,
+        rewritten: RewrittenFiles,
+        updates: Sequence[TableUpdate],
+        further: Sequence[TableRequirement] = (),
+    ) -> None:
         """Exchange the files and make the other updates, in one commit.
 
-        CommitFailedException if the table's rows or its schema have changed since the plan was made.
+        CommitFailedException if the table's rows or its schema have changed since the plan was made, or if one of the
+        further requirements does not hold.
         """
         table = rewritten.table
-        requirements = (same_table(table), *same_schema(table), same_rows(table))
+        requirements = (same_table(table), *same_schema(table), same_rows(table), *further)
         catalog.commit_table(table, requirements, (*updates, *_new_snapshot(rewritten)))
 
 
@@ -161,7 +173,7 @@ def _replace_manifests(
     manifests = []
     for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
         if added := [entry for replacement in of_spec for entry in replacement.added]:
-            manifests.append(_write(table, prefix, factory, spec_id, added))
+            manifests.append(factory.of_added(table, prefix, spec_id, added))
     for manifest in manifests_of(table.io, table.current_snapshot()):
         if manifest.content == ManifestContent.DATA:
             manifest = factory.without(table, prefix, manifest, gone)
@@ -184,12 +196,3 @@ def _summarize(replacements: Sequence[Replacement]) -> dict[str, str]:
 
 def _spec_id(replacement: Replacement) -> int:
     return replacement.spec_id
-
-
-def _write(
-    table: Table, prefix: str, factory: ManifestFactory, spec_id: int, entries: Sequence[ManifestEntry]
-) -> ManifestFile:
-    with factory.writer(table, prefix, spec_id, table.metadata.current_schema_id) as writer:
-        for entry in entries:
-            writer.add_entry(entry)
-    return writer.to_manifest_file()

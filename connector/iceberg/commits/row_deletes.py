@@ -25,6 +25,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.staged_files import find_newest_column
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.metadata.references import file_name
 from connector.model.binding import Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
@@ -38,7 +39,7 @@ class DeletedRows:
     """Rows that a commit deletes, and the live files of the table at that time."""
 
     positions: Mapping[str, Positions]  # by data file; in order, each once
-    spec_ids: Mapping[str, int]  # of these data files
+    partitions: Mapping[str, Partition]  # of these data files
     live: Mapping[str, ListedFile]  # data files, by path
     deletes: PositionDeletes
 
@@ -61,7 +62,7 @@ class RowDeletes:
         listed = self._manifests.list_files(table)
         live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
         deletes = PositionDeletes(listed)
-        spec_ids = {path: file.spec_id for path, file in live.items()}
+        partitions = {path: file.partition for path, file in live.items()}
         found: dict[str, list[Positions]] = {}
         rewritten: list[SearchedFile] = []
         for before, commit in zip(staged, fitting, strict=True):
@@ -69,20 +70,22 @@ class RowDeletes:
                 rows = self._read(table.io, before.located)
                 at_old_places = list(group_by_file(rows.rows))
                 since = self._find_sequence_number(
-                    table, before.located.snapshot_id, {path for path, _ in at_old_places} - spec_ids.keys()
+                    table, before.located.snapshot_id, {path for path, _ in at_old_places} - partitions.keys()
                 )
                 newer = _find_newer(live.values(), since, before.writer, deletes)
                 moved = self._search(table, before.located.location, rows, [*newer, *rewritten])
                 for path, positions in (*at_old_places, *moved):
-                    if path in spec_ids and len(positions):
+                    if path in partitions and len(positions):
                         found.setdefault(path, []).append(positions)
             # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
             files = files_of(table.io, commit.files)
-            spec_ids.update((file.path, commit.spec_id) for file in files)
+            if files:
+                reader = PartitionReader(table, commit.spec_id)
+                partitions.update((file.path, reader.read(file)) for file in files)
             if commit is not before:
                 rewritten += [SearchedFile(file.path, file.size) for file in files]
         merged = {path: np.unique(np.concatenate(rows)) for path, rows in found.items()}
-        return DeletedRows(merged, spec_ids, live, deletes)
+        return DeletedRows(merged, partitions, live, deletes)
 
     def _read(self, io: FileIO, located: LocatedRows) -> Located:
         if located.location not in self._located:

@@ -8,10 +8,11 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from pyiceberg.manifest import DataFileContent, ManifestFile
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
+from pyiceberg.typedef import Record
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
@@ -22,17 +23,20 @@ from connector.iceberg.metadata.manifests import (
     ManifestFactory,
     ManifestMerger,
     WrittenLists,
+    make_added_entry,
     manifests_of,
     metadata_location,
 )
+from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.table_updates import find_generation
-from connector.model.state import DataFile, StagedCommit, WriterId
+from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
 SUMMARY_KEY_RANGE: Final = "flow.key-range"
 SUMMARY_FENCE: Final = "flow.fence"
+_POSITION_DELETES: Final = DataFileContent.POSITION_DELETES
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,14 @@ class SnapshotWriter:
 
     def _list_deletes(self, table: Table, prefix: str, changes: DeleteChanges) -> list[ManifestFile]:
         """Write a manifest of the new delete files for each partition spec."""
-        by_spec: dict[int, list[DataFile]] = {}
-        for spec_id, file in changes.added:
-            by_spec.setdefault(spec_id, []).append(file)
-        return [self.factory.of_deletes(table, prefix, spec_id, files) for spec_id, files in by_spec.items()]
+        by_spec: dict[int, list[ManifestEntry]] = {}
+        for partition, file in changes.added:
+            entry = make_added_entry(file, partition.spec_id, partition.record, content=_POSITION_DELETES)
+            by_spec.setdefault(partition.spec_id, []).append(entry)
+        return [
+            self.factory.of_added(table, prefix, spec_id, entries, content=ManifestContent.DELETES)
+            for spec_id, entries in by_spec.items()
+        ]
 
     def _remove(
         self, table: Table, prefix: str, changes: DeleteChanges
@@ -188,8 +196,20 @@ class SnapshotWriter:
         return [_fresh(manifest) for manifest in self._manifests[key]]
 
     def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
-        files = [file for commit in staged for file in files_of(table.io, commit.files)]
-        return self.factory.of_added(table, prefix, spec_id, staged[-1].schema_id, files)
+        files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
+        spec = table.specs().get(spec_id)
+        is_plain = spec is not None and not spec.fields and not any(file.partition for _, file in files)
+        partitions = None if is_plain else PartitionReader(table, spec_id)
+        entries = (
+            make_added_entry(
+                file,
+                spec_id,
+                partitions.read(file).record if partitions else Record(),
+                sort_order_id=commit.sort_order_id,
+            )
+            for commit, file in files
+        )
+        return self.factory.of_added(table, prefix, spec_id, entries, staged[-1].schema_id)
 
 
 def _fresh(manifest: ManifestFile) -> ManifestFile:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+import msgspec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
@@ -24,6 +25,7 @@ from connector.encoding.rewriting import Rewriting, SourceFile, TargetColumn, Un
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.metadata.live_files import keep_sort_order
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.state import DataFile, FileList, StagedCommit
@@ -131,7 +133,8 @@ class LateFiles:
         if not any(column.field_id in successors for file in files for column in file.columns):
             return commit
         fitting = tuple(new for file in files for new in self._files(table, file, successors))
-        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id)
+        sort_order_id = keep_sort_order(table, commit.sort_order_id, successors)
+        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
 
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
         columns = tuple(_target_columns(table, [column.field_id for column in file.columns], successors))
@@ -143,7 +146,8 @@ class LateFiles:
                 rewritten = rewriting.rewritten(table.io, SourceFile(file.path, file.size))
             except UnconvertibleError as error:
                 raise _unconvertible(table, file, error) from error
-            self._rewritten[key] = (file,) if rewritten is None else rewritten
+            in_partition = (msgspec.structs.replace(new, partition=file.partition) for new in rewritten or ())
+            self._rewritten[key] = (file,) if rewritten is None else tuple(in_partition)
         return self._rewritten[key]
 
 

@@ -5,6 +5,7 @@ commit's processor time. A file that was just written keeps its content in memor
 """
 
 import json
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -13,9 +14,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, AvroCompressionCodec
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import MAGIC, META_SCHEMA, AvroFile, AvroFileHeader, AvroOutputFile
-from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import construct_reader, construct_writer, resolve_reader
 from pyiceberg.avro.writer import Writer
 from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
@@ -30,6 +31,7 @@ from pyiceberg.manifest import (
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, ListType, StructType
@@ -43,8 +45,18 @@ AVRO_SCHEMA_KEY: Final = "avro.schema"
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
 _EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
+_DOUBLE: Final = struct.Struct("<d")
 _HEADER_WRITER: Final = construct_writer(META_SCHEMA)
 _HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
+
+
+def _read_double(_: DoubleReader, decoder: BinaryDecoder) -> float:
+    (value,) = _DOUBLE.unpack(decoder.read(_DOUBLE.size))
+    return float(value)
+
+
+# PyIceberg's compiled decoder rounds doubles to floats. A manifest that is written again would get other partitions.
+DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
 
 
 def check_version(table: Table) -> None:
@@ -72,7 +84,7 @@ class ManifestWriter(ManifestWriterV2):
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return the Avro writer of a new manifest."""
-        return _Output(self._output_file, _of_manifests(self._spec.partition_type(self._schema)), self._meta)
+        return _Output(self._output_file, _of_manifests(_partition_type(self._spec, self._schema)), self._meta)
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
@@ -88,7 +100,7 @@ class DeleteManifestWriter(ManifestWriter):
         return ManifestContent.DELETES
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        return _Output(self._output_file, _of_delete_manifests(self._spec.partition_type(self._schema)), self._meta)
+        return _Output(self._output_file, _of_delete_manifests(_partition_type(self._spec, self._schema)), self._meta)
 
     @property
     def _meta(self) -> dict[str, str]:
@@ -124,6 +136,16 @@ class _Form:
         """Make the writer and the Avro schema of a schema with this name."""
         avro_schema = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
         return cls(schema, name, construct_writer(schema), avro_schema)
+
+
+def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+    """Return the type of a spec's partitions, in which every value may be null, as Iceberg demands.
+
+    PyIceberg would require the values of required columns. But void makes null of each value, and a column may have
+    been optional before.
+    """
+    fields = spec.partition_type(schema).fields
+    return StructType(*(field.model_copy(update={"required": False}) for field in fields))
 
 
 @lru_cache(SCHEMAS)

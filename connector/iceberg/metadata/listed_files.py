@@ -18,6 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
+from connector.iceberg.metadata.partitions import Partition
 
 PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
 _READS_AT_ONCE: Final = 8
@@ -36,7 +37,7 @@ class ListedFile:
     rows: int
     size: int  # bytes
     row_groups: int  # 0: the manifest does not say
-    spec_id: int
+    partition: Partition
     sequence_number: int  # of its rows: deletes with a lower one do not apply to them
     file_sequence_number: int  # of the snapshot that added the file
     bounds: tuple[bytes, bytes] | None  # of a position delete file: the paths that it may name, both included
@@ -54,7 +55,7 @@ class ListedFile:
             file.record_count,
             file.file_size_in_bytes,
             len(file.split_offsets or ()),
-            int(file.spec_id),
+            Partition.of(int(file.spec_id), file.partition),
             entry.sequence_number,
             entry.file_sequence_number,
             _path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
@@ -66,8 +67,9 @@ class ListedFile:
         return self.bounds[0].decode() if self.bounds and self.bounds[0] == self.bounds[1] else None
 
     def applies_to(self, data: "ListedFile") -> bool:
-        """Whether a delete file that names this data file applies to it: its rows must not be newer."""
-        return self.sequence_number >= data.sequence_number and self.spec_id == data.spec_id
+        """Whether a delete file that names this data file applies to it: its rows must not be newer, and both files
+        must be of the same partition."""
+        return self.sequence_number >= data.sequence_number and self.partition == data.partition
 
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:

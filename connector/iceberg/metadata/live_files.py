@@ -1,14 +1,14 @@
-"""The data files of a table's rows, with the deletes of other engines that apply to them."""
+"""The data files of a table's rows, with the deletes that apply to them, and the order of their rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table import Table
-from pyiceberg.table.delete_file_index import DeleteFileIndex
 
 from connector.encoding.rewriting import SourceFile
 from connector.host.errors import UserError
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifests import manifests_of
 
 
@@ -30,27 +30,27 @@ class LiveFiles:
 
 def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> LiveFiles:
     """Return the data files that are wanted. UserError if one of them cannot be rewritten."""
-    data, position_deletes, equality_deletes = [], DeleteFileIndex(), []
+    data, position_deletes, equality_deletes = [], [], []
     for manifest in manifests_of(table.io, table.current_snapshot()):
         for entry in manifest.fetch_manifest_entry(table.io):
-            match entry.data_file.content:
+            listed = ListedFile.of(manifest.manifest_path, entry)
+            match listed.content:
                 case DataFileContent.DATA:
                     if is_wanted(entry.data_file):
-                        data.append(entry)
+                        data.append((entry, listed))
                 case DataFileContent.POSITION_DELETES:
                     _check_format(entry.data_file)
-                    position_deletes.add_delete_file(entry, entry.data_file.partition)
+                    position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
-    return LiveFiles([LiveFile(entry, _source(entry, position_deletes)) for entry in data], equality_deletes)
+    deletes = PositionDeletes(position_deletes)
+    return LiveFiles([LiveFile(entry, _source(entry, listed, deletes)) for entry, listed in data], equality_deletes)
 
 
-def _source(entry: ManifestEntry, position_deletes: DeleteFileIndex) -> SourceFile:
-    file = entry.data_file
-    _check_format(file)
-    assert entry.sequence_number is not None, "the manifest's reader fills it in"
-    deletes = position_deletes.for_data_file(entry.sequence_number, file, file.partition)
-    return SourceFile(file.file_path, file.file_size_in_bytes, tuple(sorted(delete.file_path for delete in deletes)))
+def _source(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> SourceFile:
+    _check_format(entry.data_file)
+    deletes = sorted(delete.path for delete in position_deletes.find(listed))
+    return SourceFile(listed.path, listed.size, tuple(deletes))
 
 
 def _check_format(file: DataFile) -> None:
@@ -60,3 +60,10 @@ def _check_format(file: DataFile) -> None:
             "rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or increment the binding's "
             "backfill."
         )
+
+
+def keep_sort_order(table: Table, sort_order_id: int | None, converted: Collection[int]) -> int:
+    """Return the sort order of a file whose rows were rewritten in their order. 0, which means none, if a column of
+    the order is among the `converted` ones: other values may have another order."""
+    order = table.sort_orders().get(sort_order_id or 0)
+    return order.order_id if order and not any(field.source_id in converted for field in order.fields) else 0

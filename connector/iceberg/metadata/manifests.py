@@ -38,6 +38,7 @@ from connector.iceberg.metadata.avro_files import (
     check_version,
     read_manifest_list,
 )
+from connector.iceberg.metadata.partitions import find_source_schema
 from connector.model.state import ColumnStatistics, DataFile
 
 log = logging.getLogger(__name__)
@@ -53,20 +54,18 @@ class ManifestFactory:
         self._snapshot_id = snapshot_id
 
     def of_added(
-        self, table: Table, prefix: str, spec_id: int, schema_id: int, files: Sequence[DataFile]
+        self,
+        table: Table,
+        prefix: str,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        schema_id: int | None = None,
+        content: ManifestContent = ManifestContent.DATA,
     ) -> ManifestFile:
-        """Write a manifest of new files, which inherit their snapshot and sequence number from the manifest list."""
-        with self.writer(table, prefix, spec_id, schema_id) as manifest:
-            for file in files:
-                manifest.add_entry(make_added_entry(file, spec_id, Record()))
-        return manifest.to_manifest_file()
-
-    def of_deletes(self, table: Table, prefix: str, spec_id: int, files: Sequence[DataFile]) -> ManifestFile:
-        """Write a manifest of new position delete files, which inherit snapshot and sequence number, too."""
-        schema_id, content = table.metadata.current_schema_id, DataFileContent.POSITION_DELETES
-        with self.writer(table, prefix, spec_id, schema_id, ManifestContent.DELETES) as manifest:
-            for file in files:
-                manifest.add_entry(make_added_entry(file, spec_id, Record(), content=content))
+        """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
+        with self._open(table, prefix, spec_id, content, schema_id) as manifest:
+            for entry in entries:
+                manifest.add_entry(entry)
         return manifest.to_manifest_file()
 
     def of_existing(
@@ -81,7 +80,7 @@ class ManifestFactory:
 
         Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
-        with self.writer(table, prefix, spec_id, table.metadata.current_schema_id, content) as manifest:
+        with self._open(table, prefix, spec_id, content) as manifest:
             for entry in entries:
                 manifest.existing(entry)
         return manifest.to_manifest_file()
@@ -91,8 +90,7 @@ class ManifestFactory:
         entries = manifest.fetch_manifest_entry(table.io)
         if not any(entry.data_file.file_path in gone for entry in entries):
             return manifest
-        spec_id, schema_id = manifest.partition_spec_id, table.metadata.current_schema_id
-        with self.writer(table, prefix, spec_id, schema_id, manifest.content) as writer:
+        with self._open(table, prefix, manifest.partition_spec_id, manifest.content) as writer:
             for entry in entries:
                 if entry.data_file.file_path in gone:
                     writer.delete(entry)
@@ -100,20 +98,18 @@ class ManifestFactory:
                     writer.existing(entry)
         return writer.to_manifest_file()
 
-    def writer(
-        self,
-        table: Table,
-        prefix: str,
-        spec_id: int,
-        schema_id: int,
-        content: ManifestContent = ManifestContent.DATA,
+    def _open(
+        self, table: Table, prefix: str, spec_id: int, content: ManifestContent, schema_id: int | None = None
     ) -> ManifestWriter:
         """Return the writer of a new manifest, whose file name begins with the prefix."""
         check_version(table)
+        spec, schema = table.specs()[spec_id], table.schema()
+        if schema_id is not None:
+            schema = table.schemas().get(schema_id, schema)
         kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
         return kind(
-            spec=table.specs()[spec_id],
-            schema=table.schemas().get(schema_id, table.schema()),
+            spec=spec,
+            schema=find_source_schema(table, spec, schema) if spec.fields else schema,
             output_file=WrittenFile(table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))),
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
@@ -136,8 +132,12 @@ def make_added_entry(
     partition: Record,
     sequence_number: int | None = None,
     content: DataFileContent = DataFileContent.DATA,
+    sort_order_id: int = 0,
 ) -> ManifestEntry:
-    """Return an ADDED entry. Without a sequence number it inherits one from the manifest list."""
+    """Return an ADDED entry. Without a sequence number it inherits one from the manifest list.
+
+    `partition` has the values of the spec's fields in the form of manifests. Sort order 0 means no order.
+    """
     data_file = ManifestDataFile.from_args(
         content=content,
         file_path=file.path,
@@ -146,7 +146,7 @@ def make_added_entry(
         record_count=file.rows,
         file_size_in_bytes=file.size,
         split_offsets=list(file.splits),
-        sort_order_id=None,
+        sort_order_id=sort_order_id or None,
         equality_ids=None,
         key_metadata=None,
         **_statistics(file.columns),

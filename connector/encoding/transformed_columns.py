@@ -1,0 +1,58 @@
+"""Columns after a transform of Iceberg's, such as `day` or `bucket[16]`: for partitions, and for sort orders."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.transforms import VoidTransform, parse_transform
+from pyiceberg.types import PrimitiveType
+
+from connector.model.binding import Column
+
+_SIGN: Final = 63  # the place of its bit
+_ALL_BUT_SIGN: Final = np.int64(2**63 - 1)
+_NAN: Final = np.float64("nan").view(np.int64)
+
+
+class TransformedColumn:
+    """The values of a column of a binding's rows, after a transform."""
+
+    def __init__(self, place: int, column: Column, transform: str) -> None:
+        """`place` is the column's place in the rows. `transform` is as the table's metadata has it."""
+        parsed = parse_transform(transform)
+        result_type = parsed.result_type(column.type)
+        assert isinstance(result_type, PrimitiveType), "the transforms give single values"
+        self.type = result_type
+        self.may_be_null = not column.required
+        self._place = place
+        self._transform: Callable[[pa.Array], pa.Array] = parsed.pyarrow_transform(column.type)
+
+    def of(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the transformed values of these rows."""
+        return self._transform(rows.column(self._place))
+
+
+def find_transformed(columns: Sequence[Column], source_id: int, transform: str) -> TransformedColumn | None:
+    """Return the transformed column; None if all of its values are null.
+
+    They are null with the transform `void`, and if the binding does not write the column.
+    """
+    if isinstance(parse_transform(transform), VoidTransform):
+        return None
+    return next(
+        (TransformedColumn(place, each, transform) for place, each in enumerate(columns) if each.id == source_id), None
+    )
+
+
+def comparable(values: pa.Array) -> pa.Array:
+    """Return values of a type that Arrow compares as Iceberg does.
+
+    Iceberg orders doubles as Java does: -0.0 before 0.0, and NaN after everything. The integers that stand for doubles
+    have this order. The integer of a null is that of 0.0.
+    """
+    if not pa.types.is_floating(values.type):
+        return values
+    doubles = values.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
+    bits = np.where(np.isnan(doubles), _NAN, doubles.view(np.int64))
+    return pa.array(bits ^ ((bits >> _SIGN) & _ALL_BUT_SIGN), pa.int64())

@@ -1,0 +1,99 @@
+"""Partitions: reads the partition of a staged file, and tells the partitions of listed files apart."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType, UUIDType
+
+from connector.host.errors import UserError
+from connector.model.state import DataFile
+
+_REMEDY: Final = (
+    "The staged rows stay in the task's state. Give them up with `materialize-iceberg fence reset --staged "
+    "skip`, or backfill the binding, which begins with a new table."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition: the spec, and the values of its fields in the form of manifests.
+
+    Partitions are compared by their texts. Values do not serve: NaN is not equal to itself, and -0.0 is equal to 0.0.
+    """
+
+    spec_id: int
+    text: str
+    record: Record = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, spec_id: int, record: Record) -> "Partition":
+        """Return the partition with these values. `record` is not changed afterwards."""
+        values = [record[place] for place in range(len(record))]
+        return cls(spec_id, repr(values), record) if values else _unpartitioned(spec_id)
+
+
+@lru_cache
+def _unpartitioned(spec_id: int) -> Partition:
+    return Partition(spec_id, "", Record())
+
+
+class PartitionReader:
+    """Reads the partitions of staged files of one spec. Raises UserError if the table does not have the spec."""
+
+    def __init__(self, table: Table, spec_id: int) -> None:
+        self._name = ".".join(table.name())
+        self._spec_id = spec_id
+        spec = table.specs().get(spec_id)
+        if spec is None:
+            raise UserError(
+                f"table {self._name}: rows were staged for partition spec {spec_id}, which another engine has removed "
+                f"from the table since. So they were not added. {_REMEDY}"
+            )
+        types = spec.partition_type(find_source_schema(table, spec, table.schema())).fields
+        self._types: Sequence[PrimitiveType] = [each.field_type for each in types]  # type: ignore[misc]
+        self._is_void = all(isinstance(each.transform, VoidTransform) for each in spec.fields)
+
+    def read(self, file: DataFile) -> Partition:
+        """Return the partition of a staged file. Raises UserError if its values do not fit the spec."""
+        if not file.partition and self._is_void:
+            return Partition.of(self._spec_id, Record(*(None for _ in self._types)))
+        if len(file.partition) != len(self._types):
+            raise self._explain(file, f"it has {len(file.partition)} values instead of {len(self._types)}")
+        try:
+            values = [_decode(*each) for each in zip(self._types, file.partition, strict=True)]
+        except (struct.error, ValueError) as error:
+            raise self._explain(file, str(error)) from error
+        return Partition.of(self._spec_id, Record(*values))
+
+    def _explain(self, file: DataFile, reason: str) -> UserError:
+        return UserError(
+            f"table {self._name}: the partition of the staged file {file.path} does not fit the table's partition spec "
+            f"{self._spec_id}: {reason}. Its {file.rows} rows cannot be added. {_REMEDY}"
+        )
+
+
+def _decode(type_: PrimitiveType, content: bytes | None) -> Any:
+    """Return a value as manifests have it. It is also the one that PyIceberg reads from a manifest."""
+    if content is None:
+        return None
+    return UUID(bytes=content) if isinstance(type_, UUIDType) else from_bytes(type_, content)
+
+
+def find_source_schema(table: Table, spec: PartitionSpec, schema: Schema) -> Schema:
+    """Return the schema if it has all source columns of a spec, or else the newest one of the table that has them.
+
+    Without the source column, the type of a partition field is unknown, and manifests would lose its values.
+    """
+    sources = {each.source_id for each in spec.fields}
+    schemas = [schema, *sorted(table.metadata.schemas, key=lambda each: each.schema_id, reverse=True)]
+    return next((each for each in schemas if sources.issubset(each.field_ids)), schema)

@@ -1,0 +1,320 @@
+"""Tables with partitions or a sort order: few files, each of one partition, whatever tasks and transfers there are."""
+
+import errno
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import IntegerType, LongType, StringType, TimestamptzType
+
+from connector.encoding import data_files
+from connector.encoding.run_merging import MergeRange
+from connector.host.errors import RetryableError
+from connector.host.refresh import Lease
+from connector.model.arrangement import PLAIN, Arrangement, PartitionField, SortField
+from connector.model.binding import Binding, Column
+from connector.model.invalid_values import OnInvalid
+from connector.model.properties import Properties
+from connector.model.state import DataFile
+from connector.model.table_identifier import TableIdentifier
+from connector.spark import arranged_files, merge_job
+from connector.spark.block_transfer import BlockTransfer, OnThisMachine, StoredObject, ThroughTheStore
+from connector.spark.claims import ClaimServer
+from connector.spark.merge_job import MergeUnit
+from connector.spark.spark_session import WORKER_ENDED
+from connector.spark.spool import Spool
+from connector.spark.table_files import Layout, TableLayout
+from connector.spark.write_job import WriteJob
+from encoding.store_lines import binding, plain
+from protocol.protocol_error import ProtocolError
+from protocol.request import Store
+
+ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
+REJECTED = Binding(
+    index=1,
+    state_key="state key",
+    path=TableIdentifier("shop", "orders__rejected"),
+    keys=(),
+    values=tuple(
+        Column(name, name, number, TimestamptzType() if name == "rejected_at" else StringType(), True)
+        for number, name in enumerate(("reason", "field", "key", "document", "rejected_at"), start=1)
+    ),
+    document=None,
+)
+BY_VALUE = (PartitionField(2, "truncate[10]"),)
+SORTED = (SortField(3, "identity", is_descending=True, nulls_first=False), SortField(1, "identity", False, True))
+SORT_KEY = 3
+
+
+@dataclass
+class Spark:
+    """Spark's jobs, with threads for two tasks."""
+
+    threads: ThreadPoolExecutor
+    cores: int
+    mapped: list[Any]
+
+    def run(self, task: Callable[[Any], Any]) -> "Future[list[Any]]":
+        tasks = [self.threads.submit(task, [number]) for number in range(self.cores)]
+        return self.threads.submit(lambda: [each.result() for each in tasks])
+
+    def map(self, call: Callable[[Any], Any], things: Any) -> "Future[list[Any]]":
+        self.mapped += things
+        return self.threads.submit(lambda: [call(thing) for thing in things])
+
+
+@dataclass
+class Table:
+    """A transaction that writes to an arranged table, and the table of its rejected rows."""
+
+    directory: Path
+    is_local: bool = True
+    arrangement: Arrangement = field(default_factory=lambda: Arrangement(1, BY_VALUE))
+    rejected: Arrangement = PLAIN
+    properties: dict[str, str] = field(default_factory=dict)
+    run_limit: int = 1 << 20
+    cores: int = 2
+    mapped: list[MergeUnit] = field(default_factory=list)
+
+    def write(self, *rows: tuple[Any, ...], block_rows: int = 5) -> dict[int, tuple[DataFile, ...]]:
+        with self.writing() as job:
+            for first in range(0, len(rows), block_rows):
+                lines = [plain(*row, binding=0) for row in rows[first : first + block_rows]]
+                job.add(Store(0, first + 1, len(lines), tuple(lines)))
+            files = job.finish().files
+        assert all(isinstance(of_table, tuple) for of_table in files.values())
+        return {table: tuple(of_table) for table, of_table in files.items() if isinstance(of_table, tuple)}
+
+    def write_lines(self, *lines: bytes) -> None:
+        with self.writing() as job:
+            for number, line in enumerate(lines, start=1):
+                job.add(Store(0, number, 1, (line,)))
+            job.finish()
+
+    @contextmanager
+    def writing(self) -> Iterator[WriteJob]:
+        with (
+            closing(ClaimServer(str(self.directory / "claims"))) as claims,
+            ThreadPoolExecutor(4) as threads,
+        ):
+            spark = Spark(threads, self.cores, self.mapped)
+            layouts = [self.layout, self._rejected]
+            yield WriteJob(
+                spark,
+                claims,
+                Spool(self.directory / "spool", block_size=1),
+                self._transfer(layouts[:1]),
+                layouts[:1],
+                layouts[1:],
+            )
+
+    def layout(self) -> TableLayout:
+        return replace(self._layout(ORDERS, self.arrangement), rejected=self._rejected())
+
+    def _rejected(self) -> TableLayout:
+        return self._layout(REJECTED, self.rejected)
+
+    def _layout(self, of: Binding, arrangement: Arrangement) -> TableLayout:
+        return TableLayout(
+            of,
+            f"file://{self.directory}/{of.path[1]}",
+            Properties(self.properties),
+            "prefix",
+            Lease.until(Properties({"s3.secret-access-key": "hunter2"}), None),
+            arrangement,
+            run_limit=self.run_limit,
+        )
+
+    def _transfer(self, layouts: list[Layout]) -> BlockTransfer:
+        return OnThisMachine(lambda: RetryableError(WORKER_ENDED)) if self.is_local else ThroughTheStore(layouts)
+
+    @property
+    def left(self) -> list[str]:
+        """The names of all files that are no data files."""
+        return [path.name for path in self.directory.rglob("*") if path.is_file() and path.suffix != ".parquet"]
+
+
+def read(file: DataFile) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(file.path.removeprefix("file://")).to_pylist()
+    return rows
+
+
+def partitions(files: tuple[DataFile, ...]) -> list[Any]:
+    return [None if file.partition[0] is None else from_bytes(LongType(), file.partition[0]) for file in files]
+
+
+@pytest.fixture(params=[True, False], ids=["by the disk", "through the store"])
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    return Table(tmp_path, is_local=request.param)
+
+
+def rows_of(count: int) -> list[tuple[int, int | None, str]]:
+    return [(n, None if n % 7 == 0 else n % 40, f"text {n % 9}") for n in range(count)]
+
+
+def test_a_small_transaction_makes_one_file_for_each_partition_with_its_rows(table: Table) -> None:
+    files = table.write(*rows_of(200))[0]
+    assert sorted(partitions(files), key=str) == sorted([None, 0, 10, 20, 30], key=str)
+    for file, partition in zip(files, partitions(files), strict=True):
+        values = {row["value0"] for row in read(file)}
+        assert {None if value is None else value // 10 * 10 for value in values} == {partition}
+    assert sorted(row["id"] for file in files for row in read(file)) == list(range(200))
+    assert table.left == []
+
+
+def test_rows_without_a_sort_order_stay_in_the_order_of_the_input(table: Table) -> None:
+    for file in table.write(*rows_of(200))[0]:
+        ids = [row["id"] for row in read(file)]
+        assert ids == sorted(ids)
+
+
+def test_sorted_rows_are_sorted_in_each_file(table: Table) -> None:
+    table.arrangement = Arrangement(1, BY_VALUE, 1, SORTED)
+    files = table.write(*rows_of(200))[0]
+    assert len(files) == 5
+    for file in files:
+        keys = [(row["value1"], -row["id"]) for row in read(file)]
+        assert keys == sorted(keys, reverse=True)
+    assert sum(file.rows for file in files) == 200
+
+
+def test_a_sorted_table_without_partitions_gets_one_sorted_file(table: Table) -> None:
+    table.arrangement = Arrangement(0, (), 1, SORTED)
+    [file] = table.write(*rows_of(100))[0]
+    assert file.partition == ()
+    texts = [row["value1"] for row in read(file)]
+    assert texts == sorted(texts, reverse=True)
+
+
+@pytest.mark.parametrize("arrangement", [PLAIN, Arrangement(1, BY_VALUE)])
+def test_the_table_of_rejected_rows_may_be_arranged_alone_or_too(tmp_path: Path, arrangement: Arrangement) -> None:
+    rejected = Arrangement(3, (PartitionField(2, "identity"), PartitionField(5, "day")))
+    table = Table(tmp_path, arrangement=arrangement, rejected=rejected)
+    files = table.write(*((n, "bad" if n % 2 else n, "") for n in range(20)))
+    assert sum(file.rows for file in files[0]) == sum(file.rows for file in files[1]) == 10
+    [file] = files[1]
+    assert file.partition[0] == b"value0"
+    assert file.partition[1] is not None
+    assert from_bytes(IntegerType(), file.partition[1]) == read(file)[0]["rejected_at"].timestamp() // 86400
+
+
+def test_with_distribution_mode_none_each_task_writes_its_own_files(table: Table) -> None:
+    table.properties = {"write.distribution-mode": "none"}
+    files = table.write(*rows_of(200))[0]
+    assert table.mapped == []
+    assert set(partitions(files)) == {None, 0, 10, 20, 30}
+    assert sorted(row["id"] for file in files for row in read(file)) == list(range(200))
+    assert table.left == []
+
+
+def test_runs_beyond_the_limit_are_merged_at_once(table: Table) -> None:
+    table.run_limit = 5_000
+    files = table.write(*((n, n % 2, "") for n in range(2000)), block_rows=50)[0]
+    assert Counter(partitions(files))[0] > 1
+    assert sorted(row["id"] for file in files for row in read(file)) == list(range(2000))
+    assert table.left == []
+
+
+def test_files_end_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_files.RowGroup, "__init__", small_row_group(data_files.RowGroup.__init__))
+    codec = {"write.parquet.compression-codec": "uncompressed"}
+    table = Table(tmp_path, properties={"write.target-file-size-bytes": "20000", **codec})
+    files = table.write(*((n, 1, f"{n:0100}" * 3) for n in range(400)), block_rows=50)[0]
+    assert len(files) > 3
+    assert sorted(row["id"] for file in files for row in read(file)) == list(range(400))
+
+
+def small_row_group(init: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+    return lambda self, _: init(self, 16 << 10)
+
+
+def test_one_file_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(tmp_path)
+    is_open, most = 0, 0
+    open_file, close_file = data_files._OpenFile.__init__, data_files._OpenFile.close
+
+    def counted_open(self: Any, *arguments: Any) -> None:
+        nonlocal is_open, most
+        open_file(self, *arguments)
+        is_open += 1
+        most = max(most, is_open)
+
+    def counted_close(self: Any) -> DataFile:
+        nonlocal is_open
+        is_open -= 1
+        return close_file(self)
+
+    monkeypatch.setattr(data_files._OpenFile, "__init__", counted_open)
+    monkeypatch.setattr(data_files._OpenFile, "close", counted_close)
+    files = table.write(*((n, n * 10, "") for n in range(100)))[0]
+    assert len(files) == 100
+    assert most == 1
+
+
+def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.write(*rows_of(50))
+    assert table.mapped
+    assert "hunter2" not in repr(table.mapped)
+    assert all(isinstance(merged, MergeRange) for unit in table.mapped for merged in unit.ranges)
+
+
+def no_space(*_: object, **__: object) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(("module", "name"), [(arranged_files, "_create"), (merge_job, "write_merged")])
+def test_a_full_disk_is_told_as_for_other_tables(
+    table: Table, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, no_space)
+    with pytest.raises(RetryableError, match=r"No space left on device.*Check the disk of the temporary directory"):
+        table.write(*rows_of(20))
+    assert data_files_in(table) == []
+
+
+def data_files_in(table: Table) -> list[Path]:
+    return list(table.directory.rglob("*.parquet"))
+
+
+def test_a_merge_that_fails_leaves_no_files_and_in_the_store_no_runs(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = 0
+    write = data_files.DataFileWriter.finish
+
+    def finish(self: Any) -> list[DataFile]:
+        nonlocal written
+        written += 1
+        if written == 3:
+            no_space()
+        return write(self)
+
+    monkeypatch.setattr(data_files.DataFileWriter, "finish", finish)
+    with pytest.raises(RetryableError, match="No space left on device"):
+        table.write(*rows_of(200))
+    assert data_files_in(table) == []
+    assert table.is_local or [name for name in table.left if name.endswith(".run")] == []
+
+
+def test_a_task_that_fails_leaves_no_runs_in_the_store(tmp_path: Path) -> None:
+    """It has written the run of its first block when it finds the second one malformed."""
+    table = Table(tmp_path, is_local=False, cores=1)
+    with pytest.raises(ProtocolError, match="line 2"):
+        table.write_lines(plain(1, 1, "", binding=0), b'{"store":{"key":[1],"values":[]}}\n')
+    assert data_files_in(table) == []
+    assert [name for name in table.left if name.endswith(".run")] == []
+
+
+def test_runs_in_the_store_are_named_like_the_data_files(tmp_path: Path) -> None:
+    layout = Table(tmp_path).layout()
+    source = StoredObject("file:///block").new_run(layout)
+    assert source.location.startswith(layout.new_location().rpartition("-prefix")[0][:20])
+    assert "/data/prefix-" in source.location
