@@ -84,6 +84,8 @@ def describe_status(status: TableStatus) -> Iterator[str]:
     yield f"  snapshots    {status.snapshots:,}"
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"
     yield f"  created by   {_name(status.owner) if status.owner else 'another program'}"
+    if status.awaits_backfill:
+        yield "  backfill     has begun: the first commit replaces all rows"
     yield f"  location     {status.location}"
     yield f"  uuid         {status.uuid}"
     columns = (f"{each.name} {each.field_type}{' not null' if each.required else ''}" for each in status.columns)
@@ -137,6 +139,7 @@ def encode_status(status: TableStatus) -> dict[str, Any]:
         "uuid": status.uuid,
         "location": status.location,
         "owner": _encode_owner(status.owner),
+        "awaitsBackfill": status.awaits_backfill,
         "rows": status.size.rows,
         "dataFiles": status.size.data_files,
         "deleteFiles": status.size.delete_files,

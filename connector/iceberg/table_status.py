@@ -21,9 +21,10 @@ from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
 from connector.model.state import StagedCommit
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors
 
 ENGINE: Final = "engine-name"  # in the summaries of other engines
@@ -58,6 +59,7 @@ class TableStatus:
     uuid: str
     location: str
     owner: Owner | None
+    awaits_backfill: bool  # the next commit of its task replaces all rows
     columns: Sequence[NestedField]
     partition_fields: Sequence[str]  # of the current spec, as `partition_by` has them
     sort_fields: Sequence[str]  # of the current sort order, as `sort_by` has them
@@ -77,6 +79,7 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         str(table.metadata.table_uuid),
         table.location(),
         Owner.of(table.properties),
+        _awaits_backfill(table),
         table.schema().fields,
         [_describe_field(table, field.source_id, field.transform) for field in table.spec().fields],
         [
@@ -91,6 +94,12 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         list_recorded_writers(table),
         None if staged is None else judge_commits(table, staged),
     )
+
+
+def _awaits_backfill(table: Table) -> bool:
+    with name_table_in_errors(table):
+        generation = Generation.recorded(table.properties)
+    return generation is not None and generation.is_awaited
 
 
 FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | UserError]]

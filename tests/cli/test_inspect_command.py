@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +23,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from support.endpoint_configs import on_s3, rest
 from support.foreign_deletes import delete_equal
 from support.rest_catalog import RestCatalogOnS3
@@ -104,6 +104,18 @@ def test_the_rows_the_files_and_the_last_commit_of_the_task_are_shown(lake: Lake
     assert (writer["value"], writer["keyRange"], writer["materialization"]) == (second.next, WRITER.key_range, TASK)
     current = lake.catalog.load_table(ORDERS)
     assert (table["uuid"], table["location"]) == (str(current.metadata.table_uuid), current.location())
+
+
+def test_a_backfill_that_has_begun_is_shown(lake: Lake) -> None:
+    table = lake.catalog.load_table(ORDERS)
+    awaited = Generation("a", ("b",), TASK, 0)
+    for generation in (awaited, replace(awaited, schema_id=None)):
+        with table.transaction() as transaction:
+            transaction.set_properties(generation.encode())
+        [shown] = lake.inspect()["tables"]
+        assert shown["awaitsBackfill"] is generation.is_awaited
+        line = "  backfill     has begun: the first commit replaces all rows"
+        assert (line in lake.describe()) is generation.is_awaited
 
 
 def test_the_partitions_and_the_sort_order_are_shown(lake: Lake) -> None:

@@ -21,7 +21,7 @@ def check_exact(lake: Lake, task: Task, foreign_rows: Iterable[Row]) -> None:
         if found != wanted:
             lost, surplus = sorted((wanted - found).elements()), sorted((found - wanted).elements())
             raise BrokenPromiseError(f"{path[1]}: lost {lost}, doubled or never committed {surplus}")
-    uuids = {lake.uuid(path) for path in lake.tables}
+    uuids = {lake.generation(path, TASK) for path in lake.tables}
     if left := [entry.next for entry in read_state(TASK, task.state) if entry.table_uuid in uuids]:
         raise BrokenPromiseError(f"the state still names {left}")
 
@@ -59,7 +59,7 @@ def check_keys(lake: Lake, paths: Iterable[Path]) -> None:
 
 
 def _of_table(lake: Lake, path: Path, rows: Iterable[Row]) -> list[str]:
-    uuid = lake.uuid(path)
+    uuid = lake.shown(path)
     return [row[-1] for row in rows if row[:2] == (path, uuid)]
 
 

@@ -49,7 +49,7 @@ class Engine:
         row = f"foreign-{next(self._lake.numbers)}"
         file = self._put(path, row.encode())
         self._commit(path, file, self._lake.manifests(path), Operation.APPEND)
-        self.rows.append((path, self._lake.uuid(path), row))
+        self.rows.append((path, self._lake.shown(path), row))
 
     def compact(self, path: Path) -> None:
         """Write rows of some manifests, or of all, into one file, in any order."""

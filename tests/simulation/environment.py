@@ -19,7 +19,7 @@ from pyiceberg.table.metadata import TableMetadataV2
 from connector.checks import endpoint as checks
 from connector.config import settings
 from connector.iceberg import table_view
-from connector.iceberg.commits import commit, fence, file_names, reset, snapshot
+from connector.iceberg.commits import backfill, commit, fence, file_names, reset, snapshot
 from connector.iceberg.maintenance import expire_snapshots, remove_orphan_files
 from connector.iceberg.metadata import manifests
 from connector.rpc import apply
@@ -135,7 +135,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)
         patch.setattr(fence, "secrets", _Random)
-        for module in (snapshot, manifests, file_names, loads, table_files):
+        for module in (backfill, snapshot, manifests, file_names, loads, table_files):
             patch.setattr(module, "uuid", _Random)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):

@@ -17,6 +17,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from connector.iceberg.metadata.retention import MAX_AGE
+from connector.model.table_identifier import Generation
 from simulation.files import position_deletes_in
 from simulation.store import StoreIO, no_boundary
 
@@ -52,6 +53,7 @@ class Lake:
         self.numbers = count(1)  # for whatever needs a new one
         self._tables: dict[Path, TableMetadataV2] = {}
         self._new_uuid = new_uuid
+        self._shown: dict[str, str] = {}  # generations that are not those of their tables' creation, by table
         self._read: dict[str, Sequence[tuple[str, int]]] = {}  # position deletes, by their files
 
     @property
@@ -65,6 +67,16 @@ class Lake:
 
     def uuid(self, path: Path) -> str:
         return str(self.table(path).table_uuid)
+
+    def generation(self, path: Path, task: str) -> str:
+        """The UUID under which the task stages rows for a table."""
+        metadata = self.table(path)
+        return Generation.of(str(metadata.table_uuid), metadata.properties, task).uuid
+
+    def shown(self, path: Path) -> str:
+        """The UUID of the generation that readers find. Between its two commits, a backfill has begun another."""
+        uuid = self.uuid(path)
+        return self._shown.get(uuid, uuid)
 
     def create(self, path: Path, schema: Schema, properties: Mapping[str, str]) -> TableMetadataV2:
         """A new table, in the directory where the one before it was, if there was one."""
@@ -106,6 +118,9 @@ class Lake:
                 )
             self.added_at[snapshot.snapshot_id] = snapshot.sequence_number or 0
         self._tables[commit.path] = metadata
+        recorded = Generation.recorded(metadata.properties)
+        if recorded and not recorded.is_awaited:
+            self._shown[str(metadata.table_uuid)] = recorded.uuid
         return metadata
 
     def _check_added(self, path: Path, base: TableMetadataV2, snapshot: Snapshot) -> None:

@@ -21,7 +21,7 @@ from simulation.actors import Actor, Stage
 from simulation.lake import Commit, Lake, Path
 from simulation.store import StoreIO
 from simulation.takeovers import Author, Takeovers
-from simulation.task import Row
+from simulation.task import TASK, Row
 from simulation.weather import Weather
 
 ANSWERS: Final = ("refused", "unavailable", "lost", "lost as a conflict", "late", "twice")
@@ -97,7 +97,7 @@ class Network:
 
     def _apply(self, commit: Commit, author: Author) -> TableMetadataV2:
         metadata = self.lake.commit(commit)
-        table, sequence_number = str(metadata.table_uuid), metadata.last_sequence_number
+        table, sequence_number = self.lake.generation(commit.path, TASK), metadata.last_sequence_number
         if value := _fence_value(commit):
             self.takeovers.commits(author, table, value, sequence_number)
         if value := _reset_value(commit):

@@ -38,7 +38,7 @@ class _Beginning:
 
 
 class Takeovers:
-    """Every table's, by its uuid."""
+    """Every table's, by the uuid of its generation."""
 
     def __init__(self) -> None:
         self._beginnings: dict[tuple[Author, str], _Beginning] = {}

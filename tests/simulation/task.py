@@ -22,7 +22,7 @@ TASK: Final = "acme/task"
 LABELS: Final = LabelSet((LabelValue(SHARED_STATE["name"], SHARED_STATE["value"]),))
 
 Json: TypeAlias = Any
-Row: TypeAlias = tuple[Path, str, str]  # path and uuid of the table that it was staged for, and the row itself
+Row: TypeAlias = tuple[Path, str, str]  # path of its table, uuid of its generation, and the row itself
 
 
 class Kind(Enum):

@@ -1,0 +1,64 @@
+"""Defects of backfills that the simulation has to find, each planted in the shipped code from outside."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from connector.iceberg import table_view
+from connector.iceberg.commits import backfill, commit
+from connector.iceberg.commits.snapshot import RemovedFiles
+from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.table_updates import find_generation
+from connector.model.state import StagedCommit
+from connector.model.table_identifier import Generation
+
+
+def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
+    def keep(table: Table, *_: Any) -> RemovedFiles:
+        return RemovedFiles(manifests_of(table.io, table.current_snapshot()), {})
+
+    patch.setattr(backfill, "remove_rows", keep)
+
+
+def a_backfill_replaces_the_rows_of_every_commit(patch: pytest.MonkeyPatch) -> None:
+    begin = backfill.begin_generation
+
+    def go_on(table: Table, generation: Generation, schema: Any) -> Any:
+        *others, _ = begin(table, generation, schema)
+        return others
+
+    patch.setattr(backfill, "begin_generation", go_on)
+
+
+def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
+    """What was staged for a former generation passes for staged for the present one."""
+    commit_pending = commit._commit_pending
+
+    def commit_all(catalog: Catalog, pending: Sequence[StagedCommit], *others: Any) -> Any:
+        table = catalog.load_table(pending[0].path)
+        generation = find_generation(table, pending[0].writer.materialization)
+        if pending[0].table_uuid not in generation.former:
+            return commit_pending(catalog, pending, *others)
+        taken = [replace(each, table_uuid=generation.uuid) for each in pending]
+        return replace(commit_pending(catalog, taken, *others), commits=tuple(pending))
+
+    patch.setattr(commit, "_commit_pending", commit_all)
+
+
+def loads_see_rows_of_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(table_view, "show_generation", lambda table, _generation: table)
+
+
+BACKFILL_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    plant.__name__: plant
+    for plant in (
+        rows_of_before_stay,
+        a_backfill_replaces_the_rows_of_every_commit,
+        what_was_staged_before_lands_after,
+        loads_see_rows_of_before,
+    )
+}
