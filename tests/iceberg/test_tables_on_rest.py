@@ -14,17 +14,17 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
 from connector.config.catalog import RestCatalog
-from connector.config.terms import parse_partition_by
-from connector.evolution.arrangement_changes import SetPartitionSpec
+from connector.config.terms import parse_partition_by, parse_sort_by
+from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
+from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
-    CreateTable,
-    DropTable,
     Found,
     NewColumn,
     Owner,
+    StartBackfill,
     TableChange,
     Target,
 )
@@ -77,10 +77,13 @@ def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer
     ]
     assert fit(catalog, altered) == []
 
-    replaced = Target(path, V1, (ID,), {}, replaces=True)
-    assert [type(change) for change in fit(catalog, replaced)] == [DropTable, CreateTable]
+    terms = ArrangementTerms(parse_partition_by("note"), parse_sort_by("note"))
+    replaced = Target(path, V1, (ID, NOTE), {}, replaces=True, arrangement=terms)
+    assert [type(change) for change in fit(catalog, replaced)] == [SetPartitionSpec, SetSortOrder, StartBackfill]
     assert fit(catalog, replaced) == []
-    assert catalog.load_table(path).metadata.table_uuid != table.metadata.table_uuid
+    after = catalog.load_table(path)
+    assert after.metadata.table_uuid == table.metadata.table_uuid
+    assert [field.name for field in after.spec().fields] == ["note"]
 
 
 def test_partitions_and_the_order_of_a_table_change(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:
