@@ -1,6 +1,6 @@
 """A table's schema after its alterations."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -77,10 +77,23 @@ def plan_schema(
     return Schema(*fields, identifier_field_ids=identifiers)
 
 
-def _follow(before: NestedField | None, column: NewColumn, ids: Iterator[int]) -> NestedField:
+def find_kept_ids(schema: Schema, columns: Iterable[NewColumn]) -> dict[str, int]:
+    """Find the columns that a backfill leaves as they are. Returns their ids by name."""
+    before = {field.name: field for field in schema.fields}
+    return {
+        column.name: before[column.name].field_id
+        for column in columns
+        if column.name in before and _is_kept(before[column.name], column)
+    }
+
+
+def _is_kept(before: NestedField, column: NewColumn) -> bool:
     # A column never becomes required under its id: an older row may have no value for it.
-    is_same = before and before.field_type == column.type and (before.required or not column.required)
-    number = before.field_id if before and is_same else next(ids)
+    return before.field_type == column.type and (before.required or not column.required)
+
+
+def _follow(before: NestedField | None, column: NewColumn, ids: Iterator[int]) -> NestedField:
+    number = before.field_id if before and _is_kept(before, column) else next(ids)
     return NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
 
 

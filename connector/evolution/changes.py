@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final, get_args
 
 from connector.config.values import RETAIN_EXISTING_DATA
+from connector.evolution.altered_schema import find_kept_ids
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
@@ -33,6 +34,10 @@ from connector.evolution.type_mapping import choose_type, find_decimal_problem, 
 from connector.host.errors import UserError
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
+
+# Why a backfill cannot replace the rows in place.
+OTHER_TYPES: Final = "its catalog refuses columns of other types in their places"
+OTHER_ARRANGEMENT: Final = "its partitions or its sort order need a column that it does not have yet"
 
 # AWS Glue stores a column's doc as its comment, which has one line.
 MAX_DOC: Final = 255  # characters
@@ -181,8 +186,17 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
             "yourself."
         )
     if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
-        return [DropTable(target.path, table.uuid), _plan_creation(target)]
-    return [StartBackfill(target, table.generation_of(target.owner.materialization))]
+        return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
+    kept = find_kept_ids(table.schema, target.columns)
+    sources = [Source(column.field, column.name, column.type, kept.get(column.name)) for column in target.columns]
+    resolved = _resolve_terms(target, sources)
+    _refuse(target, resolved.problems)
+    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
+    arranged, former = evolution.plan_arrangement(resolved), table.generation_of(target.owner.materialization)
+    # A catalog knows no partition spec of columns that are not current yet.
+    if arranged and (former.is_awaited or None in resolved.column_ids.values()):
+        return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
+    return [*arranged, StartBackfill(target, former)]
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:

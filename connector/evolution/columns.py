@@ -13,12 +13,12 @@ from pyiceberg.types import DecimalType, NestedField
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
+from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
 from connector.evolution.field_config import MAX_NAME
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
-    ArrangementChange,
     ColumnChange,
     ConvertColumn,
     ExistingTable,
@@ -26,8 +26,6 @@ from connector.evolution.table_change import (
     NewColumn,
     RenameColumn,
     SetAsideColumn,
-    SetPartitionSpec,
-    SetSortOrder,
     WidenColumn,
     match_columns,
 )

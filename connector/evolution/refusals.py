@@ -7,12 +7,12 @@ from typing import Final, TypeAlias, get_args
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from connector.config.values import SchemaEvolution
+from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
-    ArrangementChange,
     ColumnChange,
     ConvertColumn,
     ExistingTable,
@@ -20,8 +20,6 @@ from connector.evolution.table_change import (
     NewColumn,
     RenameColumn,
     SetAsideColumn,
-    SetPartitionSpec,
-    SetSortOrder,
     WidenColumn,
 )
 

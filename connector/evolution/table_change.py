@@ -10,6 +10,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, Pri
 
 from connector.config.terms import SortTerm, Term
 from connector.config.values import SchemaEvolution
+from connector.evolution.arrangement_changes import ArrangementChange
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.model.arrangement import PLAIN, Arrangement
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -171,13 +172,12 @@ def _describe_columns(columns: Iterable[NewColumn], identifier: Iterable[str]) -
 class DropTable:
     path: TableIdentifier
     uuid: str
+    reason: str  # why the rows cannot be replaced in place
 
     @property
     def description(self) -> str:
-        return (
-            f"drop table {'.'.join(self.path)} with uuid {self.uuid} for a backfill, because its catalog refuses "
-            "columns of other types in their places; its files stay"
-        )
+        table = f"{'.'.join(self.path)} with uuid {self.uuid}"
+        return f"drop table {table} for a backfill, because {self.reason}; its files stay"
 
 
 @dataclass(frozen=True)
@@ -293,38 +293,7 @@ class MakeOptional:
         return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
 
 
-@dataclass(frozen=True)
-class SetPartitionSpec:
-    """New data files have other partitions. Older ones keep theirs."""
-
-    path: TableIdentifier
-    terms: tuple[Term, ...]  # with the names of columns
-
-    @property
-    def description(self) -> str:
-        effect = (
-            f"partition new rows by {', '.join(map(str, self.terms))}" if self.terms else "do not partition new rows"
-        )
-        return f"alter table {'.'.join(self.path)}: {effect}"
-
-
-@dataclass(frozen=True)
-class SetSortOrder:
-    """New data files are sorted in another way. Older ones stay."""
-
-    path: TableIdentifier
-    terms: tuple[SortTerm, ...]  # with the names of columns
-
-    @property
-    def description(self) -> str:
-        effect = (
-            f"sort new data files by {', '.join(map(str, self.terms))}" if self.terms else "do not sort new data files"
-        )
-        return f"alter table {'.'.join(self.path)}: {effect}"
-
-
 # In the order in which they are performed: renames first, so that the others use the new names.
 ColumnChange: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
-ArrangementChange: TypeAlias = SetPartitionSpec | SetSortOrder
 Alteration: TypeAlias = ColumnChange | ArrangementChange
 TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration

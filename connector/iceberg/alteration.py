@@ -16,7 +16,8 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.encoding.rewriting import Rewrite, TargetColumn
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
-from connector.evolution.table_change import Alteration, Owner, SetPartitionSpec, SetSortOrder
+from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
+from connector.evolution.table_change import Alteration, Owner
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
@@ -75,8 +76,10 @@ class Alterer:
         record = SetPropertiesUpdate(
             updates=record_conversions(find_converted_columns(before, changes, last_column_id))
         )
-        requirements = (same_table(table), *same_schema(table), same_rows(table))
-        catalog.commit_table(table, requirements, (*change_columns(table, generation, schema), record))
+        _check_columns(table, schema, changes)
+        arranging = tuple(_arrange(table, schema, changes))
+        requirements = (same_table(table), *same_schema(table), same_rows(table), *same_arrangement(table))
+        catalog.commit_table(table, requirements, (*change_columns(table, generation, schema), record, *arranging))
 
     def _plan(self, table: Table, schema: Schema, converted: Sequence[ConvertedColumn]) -> RewritePlan:
         """Plan to rewrite every file that may hold a value of a converted column."""
@@ -99,6 +102,25 @@ def _arrange(table: Table, schema: Schema, changes: Collection[Alteration]) -> I
                 yield from new_partition_spec(table, schema, change.terms)
             case SetSortOrder():
                 yield from new_sort_order(table, schema, change.terms)
+
+
+def _check_columns(table: Table, awaited: Schema, changes: Collection[Alteration]) -> None:
+    """Raise UserError if a partition spec or a sort order needs a column that the table gets with a backfill's rows."""
+    current = {column.field_id for column in table.schema().fields}
+    missing = {column.name for column in awaited.fields if column.field_id not in current}
+    for change in changes:
+        match change:
+            case SetPartitionSpec():
+                named = {term.name for term in change.terms}
+            case SetSortOrder():
+                named = {each.term.name for each in change.terms}
+            case _:
+                continue
+        if needed := sorted(named & missing):
+            raise UserError(
+                f"table {'.'.join(table.name())}: partition_by or sort_by names {', '.join(map(repr, needed))}, which "
+                "the table gets with the first rows of its backfill. Publish this change when the table has them."
+            )
 
 
 def _may_have_values(file: DataFile, column_id: int) -> bool:

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from connector.encoding.position_deletes import Positions
 from connector.encoding.row_search import SearchedFile
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import LostColumnError, RetryableError, UserError
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
@@ -26,6 +26,7 @@ from connector.iceberg.commits.staged_files import is_converted
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
 from connector.storage.file_io import files_of
 from connector.storage.storage_errors import translate_errors
@@ -93,9 +94,9 @@ class SessionViews:
         self._views = views
         self._find_pending = find_pending
 
-    def find(self, table_id: TableId, writer: WriterId) -> TableView:
-        """Return the view of a table as it is now, for a session that acts as this writer. Retries while the catalog
-        or the store does not answer.
+    def find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
+        """Return the view of a table as it is now, for a session that acts as this writer. `keys` are the key columns
+        that the session writes. Retries while the catalog or the store does not answer.
 
         Raises UserError if the table is gone or cannot be searched, FencedError if another process has taken over.
         """
@@ -103,7 +104,7 @@ class SessionViews:
         last: Exception | None = None
         for number in count_attempts(RETRY_FOR):
             try:
-                return self._find(table_id, writer)
+                return self._find(table_id, writer, keys)
             except list_retried_errors() as error:
                 log.warning(
                     "table %s: attempt %d to read its snapshot: %s: %s",
@@ -122,7 +123,7 @@ class SessionViews:
             "has become visible, and the next start tries again."
         ) from last
 
-    def _find(self, table_id: TableId, writer: WriterId) -> TableView:
+    def _find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
         path, uuid = table_id
         # Before the table is loaded: a commit may land in between, and then the table shows it.
         pending = self._find_pending(table_id, writer.key_range)
@@ -139,7 +140,20 @@ class SessionViews:
                 f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."
             )
-        return self._views.view(show_generation(table, generation), pending)
+        shown = show_generation(table, generation)
+        _check_keys(shown, keys)
+        return self._views.view(shown, pending)
+
+
+def _check_keys(table: Table, keys: Sequence[Column]) -> None:
+    """Raise LostColumnError if another engine has dropped a key column: it may have rewritten the rows without it."""
+    now = {column.field_id for column in table.schema().fields}
+    for column in keys:
+        if column.id not in now and not is_converted(table, column.id):
+            raise LostColumnError(
+                f"table {'.'.join(table.name())}: another engine has dropped column {column.name!r}, which is part of "
+                "the key. Rows cannot be found by their keys any more. Backfill the binding."
+            )
 
 
 def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[StagedCommit]:

@@ -246,7 +246,7 @@ class WriteJobs:
         return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
 
     def _find_view(self, table: BoundTable) -> TableView:
-        return self._views.find((table.binding.path, table.table_uuid), table.writer)
+        return self._views.find((table.binding.path, table.table_uuid), table.writer, table.binding.keys)
 
     def start_writing(self, file_prefixes: Sequence[str]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files."""

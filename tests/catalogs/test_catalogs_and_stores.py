@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -41,6 +42,7 @@ from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
 from support.spark_sql import SparkSql, spark_sql
 from support.trino import Trino, trino_server
+from support.updating_source import UpdatingSource
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 
@@ -288,6 +290,29 @@ def test_trino_reads_what_a_session_wrote(
     assert rows == [[1, "visible"], [2, "staged"]]
     record_property(READ_BACK, (catalog, store, "Trino"))
     assert request.config.getoption("--tested") or "Trino" in on_page()[catalog, store].split(", ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("catalog", "store"), [pytest.param(*READ_BY_TRINO[0], marks=IN_ONE_WORKER)])
+def test_trino_reads_one_row_for_each_key_of_an_updated_table(
+    catalog: str, store: str, request: pytest.FixtureRequest, tmp_path: Path, trino: Trino
+) -> None:
+    files: Store = request.getfixturevalue(STORES[store])
+    lake = CATALOGS[catalog](request, files)
+    collection = replace(LEDGER, table=f"of_{tmp_path.name}", settings={"delta_updates": False})
+    source = UpdatingSource(
+        collection, lambda key, version: {"id": key[0], "note": f"version {version}"}, Random(1), hard_delete=True
+    )
+    config = {"namespace": NAMESPACE, "upload_interval": "PT0S", "hard_delete": True, **lake.config}
+    runtime = Runtime(tmp_path, [collection], config, lake.environment)
+    runtime.apply()
+    with runtime.open() as session:
+        for _ in range(5):
+            source.transact(session, [[key] for key in source.random.sample(range(100), 50)], deleted=0.2)
+        assert session.finish().status == 0
+    name = trino.add_catalog({**lake.trino, **files.trino})
+    rows = trino.rows(f"SELECT id, note FROM {name}.{NAMESPACE}.{collection.table} ORDER BY id")
+    assert rows == sorted([document["id"], document["note"]] for document in source.documents.values())
 
 
 def session(lake: Lake, collection: Collection, watch: Watch) -> list[Leftover]:

@@ -64,7 +64,7 @@ def document(entry: Entry, memo_size: int, *, is_valid: bool) -> dict[str, Any]:
 
 def _memo(entry: Entry, size: int) -> str:
     """A text that is nobody else's and that cannot be compressed much."""
-    return b64encode(Random(repr(entry)).randbytes(size * 3 // 4)).decode()
+    return b64encode(Random(repr(entry)).randbytes(max(size, SHORTEST_MEMO) * 3 // 4)).decode()
 
 
 def _collection(name: str, keys: Sequence[str], settings: Mapping[str, Any]) -> Collection:
@@ -92,10 +92,16 @@ TABLES: Final = (LEDGER, POSTINGS, REJECTED, BALANCES, BALANCES_REJECTED)
 # rejected rows. Balances are updated: each slot of an account has its last entry.
 ENTRY_KEY: Final = ("account", "sequence")
 SLOT_KEY: Final = ("account", "slot")
+PARTITIONS: Final = 2  # of balances; versions of a slot have different memos, so rows move between them
+SHORTEST_MEMO: Final = 4  # characters
 COLLECTIONS: Final = (
     _collection(LEDGER, ENTRY_KEY, {"on_invalid": "stop"}),
     _collection(POSTINGS, ENTRY_KEY, {"on_invalid": "quarantine"}),
-    _collection(BALANCES, SLOT_KEY, {"on_invalid": "quarantine", "delta_updates": False}),
+    _collection(
+        BALANCES,
+        SLOT_KEY,
+        {"on_invalid": "quarantine", "delta_updates": False, "partition_by": f"bucket({PARTITIONS}, memo)"},
+    ),
 )
 REJECTED_EVERY: Final = 5
 

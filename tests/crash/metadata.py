@@ -14,6 +14,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from crash.ledger import PromiseBrokenError
+from support.delete_partitions import find_misplaced
 
 
 def check_metadata(table: Table) -> None:
@@ -24,6 +25,7 @@ def check_metadata(table: Table) -> None:
         *_problems_of_logs(table.metadata),
         *(problem for snapshot in table.snapshots() for problem in _problems_of_manifests(table, snapshot)),
         *_problems_of_files(table),
+        *find_misplaced(table),
     ]
     if problems:
         raise PromiseBrokenError(f"{table.name()[-1]}: wrong metadata: {'; '.join(dict.fromkeys(problems))}")

@@ -140,6 +140,7 @@ PLANTED: Final = (
     Planted("source-falls-quiet", "retries_only_with_a_transaction", "still wait"),
     Planted("baseline", "loses_deletes", "doubled|Loads returned"),
     Planted("baseline", "loads_from_before_the_last_commit", "Loads returned"),
+    Planted("baseline", "deletes_in_another_partition", "doubled|lost|Loads returned|has deletes of", ON_DISK),
     Planted("crash-between-updated-table-and-rejected-rows", "deletes_again", "lost|Loads returned"),
     Planted("found-rows-compacted", "trusts_old_positions", "doubled"),
     Planted("found-rows-deleted", "trusts_old_positions", "doubled"),

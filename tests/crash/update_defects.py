@@ -9,9 +9,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.position_deletes import Positions
 from connector.iceberg import table_view
-from connector.iceberg.commits import fence, snapshot
+from connector.iceberg.commits import delete_files, fence, snapshot
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.state import StagedCommit
 from crash.faults import swap
@@ -91,6 +92,16 @@ def drops_deletes_of_others() -> None:
     swap(WrittenLists, "manifests_of", without_others)
 
 
+def deletes_in_another_partition() -> None:
+    divide = delete_files._divide
+
+    def misplaced(paths: Any, partitions: Mapping[str, Partition], merged: Any) -> Iterator[Any]:
+        for partition, of_partition in divide(paths, partitions, merged):
+            yield next((each for each in partitions.values() if each != partition), partition), of_partition
+
+    swap(delete_files, "_divide", misplaced)
+
+
 def _find_nothing(*_: Any) -> Iterator[tuple[str, Positions]]:
     return iter(())
 
@@ -106,5 +117,6 @@ DEFECTS = {
         loads_what_others_have_moved,
         takes_files_for_old,
         drops_deletes_of_others,
+        deletes_in_another_partition,
     )
 }

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,14 +19,13 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, StructType, TimestamptzType
 
 from connector.config.terms import parse_partition_by, parse_sort_by
+from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
     Alteration,
     NewColumn,
     Owner,
-    SetPartitionSpec,
-    SetSortOrder,
     TableChange,
     Target,
 )
@@ -40,6 +40,7 @@ from support.snapshots import check_text
 from support.tables import alterer, local_catalog
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
+APPLIED: Final = SNAPSHOTS.with_name("apply_errors.json")
 PATH: Final = TableIdentifier("shop", "orders")
 OWNER: Final = Owner(MATERIALIZATION, "shop%2Forders.v0")
 
@@ -200,6 +201,68 @@ def test_converted_values_and_a_new_order_are_one_commit(catalog: Catalog) -> No
     assert spec(catalog) == [(1000, "id_bucket_4", "id", "bucket[4]"), (1001, "note", "note", "identity")]
     assert order(catalog) == ["identity note DESC NULLS LAST"]
     assert [file.file.spec_id for file in table.scan().plan_files()] == [0], "it stays under its spec"
+
+
+EXTRA: Final = column("extra", StringType())
+
+
+def backfilled(partition_by: str | None, sort_by: str | None = None, *columns: NewColumn) -> Target:
+    owner = Owner(MATERIALIZATION, "shop%2Forders.v1")
+    return replace(target(partition_by, sort_by, columns), owner=owner, replaces=True)
+
+
+def test_a_backfill_changes_the_arrangement_at_once_and_keeps_the_table(catalog: Catalog) -> None:
+    fit(catalog, target("day(at)", "id"))
+    uuid = catalog.load_table(PATH).metadata.table_uuid
+    done = fit(catalog, backfilled("bucket(4, id)", "at", ID, NOTE, AT, EXTRA))
+    assert [type(change).__name__ for change in done] == ["SetPartitionSpec", "SetSortOrder", "StartBackfill"]
+    assert catalog.load_table(PATH).metadata.table_uuid == uuid
+    assert spec(catalog) == [(1001, "id_bucket_4", "id", "bucket[4]")]
+    assert order(catalog) == ["identity at ASC NULLS FIRST"]
+    assert fit(catalog, backfilled("bucket(4, id)", "at", ID, NOTE, AT, EXTRA)) == []
+
+
+def test_a_backfill_without_settings_keeps_the_arrangement(catalog: Catalog) -> None:
+    fit(catalog, target("day(at)", "id"))
+    done = fit(catalog, backfilled(None, None, ID, NOTE, AT, EXTRA))
+    assert [type(change).__name__ for change in done] == ["StartBackfill"]
+    assert [name for _, name, _, _ in spec(catalog)] == ["at_day"]
+
+
+@pytest.mark.parametrize("columns", [(ID, NOTE, AT, EXTRA), (ID, NOTE, column("at", StringType()))])
+def test_a_backfill_makes_a_new_table_if_its_partitions_need_a_new_column(
+    catalog: Catalog, columns: tuple[NewColumn, ...]
+) -> None:
+    fit(catalog, target("day(at)", "id"))
+    name = columns[-1].name
+    dropped, created = fit(catalog, backfilled(name, None, *columns))
+    assert dropped.description.endswith(
+        "because its partitions or its sort order need a column that it does not have yet; its files stay"
+    )
+    assert created.description.endswith(f"partitioned by {name}")
+    assert spec(catalog) == [(1000, name, name, "identity")]
+
+
+def test_a_backfill_with_terms_that_cannot_be_is_refused(catalog: Catalog) -> None:
+    fit(catalog, target("day(at)", "id"))
+    before = catalog.load_table(PATH).metadata_location
+    with pytest.raises(UserError, match="names 'gone'"):
+        fit(catalog, backfilled("gone", None, ID))
+    assert catalog.load_table(PATH).metadata_location == before
+
+
+def test_the_arrangement_may_change_before_a_backfill_has_rows(catalog: Catalog) -> None:
+    fit(catalog, target(None))
+    fit(catalog, backfilled(None, None, ID, NOTE, AT, EXTRA))
+    assert [type(change) for change in fit(catalog, backfilled("id", "at", ID, NOTE, AT, EXTRA))] == [
+        SetPartitionSpec,
+        SetSortOrder,
+    ]
+    assert [name for _, name, _, _ in spec(catalog)] == ["id"]
+    for wanted in (backfilled("extra", None, ID, NOTE, AT, EXTRA), backfilled(None, "extra", ID, NOTE, AT, EXTRA)):
+        with pytest.raises(UserError) as error:
+            fit(catalog, wanted)
+        check_text(APPLIED, "partitions by a column that comes with a backfill", str(error.value), {})
 
 
 @pytest.mark.parametrize("sort_by", [None, "at"])

@@ -186,7 +186,7 @@ class Session:
         self._views = SessionViews(catalog, TableViews(ManifestReader()), lambda *_: ())
 
     def find(self) -> int:
-        return len(self._views.find(self._table, WRITER).files)
+        return len(self._views.find(self._table, WRITER, ()).files)
 
 
 def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:

@@ -15,6 +15,7 @@ from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, V
 
 from connector.config.catalog import RestCatalog
 from connector.config.terms import parse_partition_by
+from connector.evolution.arrangement_changes import SetPartitionSpec
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
@@ -24,7 +25,6 @@ from connector.evolution.table_change import (
     Found,
     NewColumn,
     Owner,
-    SetPartitionSpec,
     TableChange,
     Target,
 )

@@ -69,7 +69,7 @@ class _NoDirectory:
 def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> WriteJobs:
     """The jobs of a session, of which only those of Loads can be started."""
     directories = SimpleNamespace(files=_NoDirectory())
-    engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, spool_limit=1)
+    engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, spool_limit=1, disk_limit=2)
     no_claims: Any = None
     return WriteJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, views)
 

@@ -17,6 +17,7 @@ from connector.iceberg.metadata.listed_files import PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model import state
+from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
 from connector.session import recovery, transactions
 from connector.storage.file_io import files_of
@@ -89,10 +90,10 @@ def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) ->
     find = SessionViews._find
     known: dict[tuple[SessionViews, TableId], Table] = {}
 
-    def stale(views: SessionViews, table_id: TableId, writer: WriterId) -> TableView:
+    def stale(views: SessionViews, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
         if (views, table_id) not in known:
             known[views, table_id] = views._catalog.load_table(table_id[0])
-            return find(views, table_id, writer)
+            return find(views, table_id, writer, keys)
         return views._views.view(known[views, table_id], views._find_pending(table_id, writer.key_range))
 
     patch.setattr(SessionViews, "_find", stale)
