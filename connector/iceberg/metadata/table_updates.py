@@ -35,7 +35,7 @@ from pyiceberg.table.update import (
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from connector.host.errors import UserError
-from connector.model.table_identifier import Generation
+from connector.model.table_identifier import GENERATION_PROPERTY, Generation
 
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
@@ -49,6 +49,8 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 def find_generation(table: Table, materialization: str) -> Generation:
     """Read the generation that a task's rows of the table belong to. UserError if its property was changed by hand."""
+    if GENERATION_PROPERTY not in table.properties:
+        return Generation(str(table.metadata.table_uuid))
     with name_table_in_errors(table):
         return Generation.of(str(table.metadata.table_uuid), table.properties, materialization)
 
@@ -58,7 +60,7 @@ def show_generation(table: Table, generation: Generation) -> Table:
 
     The metadata is changed in memory only. A commit asserts the table as it was loaded.
     """
-    if not generation.is_awaited:
+    if generation.schema_id is None:
         return table
     if generation.schema_id not in table.schemas():
         raise UserError(
