@@ -11,7 +11,6 @@ from benchmarks.report import conditions, publish
 from benchmarks.stores import Measurement, inputs, measure
 from fixtures.collection import Json
 
-DAY: Final = 86_400_000_000  # microseconds
 LAYOUTS: Final[Mapping[str, Json]] = {
     "plain": {},
     "24 hours": {"partition_by": "hour(created_at)"},
@@ -42,7 +41,7 @@ def main() -> int:
     arguments = _arguments()
     before = conditions()
     # All rows of the input are within a day, in the order of time.
-    [given] = inputs([arguments.form], arguments.rows, step=DAY // arguments.rows)
+    [given] = inputs([arguments.form], arguments.rows, step=rows.DAY // arguments.rows)
     last = {}
     for name in ["plain", *(each for each in LAYOUTS if each in arguments.layouts and each != "plain")]:
         collection = replace(rows.COLLECTION, settings={**rows.COLLECTION.settings, **LAYOUTS[name]})

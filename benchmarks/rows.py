@@ -13,6 +13,7 @@ from fixtures.conversation import Row, line, store
 SEED: Final = 1
 POOL: Final = 997  # notes and the shape of attributes repeat after so many rows; everything else is each row's own
 STEP: Final = 7_919  # microseconds from row to row
+DAY: Final = 86_400_000_000  # microseconds
 BLOCK: Final = 8 << 20
 
 COLLECTION: Final = Collection(
