@@ -90,6 +90,29 @@ class RowGroup:
         return batches
 
 
+class KeptBatches:
+    """The rows of a row group while they are gathered, in batches that have their memory for themselves."""
+
+    def __init__(self, capacity: int) -> None:
+        """`capacity` is in bytes."""
+        self._capacity = capacity
+        self._batches: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Add a batch if there is room for it. Return whether there was."""
+        if self._size + batch.nbytes > self._capacity:
+            return False
+        self._batches.append(batch)
+        self._size += batch.nbytes
+        return True
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Remove and return all batches."""
+        batches, self._batches, self._size = self._batches, [], 0
+        return batches
+
+
 class DataFileWriter:
     """Writes record batches of one schema to files of the target size."""
 
@@ -100,11 +123,12 @@ class DataFileWriter:
         columns: Sequence[Column],
         schema: pa.Schema,
         options: FileOptions,
-        row_group_size: int = ROW_GROUP_SIZE,
+        row_group: RowGroup | KeptBatches | None = None,
     ) -> None:
+        """`row_group` gathers rows, until they are a row group of the file."""
         self._io, self._new_location = io, new_location
         self._columns, self._schema, self._options = columns, schema, options
-        self._row_group = RowGroup(row_group_size)
+        self._row_group = row_group or RowGroup(ROW_GROUP_SIZE)
         self._open_file: _OpenFile | None = None
         self._files: list[DataFile] = []
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -62,7 +63,9 @@ def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> N
         assert catalog.load_table(path).location().startswith(f"s3://{endpoint.bucket}/{endpoint.prefix}/")
         assert ids_of(catalog, path) == [1, 2]
         fit(catalog, endpoint, backfill=1)
-        assert ids_of(catalog, path) == []
+        assert ids_of(catalog, path) == [1, 2], "until the first commit"
+        commit.commit_all_or_raise(catalog, [stage(catalog, path, replace(WRITER, state_key="orders.v1"), 3)])
+        assert ids_of(catalog, path) == [3]
 
 
 def test_a_signature_for_another_service_is_refused(config: Json) -> None:

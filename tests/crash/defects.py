@@ -35,7 +35,7 @@ def plant() -> None:
 
 def advances_without_files() -> None:
     def advance(
-        catalog: Any, table: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any, *_: Any
+        catalog: Any, table: Table, _: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any, *__: Any
     ) -> Any:
         return commit.commit_snapshot(catalog, table, snapshots.mark(table, staged[0].writer, {}), properties)
 

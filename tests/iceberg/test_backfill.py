@@ -20,6 +20,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import Superseded, commit_all_or_raise, try_commits
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.table_view import TableViews
@@ -404,3 +405,13 @@ def test_columns_that_another_program_has_removed_are_named_and_another_backfill
     backfill(catalog, 2)
     land(catalog, staged(catalog, *NEW_ROWS, writer=writer(2)))
     assert rows(catalog) == NEW_ROWS
+
+
+def test_staged_files_that_were_committed_during_the_backfill_are_not_deleted(catalog: Catalog) -> None:
+    """They are rows of before, which readers find until the first commit."""
+    late, given_up = staged(catalog, *ROWS, writer=writer(0, LEFT)), staged(catalog, *ROWS, writer=writer(0, RIGHT))
+    with remove_staged_files_after(catalog, PATH, [late, given_up]):
+        land(catalog, replace(late, is_recovered=True))
+        backfill(catalog)
+    there = [Path(path.removeprefix("file://")).exists() for each in (late, given_up) for path in each.locations]
+    assert there == [True, False]

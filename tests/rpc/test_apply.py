@@ -324,7 +324,7 @@ def test_a_table_that_cannot_be_read_can_be_replaced(tmp_path: Path, caplog: pyt
     backfilled(tmp_path, state=encode_added([waiting]))
     assert ids_of(catalog, PATH) == []
     assert exists(waiting)
-    assert "files that were staged for the old table were not deleted, because it cannot be read" in caplog.text
+    assert "files that were staged before the backfill were not deleted" in caplog.text
 
 
 def exists(staged: StagedCommit) -> bool:

@@ -81,7 +81,12 @@ class Engine:
     def repartition(self, path: Path) -> None:
         """Change the spec of new files, while main stands still."""
         metadata = self._lake.table(path)
-        spec = self._random.choice([each for each in SPECS if each.spec_id != metadata.default_spec_id])
+        columns = {field.field_id for field in metadata.schema().fields}
+        others = [each for each in SPECS if each.spec_id != metadata.default_spec_id]
+        possible = [each for each in others if {field.source_id for field in each.fields} <= columns]
+        if not possible:
+            return
+        spec = self._random.choice(possible)
         known = any(each.spec_id == spec.spec_id for each in metadata.partition_specs)
         added = () if known else (AddPartitionSpecUpdate(spec=spec),)
         self._lake.commit(Commit(path, (), (*added, SetDefaultSpecUpdate(spec_id=spec.spec_id))))

@@ -16,7 +16,7 @@ from connector.config.catalog import GlueCatalog
 from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.encoding.data_files import DataFileWriter, FileOptions
+from connector.encoding.data_files import DataFileWriter, FileOptions, RowGroup
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import translate_errors
@@ -81,7 +81,7 @@ def test_a_file_whose_keys_are_revoked_before_it_is_closed_is_abandoned_with_tha
     io = load_file_io(data_file_properties(replace(right, credentials=credentials(user))))
     schema = pa.schema([("id", pa.int64())])
     files = DataFileWriter(
-        io, lambda: f"s3://{bucket.name}/lake/revoked", (), schema, FileOptions.of_table({}), row_group_size=1
+        io, lambda: f"s3://{bucket.name}/lake/revoked", (), schema, FileOptions.of_table({}), row_group=RowGroup(1)
     )
     files.write(pa.record_batch({"id": [1]}, schema=schema))
     bucket.server.delete_user(user)

@@ -22,39 +22,49 @@ log = logging.getLogger(__name__)
 def remove_staged_files_after(
     catalog: Catalog, path: TableIdentifier, dropped: Sequence[StagedCommit]
 ) -> Iterator[None]:
-    """Delete the files of dropped commits after the block has replaced the table.
+    """Delete the files of dropped commits after the block has replaced the table or its rows.
 
-    Files that a snapshot of the old table refers to were committed. They stay with the old table's other files.
+    Files that a snapshot refers to were committed. They stay with the other files of before.
     """
     table = load_table(catalog, path) if dropped else None
-    discarded = _find_discarded(table, dropped) if table else []
+    discarded = _find_unreferenced(table, dropped) if table else []
     yield
-    try:
-        if table:
-            delete_all(table.io, discarded)
-    except OSError as error:
-        log.warning("table %s: files that were staged for the old table were not deleted: %s", ".".join(path), error)
+    if table is None or not discarded:
+        return
+    # A process of before may have committed the files in the meantime. It cannot do that any more.
+    with _warn_of_failures(path):
+        after = load_table(catalog, path)
+        if after and after.metadata.table_uuid == table.metadata.table_uuid:
+            kept = {file_name(location): location for location in discarded}
+            discarded = [kept[name] for name in find_unreferenced(after, kept)]
+        delete_all(table.io, discarded)
 
 
-def _find_discarded(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
+def _find_unreferenced(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
     """Return the locations of staged files that no snapshot of the table refers to."""
     if is_in_table_bucket(table.location()):
         return []
     here = [
         commit for commit in dropped if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
     ]
-    try:
+    with _warn_of_failures(TableIdentifier(*table.name())):
         locations = {
             file_name(location): location
             for commit in here
             for location in (*commit.locations, *(file.path for file in files_of(table.io, commit.files)))
         }
         return [locations[name] for name in find_unreferenced(table, locations)]
+    return []
+
+
+@contextmanager
+def _warn_of_failures(path: TableIdentifier) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:  # noqa: BLE001 - perhaps the user backfills because the table cannot be read
         log.warning(
-            "table %s: files that were staged for the old table were not deleted, because it cannot be read: %s: %s",
-            ".".join(table.name()),
+            "table %s: files that were staged before the backfill were not deleted: %s: %s",
+            path,
             type(error).__name__,
             error,
         )
-        return []
