@@ -223,7 +223,8 @@ def test_runs_beyond_the_limit_are_merged_at_once(table: Table) -> None:
 
 
 def test_files_end_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_files.RowGroup, "__init__", small_row_group(data_files.RowGroup.__init__))
+    for gathered in (data_files.RowGroup, data_files.KeptBatches):
+        monkeypatch.setattr(gathered, "__init__", small_row_group(gathered.__init__))
     codec = {"write.parquet.compression-codec": "uncompressed"}
     table = Table(tmp_path, properties={"write.target-file-size-bytes": "20000", **codec})
     files = table.write(*((n, 1, f"{n:0100}" * 3) for n in range(400)), block_rows=50)[0]
