@@ -90,7 +90,7 @@ class RowGroup:
         return batches
 
 
-class GatheredBatches:
+class GatheredRowGroup:
     """The rows of a row group while they are gathered, in batches that have their memory for themselves."""
 
     def __init__(self, capacity: int) -> None:
@@ -123,7 +123,7 @@ class DataFileWriter:
         columns: Sequence[Column],
         schema: pa.Schema,
         options: FileOptions,
-        row_group: RowGroup | GatheredBatches | None = None,
+        row_group: RowGroup | GatheredRowGroup | None = None,
     ) -> None:
         """`row_group` gathers rows, until they are a row group of the file."""
         self._io, self._new_location = io, new_location

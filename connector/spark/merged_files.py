@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
 from connector.encoding.column_types import arrow_schema
-from connector.encoding.data_files import ROW_GROUP_SIZE, GatheredBatches
+from connector.encoding.data_files import ROW_GROUP_SIZE, GatheredRowGroup
 from connector.encoding.run_merging import MergeRange, merge
 from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
 from connector.model.state import DataFile
@@ -44,7 +44,7 @@ def write_merged(
     with _Runs(sources, io, arrow_schema(layout.binding)) as runs:
         try:
             for merged in ranges:
-                writer = open_file_writer(layout, ROW_GROUP_SIZE, GatheredBatches)
+                writer = open_file_writer(layout, ROW_GROUP_SIZE, GatheredRowGroup)
                 with _abort_on_failure(writer):
                     for rows in merge(merged, arrangement.sort_columns, runs.read):
                         writer.write(rows)

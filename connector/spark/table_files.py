@@ -13,7 +13,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector.encoding import located_rows
 from connector.encoding.column_types import arrow_schema
-from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOptions, GatheredBatches, RowGroup
+from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOptions, GatheredRowGroup, RowGroup
 from connector.encoding.decoder import Decoded
 from connector.encoding.invalid_cells import batch_of
 from connector.host.refresh import Lease
@@ -160,7 +160,7 @@ class TableFiles:
 
 
 def open_file_writer(
-    layout: TableLayout, row_group_size: int, gather: Callable[[int], RowGroup | GatheredBatches] = RowGroup
+    layout: TableLayout, row_group_size: int, gather: Callable[[int], RowGroup | GatheredRowGroup] = RowGroup
 ) -> DataFileWriter:
     """Return a writer of the table's data files, with row groups of this size in bytes."""
     binding = layout.binding
