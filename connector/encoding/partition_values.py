@@ -13,8 +13,7 @@ from pyiceberg.types import PrimitiveType
 from pyiceberg.utils.decimal import decimal_to_bytes
 
 from connector.encoding.transformed_columns import comparable, find_transformed
-from connector.model.arrangement import PartitionField
-from connector.model.binding import Column
+from connector.model.binding import Column, PartitionField
 
 # The value of each field of the spec, in its order, in Iceberg's single-value serialization.
 Partition: TypeAlias = tuple[bytes | None, ...]

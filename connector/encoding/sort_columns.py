@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.encoding.transformed_columns import TransformedColumn, comparable, find_transformed
-from connector.model.arrangement import SortField
-from connector.model.binding import Column
+from connector.model.binding import Column, SortField
 
 
 class SortColumns:

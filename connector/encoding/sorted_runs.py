@@ -13,8 +13,7 @@ import pyarrow as pa
 from connector.encoding.gathered_rows import GatheredRows, Places
 from connector.encoding.partition_values import Partition, PartitionValues
 from connector.encoding.sort_columns import SortColumns
-from connector.model.arrangement import Arrangement
-from connector.model.binding import Column
+from connector.model.binding import Arrangement, Column
 
 PART_SIZE: Final = 512 << 10  # bytes of Arrow data: a merge holds one part or more of each run
 _COPIED_AT_ONCE: Final = 4 << 20  # bytes of Arrow data

@@ -12,7 +12,7 @@ from connector.config.terms import SortTerm, Term
 from connector.config.values import SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange
 from connector.evolution.arrangement_terms import ArrangementTerms
-from connector.model.arrangement import PLAIN, Arrangement
+from connector.model.binding import PLAIN, Arrangement
 from connector.model.table_identifier import Generation, TableIdentifier
 
 OWNER_PROPERTY: Final = "flow.owner"

@@ -20,8 +20,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.tables import check_table_properties, load_table
-from connector.model.arrangement import Arrangement
-from connector.model.binding import Binding, Column, KeyPart, Policy, UpdateMode, Updates
+from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import WriterId

@@ -1,8 +1,9 @@
-"""A binding and its columns. They are read once, at open, and never change."""
+"""A binding, its columns, and how its rows are arranged. They are read once, at open, and never change."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 from pyiceberg.types import PrimitiveType
 
@@ -85,3 +86,39 @@ class Binding:
     def table(self) -> str:
         """The name for errors: namespace.table."""
         return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class PartitionField:
+    """A field of a partition spec. Its values are those of a column, transformed."""
+
+    source_id: int  # the column's field id
+    transform: str  # as the table's metadata has it, such as bucket[16]
+
+
+@dataclass(frozen=True)
+class SortField:
+    """A field of a sort order. Its values are those of a column, transformed."""
+
+    source_id: int  # the column's field id
+    transform: str  # as the table's metadata has it
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The partition spec and the sort order that data files are written by."""
+
+    spec_id: int = 0
+    partition: tuple[PartitionField, ...] = ()  # every field of the spec, in its order
+    sort_order_id: int = 0
+    sort: tuple[SortField, ...] = ()
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether rows stay in the order in which they come, in any file."""
+        return not (self.partition or self.sort)
+
+
+PLAIN: Final = Arrangement()

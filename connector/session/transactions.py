@@ -277,7 +277,7 @@ def _make_layout(
     layout = TableLayout(
         table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
     )
-    return layout if layout.is_plain else replace(layout, run_limit=limit_runs())
+    return layout if layout.arrangement.is_plain else replace(layout, run_limit=limit_runs())
 
 
 def _add_rejected(layout: Layout, rejected: Layout) -> TableLayout:

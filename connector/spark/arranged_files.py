@@ -56,7 +56,7 @@ class ArrangedFiles:
         self._files.abort()
 
     def _open_writer(self, layout: TableLayout, row_group_size: int) -> RowWriter:
-        if layout.is_plain:
+        if layout.arrangement.is_plain:
             return open_file_writer(layout, row_group_size)
         writer = RunWriter(layout, row_group_size, lambda: self._block.new_run(layout))
         writer.begin_block(self._first_line)

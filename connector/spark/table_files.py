@@ -17,8 +17,7 @@ from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOp
 from connector.encoding.decoder import Decoded
 from connector.encoding.invalid_cells import batch_of
 from connector.host.refresh import Lease
-from connector.model.arrangement import PLAIN, Arrangement
-from connector.model.binding import Binding
+from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage.file_io import LIST_SUFFIX, is_list_too_long, open_file_io, write_list
@@ -45,11 +44,6 @@ class TableLayout:
     def leases(self) -> tuple[Lease[Properties], ...]:
         """The credentials for the files of both tables."""
         return (self.access, *(self.rejected.leases if self.rejected else ()))
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether rows stay in the order in which they come, in any file."""
-        return not (self.arrangement.partition or self.arrangement.sort)
 
     @property
     def seconds_left(self) -> float | None:

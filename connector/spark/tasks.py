@@ -120,7 +120,7 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
 
 def _open_files(claim: Claim) -> TaskFiles:
     layout = claim.layout
-    if layout.is_plain and (layout.rejected is None or layout.rejected.is_plain):
+    if layout.arrangement.is_plain and (layout.rejected is None or layout.rejected.arrangement.is_plain):
         return TableFiles(layout)
     from connector.spark.arranged_files import ArrangedFiles
 

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.partition_values import PartitionValues
-from connector.model.arrangement import PartitionField
+from connector.model.binding import PartitionField
 from encoding.store_lines import binding
 
 VALUE = 2  # the field id of `value0`

@@ -31,8 +31,7 @@ from connector.encoding.merge_plan import group_ranges, plan_merge
 from connector.encoding.partition_values import Partition, PartitionValues
 from connector.encoding.run_merging import MergeRange, merge
 from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
-from connector.model.arrangement import Arrangement, PartitionField, SortField
-from connector.model.binding import Binding
+from connector.model.binding import Arrangement, Binding, PartitionField, SortField
 from encoding.store_lines import binding
 from support.snapshots import check_text
 

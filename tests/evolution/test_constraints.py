@@ -26,7 +26,7 @@ from connector.evolution.constraints import find_problems, list_constraints, pic
 from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import ExistingTable, Owner
 from connector.evolution.type_mapping import NUMERIC_STRINGS
-from connector.model.arrangement import PLAIN, Arrangement, SortField
+from connector.model.binding import PLAIN, Arrangement, SortField
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import (
     Collection,

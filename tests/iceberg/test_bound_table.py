@@ -12,8 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
-from connector.model.arrangement import Arrangement, PartitionField
-from connector.model.binding import Policy, UpdateMode
+from connector.model.binding import Arrangement, PartitionField, Policy, UpdateMode
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.bindings import collection, projection

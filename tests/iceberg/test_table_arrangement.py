@@ -32,8 +32,8 @@ from connector.evolution.table_change import (
 from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.tables import evolve, find
-from connector.model import arrangement as model
-from connector.model.arrangement import Arrangement
+from connector.model import binding as model
+from connector.model.binding import Arrangement
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.snapshots import check_text

@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.partition_values import Partition, PartitionValues
-from connector.model import arrangement
+from connector.model import binding
 from connector.model.binding import Column
 from support.readers import local_catalog
 from support.spark_sql import spark_rows
@@ -98,7 +98,7 @@ def spec_of(transform: str) -> PartitionSpec:
 
 def partitions(table: Table, transform: str) -> tuple[list[Partition], list[Partition]]:
     """Return the partition of each row, as Spark has written it and as the connector finds it."""
-    of_fields = [arrangement.PartitionField(IDS[column], transform) for column in EACH[transform]]
+    of_fields = [binding.PartitionField(IDS[column], transform) for column in EACH[transform]]
     by_spark: list[Partition] = []
     batches = []
     for file in (task.file for task in table.scan().plan_files()):

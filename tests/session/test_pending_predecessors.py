@@ -10,8 +10,7 @@ from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit import Failed, Landed
-from connector.model.arrangement import PLAIN
-from connector.model.binding import Binding, Updates
+from connector.model.binding import PLAIN, Binding, Updates
 from connector.model.properties import Properties
 from connector.model.state import ChainId, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

@@ -18,8 +18,7 @@ from connector.encoding import data_files
 from connector.encoding.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
-from connector.model.arrangement import PLAIN, Arrangement, PartitionField, SortField
-from connector.model.binding import Binding, Column
+from connector.model.binding import PLAIN, Arrangement, Binding, Column, PartitionField, SortField
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import DataFile

@@ -27,7 +27,7 @@ from pyiceberg.types import IcebergType
 from connector.config.terms import SortTerm, Term
 from connector.evolution.arrangement_terms import name_partition_field
 from connector.host.errors import UserError
-from connector.model import arrangement as model
+from connector.model import binding as model
 
 _LAST_ADDED: Final = -1
 
