@@ -8,6 +8,7 @@ from connector.config.credentials import Credentials, OlderKeys
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.storage import PREFIX, Storage
 from connector.config.values import (
+    FORMAT_VERSIONS,
     MACHINE_CREDENTIALS,
     SECRET_SETTING,
     SPARK_SETTING,
@@ -87,6 +88,15 @@ class AdvancedOptions(Definition, frozen=True):
             "change that their fields need (full). A binding can override this.",
         ),
     ] = SchemaEvolution.FULL
+    format_version: Annotated[
+        int,
+        Setting(
+            "Format Version",
+            "Iceberg's format version of new tables: 2, which every engine reads, or 3. Existing tables keep theirs. A "
+            "binding can override this.",
+            keywords={"enum": list(FORMAT_VERSIONS)},
+        ),
+    ] = FORMAT_VERSIONS[0]
     commit_after_rows: Annotated[
         int | None,
         Setting(

@@ -63,7 +63,7 @@ def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterato
 
 
 def _enum(_validator: Any, values: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and instance not in values:
+    if type(instance) in map(type, values) and instance not in values:
         yield ValidationError(f"must be one of {', '.join(map(repr, values))}")
 
 

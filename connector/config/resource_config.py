@@ -7,7 +7,7 @@ import msgspec
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
 from connector.config.terms import SortTerm, Term, parse_partition_by, parse_sort_by
-from connector.config.values import WITHOUT_DOTS, SchemaEvolution
+from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.properties import Properties
 from protocol.flow import Json
@@ -92,6 +92,16 @@ class ResourceConfig(Definition, frozen=True):
             is_advanced=True,
         ),
     ] = msgspec.field(default_factory=lambda: SchemaEvolution.FULL)
+    format_version: Annotated[
+        int,
+        Setting(
+            "Format Version",
+            "Iceberg's format version of the table, when it is created: 2 or 3. The default is the setting in the "
+            "endpoint's advanced options.",
+            keywords={"enum": list(FORMAT_VERSIONS)},
+            is_advanced=True,
+        ),
+    ] = msgspec.field(default_factory=lambda: FORMAT_VERSIONS[0])
     max_rejected_ratio: Annotated[
         float,
         Setting(

@@ -67,4 +67,8 @@ def _parse_endpoint(config: Json) -> EndpointConfig:
 
 
 def _parse_resource(resource: Json, endpoint: EndpointConfig) -> ResourceConfig:
-    return parse_object(ResourceConfig, {"schema_evolution": endpoint.advanced.schema_evolution, **resource})
+    defaults = {
+        "schema_evolution": endpoint.advanced.schema_evolution,
+        "format_version": endpoint.advanced.format_version,
+    }
+    return parse_object(ResourceConfig, {**defaults, **resource})

@@ -20,6 +20,7 @@ ALLOW_EXISTING_TABLES: Final = "allow_existing_tables_for_new_bindings"
 RETAIN_EXISTING_DATA: Final = "retain_existing_data_on_backfill"
 MACHINE_CREDENTIALS: Final = "use_machine_credentials"
 SERVICE_ACCOUNT: Final = ("client_email", "private_key", "token_uri")
+FORMAT_VERSIONS: Final = (2, 3)  # of Iceberg tables that are written
 FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
 
 

@@ -161,6 +161,7 @@ def _plan_creation(target: Target) -> CreateTable:
         target.has_unique_keys,
         partition_by=terms.partition_by or (),
         sort_by=terms.sort_by or (),
+        format_version=target.format_version,
     )
 
 

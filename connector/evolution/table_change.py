@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
 
 from connector.config.terms import SortTerm, Term
-from connector.config.values import SchemaEvolution
+from connector.config.values import FORMAT_VERSIONS, SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.model.binding import PLAIN, Arrangement
@@ -57,6 +57,7 @@ class ExistingTable:
     generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
     # The types of its current columns, if its catalog refuses columns of other types in their places.
     fixed_types: tuple[IcebergType, ...] = ()
+    format_version: int = FORMAT_VERSIONS[0]
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
@@ -120,6 +121,7 @@ class Target:
     arrangement: ArrangementTerms = NO_TERMS
     other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
     is_for_rejected_rows: bool = False
+    format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created
 
     @property
     def table(self) -> str:
@@ -149,6 +151,7 @@ class CreateTable:
     has_unique_keys: bool = False  # the key columns identify a row
     partition_by: tuple[Term, ...] = ()  # with the names of columns
     sort_by: tuple[SortTerm, ...] = ()
+    format_version: int = FORMAT_VERSIONS[0]
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -159,8 +162,9 @@ class CreateTable:
     def description(self) -> str:
         partitions = f", partitioned by {', '.join(map(str, self.partition_by))}" if self.partition_by else ""
         order = f", sorted by {', '.join(map(str, self.sort_by))}" if self.sort_by else ""
+        version = f", format version {self.format_version}" if self.format_version != FORMAT_VERSIONS[0] else ""
         columns = _describe_columns(self.columns, self.identifier)
-        return f"create table {'.'.join(self.path)} {columns}{partitions}{order}"
+        return f"create table {'.'.join(self.path)} {columns}{partitions}{order}{version}"
 
 
 def _describe_columns(columns: Iterable[NewColumn], identifier: Iterable[str]) -> str:

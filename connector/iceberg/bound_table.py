@@ -17,6 +17,7 @@ from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
+from connector.iceberg.metadata.row_lineage import check_deletes
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.tables import check_table_properties, load_table
@@ -73,7 +74,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
 
     def bind_one(index: int) -> BoundTable:
         writer = WriterId(task.name, requested[index].state_key, key_range)
-        bound = _bind(catalog, index, requested[index], writer, all_policies[index].on_invalid)
+        bound = _bind(catalog, index, requested[index], writer, all_policies[index])
         if all_policies[index].updates is UpdateMode.DELTA:
             return bound
         collection = find_collection(requested[index], task.linked_collections)
@@ -117,16 +118,18 @@ def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) ->
 
 
 def _bind(
-    catalog: Catalog, index: int, requested: MaterializationBinding, writer: WriterId, on_invalid: OnInvalid
+    catalog: Catalog, index: int, requested: MaterializationBinding, writer: WriterId, policy: Policy
 ) -> BoundTable:
     namespace, name = requested.resource_path
     path = TableIdentifier(namespace, name)
     table = load_table(catalog, path)
     if table is None:
         raise MissingTableError(path, requested.state_key)
+    if policy.updates is not UpdateMode.DELTA:
+        check_deletes(table)
     generation = find_generation(table, writer.materialization)
     shown = show_generation(table, generation)
-    binding = _binding(index, requested, on_invalid, shown.schema())
+    binding = _binding(index, requested, policy.on_invalid, shown.schema())
     check_table_properties(table)
     fence.check_recorded(path, table.properties, writer)
     return BoundTable(

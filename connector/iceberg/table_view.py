@@ -23,8 +23,8 @@ from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.commits.staged_files import find_newest_column, is_converted
-from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.row_lineage import check_deletes
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
@@ -57,7 +57,7 @@ class TableViews:
         UserError if the table has rows or deletes that cannot be searched; FencedError if another process has taken
         over.
         """
-        check_version(table)
+        check_deletes(table)
         with translate_errors(table.location()):
             listed = self._manifests.list_files(table)
             check_files(table, listed)

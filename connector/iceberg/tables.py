@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from connector.config.endpoint_config import EndpointConfig
+from connector.config.values import FORMAT_VERSIONS
 from connector.encoding.data_files import FileOptions
 from connector.encoding.rewriting import UnconvertibleError
 from connector.evolution.table_change import (
@@ -38,7 +39,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits.backfill import start_backfill
-from connector.iceberg.metadata.avro_files import FORMAT_VERSION
+from connector.iceberg.metadata.row_lineage import has_row_lineage
 from connector.iceberg.metadata.table_arrangement import (
     check_partition_spec,
     make_partition_spec,
@@ -55,12 +56,6 @@ from connector.iceberg.metadata.table_updates import (
 from connector.model.table_identifier import Generation, TableIdentifier
 
 ATTEMPTS: Final = 8
-FORMAT_REMEDIES: Final = {
-    1: "Only version 2 is written: upgrade the table (in Spark: ALTER TABLE … SET TBLPROPERTIES "
-    "('format-version'='2')), or choose another table name.",
-    3: "Only version 2 can be written yet, and a table cannot be taken back to it: choose another table name.",
-}
-
 LOOKUPS_AT_ONCE: Final = 8
 
 
@@ -78,8 +73,11 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
             "and publish the task again with the binding's backfill incremented."
         ) from error
     version = table.metadata.format_version
-    if version != FORMAT_VERSION:
-        raise UserError(f"Table {path} has Iceberg format version {version}. {FORMAT_REMEDIES[version]}")
+    if version not in FORMAT_VERSIONS:
+        raise UserError(
+            f"Table {path} has Iceberg format version {version}. Only versions 2 and 3 are written: upgrade the table "
+            "(in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')), or choose another table name."
+        )
     return table
 
 
@@ -160,12 +158,20 @@ def _describe(
             owner=owner,
             has_snapshot=shown.current_snapshot() is not None,
             generation=Generation.recorded(table.properties),
+            format_version=table.metadata.format_version,
             fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),
             pinned=_find_pinned_columns(table),
-            unconvertible=frozenset(unconvertible),
+            unconvertible=_find_unconvertible(table, unconvertible),
             arrangement=read_arrangement(table),
         ),
     )
+
+
+def _find_unconvertible(table: Table, failed: Collection[int]) -> frozenset[int]:
+    """Return the ids of columns that are not converted. `failed` are those with a value that has no equivalent."""
+    if has_row_lineage(table) and table.current_snapshot():  # rows that are written again would lose their ids
+        return frozenset(column.field_id for column in table.schema().fields)
+    return frozenset(failed)
 
 
 def _list_types(table: Table) -> tuple[IcebergType, ...]:
@@ -218,7 +224,7 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
     ]
     identifier = [field.field_id for field in fields if field.name in change.identifier]
     schema = Schema(*fields, identifier_field_ids=identifier)
-    properties = {**change.properties, "format-version": str(FORMAT_VERSION)}
+    properties = {**change.properties, "format-version": str(change.format_version)}
     try:
         catalog.create_table(
             change.path,

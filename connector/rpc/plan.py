@@ -103,6 +103,7 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
             is_new=last is None,
             schema_evolution=resource.schema_evolution,
             arrangement=ArrangementTerms(resource.partition_by, resource.sort_by),
+            format_version=resource.format_version,
             other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),
         )
         yield target

@@ -97,13 +97,21 @@ def on_hive(metastore: Metastore, s3_server: S3Server, namespace: str) -> Iterat
 class Backfilled:
     """A table that is backfilled again and again."""
 
-    def __init__(self, catalog: Catalog, endpoint: EndpointConfig) -> None:
-        self._catalog, self._endpoint = catalog, endpoint
+    def __init__(self, catalog: Catalog, endpoint: EndpointConfig, version: int) -> None:
+        self._catalog, self._endpoint, self._version = catalog, endpoint, version
         self._path = TableIdentifier(endpoint.namespace, "orders")
 
     def fit(self, backfill: int, *columns: NewColumn) -> list[Any]:
         owner = Owner(TASK, f"orders.v{backfill}")
-        target = Target(self._path, owner, columns, {}, replaces=backfill > 0, has_unique_keys=backfill > 0)
+        target = Target(
+            self._path,
+            owner,
+            columns,
+            {},
+            replaces=backfill > 0,
+            has_unique_keys=backfill > 0,
+            format_version=self._version,
+        )
         location = table_location(self._endpoint, self._path)
         changes = evolve(self._catalog, self._path, location, partial(plan_changes, target=target), alterer().alter)
         return [type(change) for change in changes]
@@ -122,9 +130,11 @@ class Backfilled:
         return found
 
 
+@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("fixture", ["on_rest", "on_glue", "on_sql"])
-def test_rows_and_columns_are_replaced_in_place(fixture: str, request: pytest.FixtureRequest) -> None:
-    orders = Backfilled(*request.getfixturevalue(fixture))
+def test_rows_and_columns_are_replaced_in_place(fixture: str, version: int, request: pytest.FixtureRequest) -> None:
+    opened: tuple[Catalog, EndpointConfig] = request.getfixturevalue(fixture)
+    orders = Backfilled(*opened, version)
     orders.fit(0, *OLD)
     orders.land(0, *OLD_ROWS)
     uuid = orders.table.metadata.table_uuid
@@ -141,13 +151,15 @@ def test_rows_and_columns_are_replaced_in_place(fixture: str, request: pytest.Fi
     assert len(orders.rows) == 2
     orders.land(2, *OLD_ROWS)
     assert orders.rows == OLD_ROWS
+    assert orders.table.metadata.format_version == version
 
 
+@pytest.mark.parametrize("version", [2, 3])
 @IN_ONE_WORKER
 def test_hive_takes_columns_of_the_same_types_in_place_and_a_new_table_for_others(
-    on_hive: tuple[Catalog, EndpointConfig],
+    on_hive: tuple[Catalog, EndpointConfig], version: int
 ) -> None:
-    orders = Backfilled(*on_hive)
+    orders = Backfilled(*on_hive, version)
     orders.fit(0, *OLD)
     orders.land(0, *OLD_ROWS)
     uuid = orders.table.metadata.table_uuid
@@ -161,3 +173,4 @@ def test_hive_takes_columns_of_the_same_types_in_place_and_a_new_table_for_other
     orders.land(2, *NEW_ROWS)
     assert orders.rows == NEW_ROWS
     assert orders.table.metadata.table_uuid != uuid
+    assert orders.table.metadata.format_version == version

@@ -29,7 +29,7 @@ from support.foreign_deletes import delete_equal
 from support.rest_catalog import RestCatalogOnS3
 from support.snapshots import check_text
 from support.staged_files import stage
-from support.tables import foreign_table, local_catalog, version_3_table
+from support.tables import foreign_table, local_catalog
 
 Json: TypeAlias = Any
 
@@ -207,11 +207,11 @@ def test_a_namespace_without_tables_of_the_connector_is_said_to_have_none(lake: 
 
 
 def test_a_table_that_cannot_be_read_hides_no_other(lake: Lake) -> None:
-    version_3_table(lake.catalog, TableIdentifier("shop", "newer"))
-    inspected = lake.inspect("shop.newer", "shop.orders", "shop.missing")
+    foreign_table(lake.catalog, TableIdentifier("shop", "older"), properties={"format-version": "1"})
+    inspected = lake.inspect("shop.older", "shop.orders", "shop.missing")
     assert names(inspected) == ["shop.orders"]
-    newer, missing = inspected["errors"]
-    assert "Iceberg format version 3" in newer["message"]
+    older, missing = inspected["errors"]
+    assert "Iceberg format version 1" in older["message"]
     check_text(ERRORS, "a table to inspect that is not there", missing["message"], {})
 
 

@@ -202,6 +202,12 @@ def test_a_bindings_schema_evolution_overrides_the_endpoints(
     assert resource.schema_evolution is expected
 
 
+def test_a_bindings_format_version_overrides_the_endpoints() -> None:
+    _, [without, own] = parse(with_advanced(format_version=3), [{"table": "t"}, {"table": "u", "format_version": 2}])
+    assert (without.format_version, own.format_version) == (3, 2)
+    assert parse(LOCAL, [{"table": "t"}])[1][0].format_version == 2
+
+
 def test_a_resource_arrives_with_its_policy_for_invalid_values() -> None:
     _, [resource] = parse(LOCAL, [{"table": "t", "on_invalid": "quarantine", "max_rejected_ratio": 1}])
     assert (resource.on_invalid, resource.max_rejected_ratio) == (OnInvalid.QUARANTINE, 1)
@@ -390,6 +396,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ),
         (with_advanced(nanosecond_timestamps=1), "/advanced/nanosecond_timestamps: must be true or false"),
         (with_advanced(feature_flags=True), "/advanced/feature_flags: must be a string"),
+        (with_advanced(format_version=4), "/advanced/format_version: must be one of 2, 3"),
         (
             with_advanced(schema_evolution="fool"),
             "/advanced/schema_evolution: must be one of 'strict', 'add_columns', 'full'",
@@ -399,6 +406,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known properties are feature_flags, "
             "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution, "
+            "format_version, "
             "commit_after_rows, commit_after_bytes",
         ),
     ],

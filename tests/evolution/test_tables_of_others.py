@@ -23,7 +23,7 @@ from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType
 from support.bindings import local_config
-from support.tables import foreign_table, local_catalog, turn_tables_into_views, version_3_table
+from support.tables import foreign_table, local_catalog, turn_tables_into_views
 
 Json: TypeAlias = Any
 
@@ -134,10 +134,6 @@ def version_1(catalog: Catalog, _: Path) -> None:
     foreign_table(catalog, PATH, properties={"format-version": "1"})
 
 
-def version_3(catalog: Catalog, _: Path) -> None:
-    version_3_table(catalog, PATH)
-
-
 def view(catalog: Catalog, warehouse: Path) -> None:
     foreign_table(catalog, PATH)
     turn_tables_into_views(warehouse)
@@ -146,8 +142,7 @@ def view(catalog: Catalog, warehouse: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "refusal", "refusal_of_open"),
     [
-        (version_1, "format version 1. Only version 2 is written: upgrade the table", None),
-        (version_3, "format version 3. Only version 2 can be written yet", None),
+        (version_1, "format version 1. Only versions 2 and 3 are written: upgrade the table", None),
         (view, "is a view. Choose another table name, or drop the view", "does not exist"),
     ],
 )

@@ -23,6 +23,7 @@ from connector.iceberg.metadata.avro_files import WrittenFile
 IO = PyArrowFileIO()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))
 BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), spec_id=1)
+NO_ROW_ID = None  # manifest lists of version 3 have one more field
 UNPARTITIONED = PartitionSpec(spec_id=0)
 
 
@@ -96,7 +97,8 @@ def test_manifest_lists_of_several_writers_are_read_by_turns_as_pyiceberg_reads_
             writer.add_manifests([listed(), listed()])
     for name in ("1", "2", "1"):
         file = IO.new_input(f"{tmp_path}/{name}")
-        assert fields(*avro_files.read_manifest_list(file)) == fields(*iceberg.read_manifest_list(file))
+        ours, theirs = avro_files.read_manifest_list(file), iceberg.read_manifest_list(file)
+        assert [fields(manifest) for manifest in ours] == [[*fields(manifest), NO_ROW_ID] for manifest in theirs]
 
 
 def test_pyiceberg_still_rounds_doubles() -> None:

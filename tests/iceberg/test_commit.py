@@ -27,7 +27,7 @@ from connector.iceberg.commits.fence import Tenure
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
-from support.tables import record_property, upgrade_to_version_3
+from support.tables import record_property
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE = "00000000-ffffffff"
@@ -323,15 +323,6 @@ def test_a_table_that_was_replaced_gets_nothing(catalog: FaultyCatalog) -> None:
         finish(catalog, staged)
     uuids = {staged.table_uuid: "UUID", str(new.metadata.table_uuid): "NEW UUID"}
     check_text(SNAPSHOTS, "a table that was replaced", str(replaced.value), uuids)
-    assert ids(catalog) == []
-
-
-def test_a_table_that_another_engine_has_upgraded_gets_nothing(catalog: FaultyCatalog) -> None:
-    staged = stage(catalog, [1])
-    upgrade_to_version_3(catalog, PATH)
-    with pytest.raises(UserError) as upgraded:
-        finish(catalog, staged)
-    check_text(SNAPSHOTS, "a table that was upgraded", str(upgraded.value), {})
     assert ids(catalog) == []
 
 

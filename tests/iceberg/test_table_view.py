@@ -173,7 +173,7 @@ def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
     check_text(SNAPSHOTS, "a data file is not Parquet", str(error.value), {})
 
 
-def test_format_version_3_is_refused(catalog: Catalog) -> None:
+def test_a_table_of_format_version_3_is_refused(catalog: Catalog) -> None:
     table_of(catalog, ID)
     upgrade_to_version_3(catalog, PATH)
     with pytest.raises(UserError, match="format version 3"):

@@ -26,7 +26,7 @@ from connector.iceberg.tables import ATTEMPTS, evolve, find, load_table
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.snapshots import check_text
-from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views, version_3_table
+from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 PATH = TableIdentifier("shop", "orders")
@@ -213,10 +213,3 @@ def test_a_version_1_table_is_refused_with_the_way_out(catalog: Catalog) -> None
     foreign_table(catalog, PATH, properties={"format-version": "1"})
     with pytest.raises(UserError, match=r"format version 1\..*upgrade the table"):
         load_table(catalog, PATH)
-
-
-def test_a_version_3_table_is_refused_before_anything_is_written(catalog: Catalog) -> None:
-    version_3_table(catalog, PATH)
-    with pytest.raises(UserError, match=r"format version 3\..*choose another table name"):
-        fit(catalog, target(*optional("note")))
-    assert catalog.load_table(PATH).schema().fields[-1].name == "id"

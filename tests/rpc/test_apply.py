@@ -29,7 +29,7 @@ from protocol.flow import Collection, Exists, Json, Materialization, Materializa
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.staged_files import listed, removed
-from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids, version_3_table
+from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids
 
 PATH = TableIdentifier("shop", "orders")
 NOTE = projection("note", "string")
@@ -203,13 +203,13 @@ def test_a_binding_may_name_its_collection_by_its_index(tmp_path: Path) -> None:
 
 def test_one_bindings_error_leaves_every_table_alone_and_all_errors_are_said(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
-    version_3_table(catalog, ("shop", "three"))
+    foreign_table(catalog, ("shop", "one"), properties={"format-version": "1"})
     foreign_table(catalog, ("shop", "incompatible"))
     text = collection(projection("id", "string"))
     with pytest.raises(UserError) as error:
-        applied(tmp_path, binding(ORDERS), binding(ORDERS, table="three"), binding(text, table="incompatible"))
-    third, incompatible = str(error.value).splitlines()
-    assert "format version 3" in third
+        applied(tmp_path, binding(ORDERS), binding(ORDERS, table="one"), binding(text, table="incompatible"))
+    first, incompatible = str(error.value).splitlines()
+    assert "format version 1" in first
     assert "Field 'id' has a column of type long" in incompatible
     assert not catalog.table_exists(PATH)
 

@@ -41,13 +41,8 @@ def foreign_table(
     return catalog.create_table(path, schema, properties=properties or {})
 
 
-def version_3_table(catalog: Catalog, path: tuple[str, str]) -> None:
-    foreign_table(catalog, path)
-    upgrade_to_version_3(catalog, path)
-
-
 def upgrade_to_version_3(catalog: Catalog, path: tuple[str, str]) -> None:
-    """PyIceberg reads version 3 but does not write it."""
+    """As another engine does it. PyIceberg does not write version 3."""
     template = catalog.load_table(path)
     source = Path(template.metadata_location.removeprefix("file://"))
     metadata = json.loads(source.read_text()) | {"format-version": 3, "next-row-id": 0}

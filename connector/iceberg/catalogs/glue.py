@@ -23,6 +23,7 @@ from pyiceberg.typedef import Identifier
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.iceberg.catalogs.registered_tables import RegisteredTables
 from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials
@@ -31,7 +32,7 @@ from connector.storage.file_access import file_properties
 from connector.storage.file_io import open_file_io
 
 
-class _GlueCatalog(GlueCatalog):
+class _GlueCatalog(RegisteredTables, GlueCatalog):
     """PyIceberg's catalog, with credentials that are valid now, and with errors of the store translated.
 
     Glue keeps only the address of a table's metadata; the client reads and writes it.

@@ -34,6 +34,7 @@ from connector.iceberg.catalogs.metastore import (
     MetastoreRefusalError,
     TimeLimits,
 )
+from connector.iceberg.catalogs.registered_tables import RegisteredTables
 from connector.iceberg.metadata.table_updates import CommitBase, FixedColumns
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
@@ -44,7 +45,7 @@ LONGEST_COMMENT: Final = 255  # characters, of a column
 NOWHERE: Final = "the address of no metadata"
 
 
-class _HiveCatalog(HiveCatalog, FixedColumns):
+class _HiveCatalog(RegisteredTables, HiveCatalog, FixedColumns):
     """PyIceberg's catalog, but the metastore changes a table only if it still has the metadata that it was loaded with.
     The lock does not ensure that: it may be lost without its holder knowing."""
 

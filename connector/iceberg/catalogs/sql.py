@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from connector.config import catalog as catalog_config
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
+from connector.iceberg.catalogs.registered_tables import RegisteredTables
 from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
@@ -31,7 +32,7 @@ DRIVER: Final = "postgresql+psycopg"
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
 
 
-class SqlTables(SqlCatalog):
+class SqlTables(RegisteredTables, SqlCatalog):
     """PyIceberg's catalog, but it finds the views that other engines keep in the same database, and a commit replaces
     only the metadata that its table was loaded with."""
 

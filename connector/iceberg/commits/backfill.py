@@ -30,6 +30,7 @@ from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.row_lineage import read_entries
 from connector.iceberg.metadata.table_updates import (
     add_schema,
     assign_schema_id,
@@ -123,7 +124,7 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
     manifests = []
     for manifest in _list_manifests(table):
         try:
-            entries = manifest.fetch_manifest_entry(table.io)
+            entries = read_entries(table.io, manifest)
         except _UNREADABLE as error:
             log.warning("table %s: some of its rows were not readable: %s", ".".join(table.name()), error)
             continue

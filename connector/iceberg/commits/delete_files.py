@@ -20,6 +20,7 @@ from connector.iceberg.commits.file_names import new_delete_location
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.row_lineage import check_deletes
 from connector.model.state import DataFile
 
 MOST: Final = 16  # delete files for many data files that a partition has, beside merged ones, before they are merged
@@ -47,6 +48,7 @@ class DeleteFiles:
 
     def write(self, table: Table, prefix: str, rows: DeletedRows) -> DeleteChanges:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
+        check_deletes(table)
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
         files = list(_divide(positions, rows.partitions, merge.due))

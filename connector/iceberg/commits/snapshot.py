@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, WrittenFile, check_version
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, WrittenFile
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import (
     ManifestFactory,
@@ -28,7 +28,7 @@ from connector.iceberg.metadata.manifests import (
     metadata_location,
 )
 from connector.iceberg.metadata.partitions import PartitionReader
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_updates import find_generation, find_next_row_id
 from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
@@ -152,11 +152,11 @@ class SnapshotWriter:
         schema_id: int | None = None,
     ) -> Snapshot:
         metadata = table.metadata
-        assert not isinstance(metadata, TableMetadataV1), "only tables of version 2 are bound"
+        assert not isinstance(metadata, TableMetadataV1), "only newer versions are bound"
+        first_row_id = find_next_row_id(table)
         parent = metadata.current_snapshot()
         sequence_number = metadata.last_sequence_number + 1
         location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
-        check_version(table)
         written = WrittenFile(table.io.new_output(location))
         with ManifestListWriter(
             output_file=written,
@@ -164,9 +164,11 @@ class SnapshotWriter:
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=sequence_number,
             compression=AVRO_COMPRESSION,
+            next_row_id=first_row_id,
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
         self._lists.add(table, written)
+        next_row_id = manifest_list.next_row_id
         return Snapshot(
             snapshot_id=self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
@@ -177,6 +179,8 @@ class SnapshotWriter:
             manifest_list=location,
             summary=summary,
             schema_id=metadata.current_schema_id if schema_id is None else schema_id,
+            first_row_id=first_row_id,
+            added_rows=None if first_row_id is None or next_row_id is None else next_row_id - first_row_id,
         )
 
     def _manifests_of(self, table: Table, prefix: str, staged: Sequence[StagedCommit]) -> list[ManifestFile]:

@@ -33,13 +33,12 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from connector.host.errors import UserError
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids
 
-FORMAT_VERSION: Final = 2
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
@@ -59,32 +58,45 @@ def _read_double(_: DoubleReader, decoder: BinaryDecoder) -> float:
 DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
 
 
-def check_version(table: Table) -> None:
-    """Raise UserError unless the table has the version that is written here. Another writer may have upgraded it."""
-    version = table.metadata.format_version
-    if version != FORMAT_VERSION:
-        raise UserError(
-            f"table {'.'.join(table.name())} was upgraded to Iceberg format version {version}, and only version "
-            f"{FORMAT_VERSION} can be written yet. Its staged rows stay in the task's state. Choose another table name."
-        )
-
-
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
-    """Read the manifests that a list names."""
+    """Read the manifests that a list names, in the form of the newest version."""
     with _ManifestListFile(file) as manifests:
         yield from manifests
 
 
 class ManifestWriter(ManifestWriterV2):
-    """PyIceberg's manifest writer, with the Avro writer that all manifests of a partition type share.
+    """PyIceberg's manifest writer, with the Avro writer that all manifests of a partition type and version share.
 
     After an error in its context it is not closed. To close it would upload half a manifest, or replace the error by
     one that says that the manifest is empty.
     """
 
+    def __init__(
+        self,
+        spec: PartitionSpec,
+        schema: Schema,
+        output_file: OutputFile,
+        snapshot_id: int,
+        avro_compression: AvroCompressionCodec,
+        version: TableVersion = 2,
+    ) -> None:
+        super().__init__(spec, schema, output_file, snapshot_id, avro_compression)
+        self._written_version = version
+
+    @property
+    def version(self) -> TableVersion:
+        """The format version of the table."""
+        return self._written_version
+
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return the Avro writer of a new manifest."""
-        return _Output(self._output_file, _of_manifests(_partition_type(self._spec, self._schema)), self._meta)
+        form = _of_manifests(_partition_type(self._spec, self._schema), self.version)
+        return _Output(self._output_file, form, self._meta)
+
+    def to_manifest_file(self) -> ManifestFile:
+        """Return the manifest as a list of any version names it. Its rows have no ids yet."""
+        manifest = super().to_manifest_file()
+        return ManifestFile(*(manifest[position] for position in range(len(manifest))), None)
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
@@ -100,7 +112,8 @@ class DeleteManifestWriter(ManifestWriter):
         return ManifestContent.DELETES
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        return _Output(self._output_file, _of_delete_manifests(_partition_type(self._spec, self._schema)), self._meta)
+        form = _of_delete_manifests(_partition_type(self._spec, self._schema), self.version)
+        return _Output(self._output_file, form, self._meta)
 
     @property
     def _meta(self) -> dict[str, str]:
@@ -108,11 +121,36 @@ class DeleteManifestWriter(ManifestWriter):
 
 
 class ManifestListWriter(ManifestListWriterV2):
-    """PyIceberg's manifest list writer, with the Avro writer that all of them share. Not closed after an error."""
+    """PyIceberg's manifest list writer, with the Avro writer that all of a version share. Not closed after an error.
+
+    With a `next_row_id`, the list is of version 3, and gives ids to the rows that have none.
+    """
+
+    def __init__(
+        self,
+        output_file: OutputFile,
+        snapshot_id: int,
+        parent_snapshot_id: int | None,
+        sequence_number: int,
+        compression: AvroCompressionCodec,
+        next_row_id: int | None = None,
+    ) -> None:
+        super().__init__(output_file, snapshot_id, parent_snapshot_id, sequence_number, compression)
+        self.next_row_id = next_row_id
+        if next_row_id is not None:
+            self._meta = {**self._meta, "format-version": "3", "first-row-id": str(next_row_id)}
 
     def __enter__(self) -> Self:
-        self._writer = _Output(self._output_file, _of_manifest_lists(), self._meta)
+        form = _of_manifest_lists(2 if self.next_row_id is None else 3)
+        self._writer = _Output(self._output_file, form, self._meta)
         self._writer.__enter__()
+        return self
+
+    def add_manifests(self, manifest_files: list[ManifestFile]) -> Self:
+        """Write all manifests of a snapshot."""
+        if self.next_row_id is not None:
+            self.next_row_id = assign_row_ids(manifest_files, self.next_row_id)
+        super().add_manifests(manifest_files)
         return self
 
     def __exit__(
@@ -149,26 +187,26 @@ def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
 
 
 @lru_cache(SCHEMAS)
-def _of_manifests(partition_type: StructType) -> _Form:
-    data_file = data_file_with_partition(partition_type, FORMAT_VERSION)
-    return _Form.of(manifest_entry_schema_with_data_file(FORMAT_VERSION, data_file), "manifest_entry")
+def _of_manifests(partition_type: StructType, version: TableVersion) -> _Form:
+    data_file = data_file_with_partition(partition_type, version)
+    return _Form.of(manifest_entry_schema_with_data_file(version, data_file), "manifest_entry")
 
 
 @lru_cache(SCHEMAS)
-def _of_delete_manifests(partition_type: StructType) -> _Form:
+def _of_delete_manifests(partition_type: StructType, version: TableVersion) -> _Form:
     """Return the form of manifests that may list equality deletes of other engines. PyIceberg would write the ids of
     their columns as longs, which Java does not read."""
-    data_file = data_file_with_partition(partition_type, FORMAT_VERSION)
+    data_file = data_file_with_partition(partition_type, version)
     fields = [
         field.model_copy(update={"field_type": _EQUALITY_IDS}) if field.name == "equality_ids" else field
         for field in data_file.fields
     ]
-    return _Form.of(manifest_entry_schema_with_data_file(FORMAT_VERSION, StructType(*fields)), "manifest_entry")
+    return _Form.of(manifest_entry_schema_with_data_file(version, StructType(*fields)), "manifest_entry")
 
 
 @cache
-def _of_manifest_lists() -> _Form:
-    return _Form.of(MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION], "manifest_file")
+def _of_manifest_lists(version: TableVersion) -> _Form:
+    return _Form.of(MANIFEST_LIST_FILE_SCHEMAS[version], "manifest_file")
 
 
 class _Output(AvroOutputFile[Any]):
@@ -197,7 +235,7 @@ def _reader_of_manifest_lists(avro_schema: str) -> Reader:
     """Return the reader of manifest lists with this schema; other engines write other schemas."""
     return resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
-        MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION],
+        MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
         {-1: ManifestFile, 508: PartitionFieldSummary},
         {517: ManifestContent},
     )

@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.row_lineage import read_entries
 
 PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
 _READS_AT_ONCE: Final = 8
@@ -109,7 +110,7 @@ class ManifestReader:
 
 def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
     def parse(manifest: ManifestFile) -> tuple[str, tuple[ListedFile, ...]]:
-        entries = manifest.fetch_manifest_entry(io)
+        entries = read_entries(io, manifest)
         return manifest.manifest_path, tuple(ListedFile.of(manifest.manifest_path, entry) for entry in entries)
 
     return dict(map_in_threads(parse, manifests, _READS_AT_ONCE, "view"))

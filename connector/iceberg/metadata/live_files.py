@@ -10,6 +10,7 @@ from connector.encoding.rewriting import SourceFile
 from connector.host.errors import UserError
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.row_lineage import read_entries
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
     """Return the data files that are wanted. UserError if one of them cannot be rewritten."""
     data, position_deletes, equality_deletes = [], [], []
     for manifest in manifests_of(table.io, table.current_snapshot()):
-        for entry in manifest.fetch_manifest_entry(table.io):
+        for entry in read_entries(table.io, manifest):
             listed = ListedFile.of(manifest.manifest_path, entry)
             match listed.content:
                 case DataFileContent.DATA:

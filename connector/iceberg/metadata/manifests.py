@@ -35,10 +35,10 @@ from connector.iceberg.metadata.avro_files import (
     ManifestWriter,
     RememberedFile,
     WrittenFile,
-    check_version,
     read_manifest_list,
 )
 from connector.iceberg.metadata.partitions import find_source_schema
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, read_entries
 from connector.model.state import ColumnStatistics, DataFile
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class ManifestFactory:
 
     def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[str]) -> ManifestFile:
         """Write the manifest again, with the files of these paths as deleted. If it lists none of them, return it."""
-        entries = manifest.fetch_manifest_entry(table.io)
+        entries = read_entries(table.io, manifest)
         if not any(entry.data_file.file_path in gone for entry in entries):
             return manifest
         return self.of_existing(table, prefix, manifest.partition_spec_id, entries, manifest.content, gone)
@@ -100,7 +100,6 @@ class ManifestFactory:
         self, table: Table, prefix: str, spec_id: int, content: ManifestContent, schema_id: int | None = None
     ) -> ManifestWriter:
         """Return the writer of a new manifest, whose file name begins with the prefix."""
-        check_version(table)
         spec, schema = table.specs()[spec_id], table.schema()
         if schema_id is not None:
             schema = table.schemas().get(schema_id, schema)
@@ -111,6 +110,7 @@ class ManifestFactory:
             output_file=WrittenFile(table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))),
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
+            version=table.metadata.format_version,
         )
 
 
@@ -137,6 +137,7 @@ def make_added_entry(
     `partition` has the values of the spec's fields in the form of manifests. Sort order 0 means no order.
     """
     data_file = ManifestDataFile.from_args(
+        NEWEST_VERSION,
         content=content,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
@@ -290,7 +291,7 @@ def _file_count(manifest: ManifestFile) -> int:
 
 def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
     def live(manifest: ManifestFile) -> list[ManifestEntry]:
-        return manifest.fetch_manifest_entry(io)
+        return read_entries(io, manifest)
 
     for first in range(0, len(manifests), READS_AT_ONCE):
         for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "merge"):

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import shorten
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
 from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -32,6 +32,7 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from connector.host.errors import UserError
@@ -109,6 +110,12 @@ def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
     )
 
 
+def find_next_row_id(table: Table) -> int | None:
+    """Return the id that the table's next new row gets. None if its rows have no ids: before format version 3."""
+    metadata = table.metadata
+    return metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
+
+
 def assign_schema_id(table: Table, schema: Schema) -> Schema:
     """Return the schema with the id of the equal schema that the table has, or else with the next free id."""
     ids = {each.schema_id: each for each in table.metadata.schemas}
@@ -152,19 +159,17 @@ class CommitBase(threading.local):
 
     def commit(self, table: Table, send: Callable[[], CommitTableResponse]) -> CommitTableResponse:
         """Send a commit that replaces the metadata of this table."""
-        self.table = Table(
-            table.name(), _convert(_SharingMetadata, table.metadata), table.metadata_location, table.io, table.catalog
-        )
+        shared = _convert(table.metadata, {TableMetadataV2: _SharingV2, TableMetadataV3: _SharingV3})
+        self.table = Table(table.name(), shared, table.metadata_location, table.io, table.catalog)
         try:
             response = send()
         finally:
             self.table = None
-        return CommitTableResponse(
-            metadata=_convert(TableMetadataV2, response.metadata), metadata_location=response.metadata_location
-        )
+        metadata = _convert(response.metadata, {_SharingV2: TableMetadataV2, _SharingV3: TableMetadataV3})
+        return CommitTableResponse(metadata=metadata, metadata_location=response.metadata_location)
 
 
-class _SharingMetadata(TableMetadataV2):
+class _Sharing(IcebergBaseModel):
     """Metadata whose copies share all parts that no update replaces. No code changes metadata in place.
 
     PyIceberg's commit makes a deep copy. With some hundred snapshots that takes as long as the rest of the commit.
@@ -175,12 +180,29 @@ class _SharingMetadata(TableMetadataV2):
         *,
         update: Mapping[str, Any] | None = None,
         deep: bool = False,  # noqa: ARG002 - pydantic's signature
-    ) -> "_SharingMetadata":
+    ) -> Self:
         return super().model_copy(update=update)
 
 
-def _convert(kind: type[TableMetadataV2], metadata: TableMetadata) -> TableMetadata:
-    if not isinstance(metadata, TableMetadataV2):
+class _SharingV2(_Sharing, TableMetadataV2):
+    pass
+
+
+class _SharingV3(_Sharing, TableMetadataV3):
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        """Return the metadata as a file has it. PyIceberg refuses to write metadata of version 3."""
+        return IcebergBaseModel.model_dump_json(self, *args, **options)
+
+
+def make_first_metadata(metadata: TableMetadata) -> TableMetadata:
+    """Return the metadata of a new table as PyIceberg can write it. No row of it has an id yet."""
+    return _convert(metadata.model_copy(update={"next_row_id": 0}), {TableMetadataV3: _SharingV3})
+
+
+def _convert(metadata: TableMetadata, kinds: Mapping[type, type[TableMetadata]]) -> TableMetadata:
+    """Return the same metadata as an object of another class."""
+    kind = kinds.get(type(metadata))
+    if kind is None:
         return metadata
     return kind.model_construct(_fields_set=metadata.model_fields_set, **dict(metadata))
 

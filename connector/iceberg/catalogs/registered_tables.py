@@ -1,0 +1,48 @@
+"""Creates tables of format version 3 in catalogs whose client writes the metadata of tables.
+
+PyIceberg writes metadata of older versions only. So the connector writes the first metadata file, and registers it as a
+new table. Later commits replace the metadata as in tables of version 2.
+"""
+
+from typing import Any, Final
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.typedef import EMPTY_DICT, Identifier
+
+from connector.iceberg.metadata.table_updates import make_first_metadata
+
+_VERSION_3: Final = "3"
+
+
+class RegisteredTables(MetastoreCatalog):
+    """A catalog that can register metadata files."""
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: dict[str, str] = EMPTY_DICT,
+    ) -> Table:
+        """Create a table of the version that its properties name. TableAlreadyExistsError if there is one."""
+        if properties.get(TableProperties.FORMAT_VERSION) != _VERSION_3:
+            # PyIceberg's method of the catalog, which is another base of each subclass.
+            return super().create_table(  # type: ignore[safe-super]
+                identifier, schema, location, partition_spec, sort_order, properties
+            )
+        assert isinstance(schema, Schema)
+        assert location, "the connector chooses it"
+        metadata = make_first_metadata(
+            new_table_metadata(schema, partition_spec, sort_order, location, dict(properties))
+        )
+        file = load_location_provider(location, metadata.properties).new_table_metadata_file_location()
+        self._write_metadata(metadata, self._load_file_io(location=file), file)
+        return self.register_table(identifier, file)

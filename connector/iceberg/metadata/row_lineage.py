@@ -1,0 +1,102 @@
+"""Row lineage: the ids of the rows of tables of format version 3.
+
+A manifest list has the id of the first row of each manifest with data files. The rows of its files have the ids that
+follow, file by file. A file that was written to a manifest again has its own first id there. So a row keeps its id as
+long as it stays in its file.
+
+PyIceberg reads all manifests as those of version 2, without these ids, and without the places of deletion vectors. This
+module reads them as those of version 3: the older versions have less fields, in the same order.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV3
+
+from connector.host.errors import UserError
+
+NEWEST_VERSION: Final = 3  # of manifests and manifest lists, as they are read
+_FIRST_ROW_ID: Final = "first_row_id"
+_OF_MANIFEST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields].index(_FIRST_ROW_ID)
+_OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields].index(_FIRST_ROW_ID)
+
+
+def has_row_lineage(table: Table) -> bool:
+    """Whether the table's rows have ids: it has format version 3."""
+    return isinstance(table.metadata, TableMetadataV3)
+
+
+def check_deletes(table: Table) -> None:
+    """Raise UserError if the connector cannot delete rows of the table: position deletes end with format version 2."""
+    if has_row_lineage(table):
+        raise UserError(
+            f"table {'.'.join(table.name())} has Iceberg format version 3, in which the connector cannot update rows "
+            "yet. Choose another table name, or set `delta_updates` to true. Rows that are staged for the table stay "
+            "in the task's state."
+        )
+
+
+def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read a manifest's live entries. Each data file has the id of its first row, if the manifest list has ids."""
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        live = [_inherit(entry, manifest) for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
+    if manifest.content is ManifestContent.DATA:
+        _number_rows(live, manifest[_OF_MANIFEST])
+    return live
+
+
+def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
+    """Fill in what an entry has from its manifest."""
+    # Files of version 1 have no numbers: they are as old as the table.
+    if manifest.sequence_number == 0 or entry.status is ManifestEntryStatus.ADDED:
+        if entry.sequence_number is None:
+            entry.sequence_number = manifest.sequence_number
+        if entry.file_sequence_number is None:
+            entry.file_sequence_number = manifest.sequence_number
+    if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
+        entry.snapshot_id = manifest.added_snapshot_id
+    entry.data_file.spec_id = manifest.partition_spec_id
+    return entry
+
+
+def _number_rows(live: Iterable[ManifestEntry], first_row_id: int | None) -> None:
+    """Give the files without an id theirs. None: the manifest's snapshot is of version 2."""
+    next_row_id = first_row_id or 0
+    for file in (entry.data_file for entry in live):
+        if first_row_id is None:
+            file[_OF_FILE] = None
+        elif file[_OF_FILE] is None:
+            file[_OF_FILE] = next_row_id
+            next_row_id += file.record_count
+
+
+def assign_row_ids(manifests: Iterable[ManifestFile], next_row_id: int) -> int:
+    """Give each manifest of data files the id of its first row, unless it has one. Return the next free id.
+
+    Some ids may stay unused: those of files that have their own. Iceberg counts them, too.
+    """
+    for manifest in manifests:
+        if manifest.content is ManifestContent.DATA and manifest[_OF_MANIFEST] is None:
+            manifest[_OF_MANIFEST] = next_row_id
+            next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+    return next_row_id

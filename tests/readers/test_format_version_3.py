@@ -1,0 +1,107 @@
+"""Other engines read tables of format version 3, write to them, and see the ids that their rows keep."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType
+
+from connector.config.catalog import RestCatalog
+from connector.evolution.changes import plan_changes
+from connector.evolution.table_change import NewColumn, Owner, Target
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.commits import commit
+from connector.iceberg.tables import evolve
+from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
+from protocol.flow import WHOLE_RANGE
+from support import spark_catalogs
+from support.rest_catalog import RestCatalogServer
+from support.spark_sql import SparkSql, spark_sql
+from support.staged_files import stage
+from support.tables import alterer, local_catalog
+
+pytestmark = [pytest.mark.spark, pytest.mark.catalog]
+
+PATH = TableIdentifier("version3", "orders")
+OWNER = Owner("acme/task", "orders.v1")
+WRITER = WriterId(OWNER.materialization, OWNER.state_key, WHOLE_RANGE.key_range)
+ID = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
+LINEAGE = "id, _row_id, _last_updated_sequence_number AS changed"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    return local_catalog(tmp_path_factory.mktemp("local"))
+
+
+@pytest.fixture(scope="module")
+def spark(
+    rest_catalog: RestCatalogServer, local: Catalog, spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSql]:
+    warehouse = Path(local.properties["warehouse"].removeprefix("file://"))
+    settings = {
+        **spark_catalogs.settings("rest", spark_catalogs.rest(rest_catalog.uri)),
+        **spark_catalogs.settings("local", spark_catalogs.sqlite(warehouse, "catalog.db")),
+    }
+    with spark_sql(spark_reader_jars, settings, tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture(params=["rest", "local"])
+def catalog(request: pytest.FixtureRequest, rest_catalog: RestCatalogServer, local: Catalog) -> Catalog:
+    """One whose server writes the metadata, and one whose client does."""
+    if request.param == "local":
+        return local
+    return open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {})
+
+
+def create(catalog: Catalog) -> None:
+    root = catalog.properties["warehouse"] if catalog.name == "local" else None
+    properties = {"commit.manifest.min-count-to-merge": "3", "write.delete.mode": "merge-on-read"}
+    target = Target(PATH, OWNER, (ID,), properties, replaces=False, format_version=3)
+    plan = partial(plan_changes, target=target)
+    evolve(catalog, PATH, root and f"{root}/version3/orders", plan, alterer().alter)
+
+
+def land(catalog: Catalog, *ids: int) -> None:
+    commit.commit_all_or_raise(catalog, [stage(catalog, PATH, WRITER, *ids)])
+
+
+def test_rows_have_the_same_ids_in_all_engines_while_spark_appends_updates_and_deletes_others(
+    catalog: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    create(catalog)
+    name = f"{catalog.name}.{'.'.join(PATH)}"
+
+    def read() -> dict[int, tuple[int, int]]:
+        """By the value of `id`: the row's id, and the sequence number of its last change."""
+        location = catalog.load_table(PATH).metadata_location
+        _, rows = spark.rows(f"REFRESH TABLE {name}", f"SELECT {LINEAGE} FROM {name}")
+        found = {row["id"]: (row["_row_id"], row["changed"]) for row in rows}
+        assert len({row_id for row_id, _ in found.values()}) == len(rows), "each row has its own id"
+        by_duckdb = duckdb_reader.sql(f"SELECT {LINEAGE} FROM iceberg_scan('{location}')").fetchall()
+        assert {number: (row_id, changed) for number, row_id, changed in by_duckdb} == found
+        assert sorted(catalog.load_table(PATH).scan().to_arrow()["id"].to_pylist()) == sorted(found)
+        return found
+
+    for ids in (1, 2, 3), (4, 5), (6,), (7, 8):
+        land(catalog, *ids)
+    first = read()
+    assert first.keys() == set(range(1, 9))
+    spark.rows(f"INSERT INTO {name} VALUES (100), (101)")
+    land(catalog, 9)
+    second = read()
+    assert second.items() >= first.items()
+    spark.rows(f"REFRESH TABLE {name}", f"DELETE FROM {name} WHERE id = 2")
+    spark.rows(f"UPDATE {name} SET id = 30 WHERE id = 3")
+    deleted = read()
+    for ids in (10,), (11, 12), (13,):  # their manifests are merged with those of Spark's rows
+        land(catalog, *ids)
+    last = read()
+    assert last.items() >= deleted.items()
+    assert set(range(1, 14)) - last.keys() == {2, 3}
+    assert last[30][0] == first[3][0], "Spark has written the row again, with its id"
