@@ -29,7 +29,8 @@ class MovedRows:
     @property
     def are_kept(self) -> npt.NDArray[np.bool_]:
         """For each row, whether a new file has it."""
-        return self.files != _DELETED
+        kept: npt.NDArray[np.bool_] = self.files != _DELETED
+        return kept
 
 
 def find_moved(io: FileIO, compacted: CompactedGroup, rows: Mapping[str, Positions]) -> dict[str, MovedRows]:

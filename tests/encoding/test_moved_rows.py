@@ -10,8 +10,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from connector.encoding.compaction import CompactedGroup, FileGroup
 from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import write_position_deletes
-from connector.encoding.rewriting import SourceFile
 from connector.encoding.row_order import RowOrderWriter
+from connector.encoding.source_rows import SourceFile
 from connector.model.state import DataFile
 
 IO = PyArrowFileIO()
