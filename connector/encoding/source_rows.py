@@ -1,4 +1,4 @@
-"""The rows of data files that are written again: those that no position delete has deleted, a few megabytes at a time."""
+"""The rows of data files that are written again: those that no position delete deletes, a few megabytes at a time."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
