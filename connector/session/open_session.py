@@ -10,9 +10,11 @@ from connector.config.resource_config import ResourceConfig
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
-from connector.iceberg.commits.commit import try_commits
+from connector.iceberg.commits.commit import TableLocks, try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.background import run_maintenance
+from connector.iceberg.maintenance.background_compaction import run_compaction
+from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.table_view import SessionViews, TableViews
@@ -22,6 +24,7 @@ from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
 from connector.session.transactions import Session, WriteJobs
+from connector.spark.compaction_job import compact_in
 from connector.spark.engine import Engine
 from connector.spark.write_job import open_claim_server
 from protocol import request
@@ -43,12 +46,15 @@ def open_session(
         sockets = engine.directories.sockets
         claims = resources.enter_context(closing(open_claim_server(config.advanced.spark, sockets / "claims")))
         catalog = open_catalog(config)
-        maintenance = resources.enter_context(run_maintenance(catalog))
         lists = WrittenLists()
         manifests = ManifestReader(lists)
-        new_writer = partial(SnapshotWriter, lists, manifests)
+        new_writer, locks = partial(SnapshotWriter, lists, manifests), TableLocks()
+        compactor = TableCompactor(catalog, compact_in(engine.spark), new_writer, locks)
+        compaction = resources.enter_context(run_compaction(compactor.compact, key_range))
+        maintenance = resources.enter_context(run_maintenance(catalog, compaction.note_commit))
         limit = Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes)
-        committer = Committer(partial(try_commits, catalog, new_writer=new_writer), limit, maintenance.after_commit)
+        attempt = partial(try_commits, catalog, new_writer=new_writer, locks=locks)
+        committer = Committer(attempt, limit, maintenance.after_commit)
         with translate_errors(config):
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
             tables = recovered.tables
