@@ -42,10 +42,11 @@ class TransactionProgress:
         now = time.monotonic()
         if self._began is None:
             self._began = self._reported = now
+        size = store.size
         self._rows += store.count
-        self._size += store.size
+        self._size += size
         if self._received:
-            self._received.add(store, now)
+            self._received.add(store.binding, store.count, size, now)
         if self._terminal and now - self._drawn >= REDRAW_EVERY:
             self._drawn = now
             print(

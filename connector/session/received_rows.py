@@ -6,7 +6,6 @@ from typing import Final
 
 from connector.host import facts
 from connector.host.facts import ReceivedRows
-from protocol.request import Store
 
 TELL_EVERY: Final = 1.0  # seconds
 
@@ -19,25 +18,26 @@ class ReceivedTotals:
         self._tables = tables
         self._since: float | None = None  # of the first row, in seconds since the epoch
         self._told = 0.0
-        self._rows: dict[int, int] = {}  # by binding
-        self._sizes: dict[int, int] = {}
+        self._pending: dict[int, list[int]] = {}  # by binding: rows and bytes
 
-    def add(self, store: Store, now: float) -> None:
+    def add(self, binding: int, rows: int, size: int, now: float) -> None:
         """Count a run of rows. `now` is monotonic."""
-        binding = store.binding
-        self._rows[binding] = self._rows.get(binding, 0) + store.count
-        self._sizes[binding] = self._sizes.get(binding, 0) + store.size
+        pending = self._pending.get(binding)
+        if pending is None:
+            self._pending[binding] = [rows, size]
+        else:
+            pending[0] += rows
+            pending[1] += size
         if now - self._told >= TELL_EVERY:
             self._told = now
             self.tell()
 
     def tell(self) -> None:
-        """Tell all rows that were not told yet. The driver finds rows of a binding that does not exist later."""
+        """Tell all rows that were not told yet. A binding that does not exist is an error of the protocol, which is
+        found when the rows are decoded."""
         if self._since is None:
             self._since = time.time()
-        for binding, rows in self._rows.items():
+        for binding, (rows, size) in self._pending.items():
             if facts.observe and 0 <= binding < len(self._tables):
-                fact = ReceivedRows(self._tables[binding], rows, self._sizes[binding], self._since)
-                facts.observe(fact)
-        self._rows.clear()
-        self._sizes.clear()
+                facts.observe(ReceivedRows(self._tables[binding], rows, size, self._since))
+        self._pending.clear()

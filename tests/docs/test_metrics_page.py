@@ -94,3 +94,17 @@ def test_each_panel_has_a_place_of_its_own() -> None:
     ]
     assert len(taken) == len(set(taken))
     assert all(x < 24 for x, _ in taken)
+
+
+def test_compose_mounts_files_that_exist() -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    mounted = {
+        volume.split(":")[0]: volume.split(":")[1]
+        for name in ("prometheus", "grafana")
+        for volume in services[name]["volumes"]
+    }
+    assert all((ROOT / path).exists() for path in mounted)
+    provider = ROOT / "deploy" / "grafana" / "provisioning" / "dashboards" / "materialize-iceberg.yaml"
+    directory = yaml.safe_load(provider.read_text())["providers"][0]["options"]["path"]
+    assert mounted["./deploy/grafana/materialize-iceberg.json"] == f"{directory}/materialize-iceberg.json"
+    assert services["prometheus"]["profiles"] == services["grafana"]["profiles"] == ["metrics"]

@@ -19,7 +19,9 @@ def _needs_promtool() -> None:
     promtool()
 
 
-def test_prometheus_accepts_the_rules() -> None:
+def test_prometheus_accepts_the_config_and_its_rules() -> None:
+    config = RULES.with_name("prometheus.yml")
+    assert "is valid prometheus config file syntax" in run_promtool("check", "config", str(config)).stdout
     assert "SUCCESS: 16 rules found" in run_promtool("check", "rules", str(RULES)).stdout
 
 
