@@ -7,7 +7,9 @@ from typing import Final
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
+from connector.host import facts
 from connector.host.errors import UserError
+from connector.host.facts import OpenedTables
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
 from connector.iceberg.commits.commit import TableLocks, try_commits
@@ -21,6 +23,7 @@ from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from connector.session.backlog import Limit
+from connector.session.commit_facts import measure_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
 from connector.session.transactions import Session, WriteJobs
@@ -56,11 +59,15 @@ def open_session(
         attempt = partial(try_commits, catalog, new_writer=new_writer, locks=locks)
         committer = Committer(attempt, limit, maintenance.after_commit)
         with translate_errors(config):
+            if facts.observe:
+                measure_recovered(staged)
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
             tables = recovered.tables
             access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
             views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
             jobs = WriteJobs(engine, claims, tables, access, len(task.bindings), views)
+            if facts.observe:
+                facts.observe(OpenedTables(tuple(table.binding.table for table in tables)))
             session = Session(tables, recovered.commits, committer, jobs.start_writing, jobs.start_loading)
         maintenance.finish_earlier_work(tables, staged)
         yield session

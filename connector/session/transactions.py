@@ -6,7 +6,7 @@ commit them too, because the connector state names them.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,8 @@ import orjson
 
 from connector.encoding.key_digest import KeyDigest
 from connector.evolution.table_change import Owner
+from connector.host import facts
+from connector.host.facts import StagedRows, TreatedValues
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
@@ -65,7 +67,8 @@ class Session:
             for table in tables
             if table.quarantine
         }
-        self._warnings = TreatmentWarnings([table.binding.table for table in tables])
+        self._names = [table.binding.table for table in tables]
+        self._warnings = TreatmentWarnings(self._names)
 
     def retry_pending(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
         """Retry pending commits in the background, and one last time at the end; see `run_retries`."""
@@ -84,7 +87,7 @@ class Session:
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""
         return OpenTransaction(
-            next(self._numbers),
+            TransactionProgress(next(self._numbers), self._names),
             lambda: self._start_writing(self._file_prefixes()),
             lambda: self._start_loading(self._file_prefixes()),
             self._stage,
@@ -114,6 +117,7 @@ class Session:
             accepted = commits[index].rows if index in commits else 0
             limit.check(accepted, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
+        self._measure(commits.values(), written.treated)
         return StagedTransaction(tuple(commits.values()))
 
     def _stage_table(
@@ -137,6 +141,16 @@ class Session:
         self._tenures[index] = tenure.after(staged)
         return staged
 
+    def _measure(self, staged: Iterable[StagedCommit], treated: Mapping[int, Tally]) -> None:
+        """Tell metrics what was staged."""
+        if not facts.observe:
+            return
+        for commit in staged:
+            facts.observe(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
+        for index, tally in treated.items():
+            for _, treatment, values in tally:
+                facts.observe(TreatedValues(self._names[index], treatment, values.count))
+
 
 class OpenTransaction:
     """Receives Loads until they are answered, then rows until they are staged. The Spark jobs start with the end of the
@@ -144,12 +158,12 @@ class OpenTransaction:
 
     def __init__(
         self,
-        number: int,
+        progress: TransactionProgress,
         start_writing: Callable[[], WriteJob],
         start_loading: Callable[[], TransactionLoads],
         stage: Callable[[Written, Mapping[int, Found], str], StagedTransaction],
     ) -> None:
-        self._progress = TransactionProgress(number)
+        self._progress = progress
         self._start_writing = start_writing
         self._start_loading = start_loading
         self._stage = stage
@@ -178,6 +192,7 @@ class OpenTransaction:
 
     def start_commit(self, message: request.StartCommit) -> StagedTransaction:
         """Make all rows durable outside this process, and return the staged commits."""
+        self._progress.end_received()
         found = self._loads.found if self._loads else {}
         if self._writing is None and not found:
             return StagedTransaction()
