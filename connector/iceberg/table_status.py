@@ -10,9 +10,11 @@ from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import Transform
 from pyiceberg.types import NestedField
 
+from connector.config.terms import SortTerm, Term
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
@@ -100,12 +102,8 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         Owner.of(table.properties),
         _awaits_backfill(table),
         table.schema().fields,
-        [_describe_field(table, field.source_id, field.transform) for field in table.spec().fields],
-        [
-            f"{_describe_field(table, field.source_id, field.transform)} {field.direction.value} "
-            f"{field.null_order.value.replace('-', ' ')}"
-            for field in table.sort_order().fields
-        ],
+        [str(_read_term(table, field.source_id, field.transform)) for field in table.spec().fields],
+        [str(_read_sort_term(table, field)) for field in table.sort_order().fields],
         _count_partitions(table),
         _read_size(table, snapshot) if snapshot else TableSize(),
         len(table.metadata.snapshots),
@@ -190,14 +188,17 @@ def _count_partitions(table: Table) -> int:
     return sum(bool(table.specs()[partition.spec_id].fields) for partition in partitions)
 
 
-def _describe_field(table: Table, column_id: int, transform: Transform[Any, Any]) -> str:
-    """Describe a field of a spec or of a sort order, such as `bucket(16, id)`."""
+def _read_term(table: Table, column_id: int, transform: Transform[Any, Any]) -> Term:
+    """Return a field of a spec or of a sort order as the config would have it, such as `bucket(16, id)`."""
     name = table.schema().find_column_name(column_id) or f"column {column_id}, which is gone"
-    column = name if name.isidentifier() else f"`{name}`"
     function, _, width = str(transform).rstrip("]").partition("[")
-    if function == "identity":
-        return column
-    return f"{function}({width}, {column})" if width else f"{function}({column})"
+    return Term(function, name, int(width) if width else None)
+
+
+def _read_sort_term(table: Table, field: SortField) -> SortTerm:
+    is_descending = field.direction is SortDirection.DESC
+    nulls_first = field.null_order is NullOrder.NULLS_FIRST
+    return SortTerm(_read_term(table, field.source_id, field.transform), is_descending, nulls_first)
 
 
 def _read_freshness(table: Table) -> Freshness | None:
