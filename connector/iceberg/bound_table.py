@@ -55,6 +55,7 @@ class BoundTable:
     properties: Properties
     access: FileAccess
     quarantine: Quarantine | None = None
+    published: int | None = None  # the id of the column with the publication times of documents
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
@@ -77,7 +78,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
         if index >= len(task.bindings):
             return bound  # rejected rows are of no collection
         collection = find_collection(requested[index], task.linked_collections)
-        bound = replace(bound, binding=_with_published(bound.binding, collection))
+        bound = replace(bound, published=_find_published(bound.binding, collection))
         if all_policies[index].updates is UpdateMode.DELTA:
             return bound
         return _with_updates(bound, collection, is_hard_delete=all_policies[index].updates is UpdateMode.HARD_DELETE)
@@ -89,15 +90,15 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
     return tables
 
 
-def _with_published(binding: Binding, collection: Collection) -> Binding:
-    """Return the binding with the column of publication times, if its field is selected."""
+def _find_published(binding: Binding, collection: Collection) -> int | None:
+    """Return the id of the column with the publication times of documents, if their field is selected."""
     fields = {
         projection.field
         for projection in collection.projections
         if projection.ptr == collection.uuid_ptr and projection.inference.string.format == "date-time"
     }
     columns = (each for each in binding.columns if each.field in fields and each.type == TimestamptzType())
-    return replace(binding, published=next((column.id for column in columns), None))
+    return next((column.id for column in columns), None)
 
 
 def _with_updates(bound: BoundTable, collection: Collection, *, is_hard_delete: bool) -> BoundTable:

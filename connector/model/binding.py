@@ -76,7 +76,6 @@ class Binding:
     document: Column | None
     on_invalid: OnInvalid = OnInvalid.STOP
     updates: Updates | None = None  # None: delta updates, which only add rows
-    published: int | None = None  # the id of the column with the publication times of documents, if there is one
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

@@ -137,7 +137,7 @@ class Session:
             schema_id=table.schema_id,
             files=files,
             checkpoint=checkpoint,
-            published=table.binding.published,
+            published=table.published,
             located=found.located if found else None,
             sort_order_id=table.arrangement.sort_order_id,
             known=tenure.known,

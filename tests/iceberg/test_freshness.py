@@ -160,4 +160,4 @@ def bound_column(catalog: Catalog, of: Collection, values: tuple[str, ...]) -> i
     )
     task = Materialization(name=WRITER.materialization, bindings=(binding,))
     [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy()])
-    return bound.binding.published
+    return bound.published

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -56,15 +56,21 @@ class SnapshotWriter:
     """Writes the metadata files of one snapshot.
 
     Manifests are written once, and used by every attempt. The manifest list is new for each attempt, since it depends
-    on what the table has then.
+    on what the table has then. `mark` returns further entries of the summary of a commit that is based on a table.
     """
 
-    def __init__(self, lists: WrittenLists | None = None, manifests: ManifestReader | None = None) -> None:
+    def __init__(
+        self,
+        lists: WrittenLists | None = None,
+        manifests: ManifestReader | None = None,
+        mark: Callable[[Table], Mapping[str, str]] = lambda _: {},
+    ) -> None:
         self._lists = WrittenLists() if lists is None else lists
         self.manifests = ManifestReader(self._lists) if manifests is None else manifests
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self.factory = ManifestFactory(self._id)
         self._merger = ManifestMerger(self.factory)
+        self._mark = mark
         self._manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: DeletedRows | None = None) -> Snapshot:
@@ -201,7 +207,10 @@ class SnapshotWriter:
         # New objects, because writing a manifest list sets the sequence number in the objects that it gets. A later
         # attempt with the same objects would commit the files under an old number. Then deletes of other engines would
         # hide their rows.
-        return [_fresh(manifest) for manifest in manifests], _summarize_append(staged, published)
+        return [_fresh(manifest) for manifest in manifests], {
+            **_summarize_append(staged, published),
+            **self._mark(table),
+        }
 
     def _write_manifest(
         self, table: Table, prefix: str, spec_id: int, files: Sequence[tuple[StagedCommit, DataFile]]
