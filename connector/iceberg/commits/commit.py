@@ -102,9 +102,11 @@ class TableLocks:
         return self._locks.setdefault(path, threading.Lock())
 
 
-def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
+def commit_all_or_raise(
+    catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
+) -> list[Landed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
-    outcomes = try_commits(catalog, staged)
+    outcomes = try_commits(catalog, staged, new_writer=new_writer)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
