@@ -115,3 +115,15 @@ def _belongs_to(table: Table, location: str) -> bool:
 def _version(location: str) -> int:
     match = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(PurePosixPath(location).name)
     return int(match[1]) if match else -1
+
+
+def measure_files(io: FileIO, locations: Iterable[str]) -> list[StoredFile]:
+    """Return the files with their sizes, without those that are gone."""
+
+    def measure(location: str) -> StoredFile | None:
+        try:
+            return StoredFile(location, len(io.new_input(location)), None)
+        except FileNotFoundError:
+            return None
+
+    return [file for file in map_in_threads(measure, sorted(locations), DELETIONS_AT_ONCE, "measure") if file]
