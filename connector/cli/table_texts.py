@@ -74,7 +74,7 @@ def encode_staged(verdicts: Sequence[Judged]) -> list[dict[str, Any]]:
 def describe_status(status: TableStatus) -> Iterator[str]:
     """Describe a table in several lines."""
     size = status.size
-    files = f"{size.data_files:,} data files, {size.delete_files:,} delete files, {_format_bytes(size.size)}"
+    files = f"{size.data_files:,} data files, {size.delete_files:,} delete files, {format_bytes(size.size)}"
     yield f"table {status.path}"
     yield f"  rows         {size.rows:,}{', including rows that delete files delete' if size.delete_files else ''}"
     yield f"  files        {files}"
@@ -113,7 +113,7 @@ def _describe_commit(commit: LastSnapshot) -> str:
 
 
 def _name(owner: Owner) -> str:
-    return f"{owner.materialization}, state key {owner.state_key}"
+    return f"{owner.materialization}, state key {owner.state_key}" if owner.state_key else owner.materialization
 
 
 def _describe_age(at: datetime) -> str:
@@ -123,7 +123,8 @@ def _describe_age(at: datetime) -> str:
     return f"{number} {unit}{'' if number == 1 else 's'} ago"
 
 
-def _format_bytes(size: int) -> str:
+def format_bytes(size: int) -> str:
+    """Return a number of bytes with the fitting unit."""
     number, units = float(size), iter(("bytes", "kB", "MB", "GB", "TB"))
     unit = next(units)
     while number >= 1000 and (larger := next(units, None)):
