@@ -5,7 +5,7 @@ do not notice it, because it makes neither the columns nor any rows current. The
 new generation. In one step it removes all rows of before, adds the new ones, and makes the new columns current.
 
 To the writers of the task, a new generation is a new table. What was staged for a former one is refused. A process of
-before the backfill is also fenced, even if its image knows no generations: the first commit sets a fence value that it
+before the backfill is also fenced, even if its image knows no generations: apply's commit sets a fence value that it
 does not know, for all keys (decision 7), and moves the main branch, which a commit that is on its way asserts.
 """
 
@@ -129,7 +129,8 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
             continue
         if entries:
             gone = {entry.data_file.file_path for entry in entries}
-            manifests.append(snapshots.factory.without(table, prefix, manifest, gone))
+            spec_id, content = manifest.partition_spec_id, manifest.content
+            manifests.append(snapshots.factory.of_existing(table, prefix, spec_id, entries, content, gone))
         for entry in entries:
             file = entry.data_file
             counts["removed-files-size"] += file.file_size_in_bytes

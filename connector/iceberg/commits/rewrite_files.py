@@ -14,7 +14,8 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile, TargetColumn
+from connector.encoding.rewriting import Rewrite, Rewriting
+from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.file_names import find_file_prefix

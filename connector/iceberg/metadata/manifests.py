@@ -75,14 +75,18 @@ class ManifestFactory:
         spec_id: int,
         entries: Iterable[ManifestEntry],
         content: ManifestContent = ManifestContent.DATA,
+        gone: Collection[str] = (),
     ) -> ManifestFile:
-        """Write a manifest of files that the table has already.
+        """Write a manifest of files that the table has already. The files of the paths in `gone` are named as deleted.
 
         Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
         with self._open(table, prefix, spec_id, content) as manifest:
             for entry in entries:
-                manifest.existing(entry)
+                if entry.data_file.file_path in gone:
+                    manifest.delete(entry)
+                else:
+                    manifest.existing(entry)
         return manifest.to_manifest_file()
 
     def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[str]) -> ManifestFile:
@@ -90,13 +94,7 @@ class ManifestFactory:
         entries = manifest.fetch_manifest_entry(table.io)
         if not any(entry.data_file.file_path in gone for entry in entries):
             return manifest
-        with self._open(table, prefix, manifest.partition_spec_id, manifest.content) as writer:
-            for entry in entries:
-                if entry.data_file.file_path in gone:
-                    writer.delete(entry)
-                else:
-                    writer.existing(entry)
-        return writer.to_manifest_file()
+        return self.of_existing(table, prefix, manifest.partition_spec_id, entries, manifest.content, gone)
 
     def _open(
         self, table: Table, prefix: str, spec_id: int, content: ManifestContent, schema_id: int | None = None
