@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from connector.cli.health_texts import format_bytes
 from connector.cli.maintain_command import MaintainedTable, MaintainedTables
-from connector.cli.table_texts import format_bytes
 from connector.iceberg.maintenance.orphan_files import OrphanFiles
 from connector.iceberg.maintenance.perform_actions import Action, Expiry, Outcome, Removal, Unfinished
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
