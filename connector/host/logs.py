@@ -32,6 +32,7 @@ class Event(StrEnum):
     CLAMPED = "clamped"
     NULLED = "nulled"
     REJECTED = "rejected"
+    COMPACTED = "compacted"
     EXPIRED = "expired"
     COLLECTED = "collected"
 

@@ -7,6 +7,7 @@ commits that succeeded.
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from connector.iceberg.metadata.table_updates import (
     show_generation,
 )
 from connector.model.state import ChainId, StagedCommit
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,18 @@ class Failed:
 Outcome: TypeAlias = Landed | Superseded | Failed
 
 
+class TableLocks:
+    """A lock for each table. The threads of a session hold it while they commit, so that no commit makes another one
+    fail."""
+
+    def __init__(self) -> None:
+        self._locks: dict[TableIdentifier, threading.Lock] = {}
+
+    def of(self, path: TableIdentifier) -> threading.Lock:
+        """Return the lock of a table."""
+        return self._locks.setdefault(path, threading.Lock())
+
+
 def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
     outcomes = try_commits(catalog, staged)
@@ -100,6 +114,7 @@ def try_commits(
     staged: Sequence[StagedCommit],
     once: Collection[ChainId] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
+    locks: TableLocks | None = None,
 ) -> list[Outcome]:
     """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
 
@@ -110,7 +125,8 @@ def try_commits(
     tables = [list(commits) for _, commits in by_table]
 
     def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
-        return _try_table(catalog, commits, once, new_writer)
+        with (locks or TableLocks()).of(commits[0].path):
+            return _try_table(catalog, commits, once, new_writer)
 
     return [
         outcome for outcomes in map_in_threads(try_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes

@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.compaction import FileGroup
-from connector.encoding.rewriting import SourceFile
+from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition
@@ -32,9 +32,14 @@ class GroupPlan:
     """Files that are rewritten together, and what that costs."""
 
     group: FileGroup
-    rows: int  # deleted ones included
+    source_rows: tuple[int, ...]  # of each source; deleted ones included
     size: int  # bytes
     delete_files: int  # that apply to the files; some of them may also apply to others
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of all sources, deleted ones included."""
+        return sum(self.source_rows)
 
     @property
     def cost(self) -> float:
@@ -95,12 +100,6 @@ def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) 
     return sorted((_make_group(files, applied) for files in chosen), key=lambda group: group.cost)
 
 
-def applies_by_value(delete: ListedFile, data: ListedFile) -> bool:
-    """Whether an equality delete file may apply to a data file. If their specs differ, it counts as if it did."""
-    is_other_partition = delete.partition.spec_id == data.partition.spec_id and delete.partition != data.partition
-    return delete.sequence_number > data.sequence_number and not is_other_partition
-
-
 def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     """Yield the data files that can be rewritten: Parquet files without deletes by value and with known deletes."""
     files = list(listed)
@@ -112,7 +111,7 @@ def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     }
     for file in files:
         is_parquet = file.content is DataFileContent.DATA and file.format is FileFormat.PARQUET
-        if is_parquet and file.partition not in others and not any(applies_by_value(each, file) for each in by_value):
+        if is_parquet and file.partition not in others and not any(each.applies_by_value(file) for each in by_value):
             yield file
 
 
@@ -230,4 +229,4 @@ def _make_group(files: Sequence[ListedFile], applied: Mapping[str, Sequence[List
         SourceFile(file.path, file.size, tuple(sorted(delete.path for delete in applied[file.path]))) for file in files
     ]
     deletes = {path for source in sources for path in source.position_deletes}
-    return GroupPlan(FileGroup(tuple(sources)), sum(file.rows for file in files), _size_of(files), len(deletes))
+    return GroupPlan(FileGroup(tuple(sources)), tuple(file.rows for file in files), _size_of(files), len(deletes))

@@ -72,6 +72,11 @@ class ListedFile:
         must be of the same partition."""
         return self.sequence_number >= data.sequence_number and self.partition == data.partition
 
+    def applies_by_value(self, data: "ListedFile") -> bool:
+        """Whether an equality delete file may apply to a data file. If their specs differ, it counts as if it did."""
+        is_other_partition = self.partition.spec_id == data.partition.spec_id and self.partition != data.partition
+        return self.sequence_number > data.sequence_number and not is_other_partition
+
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     lower, upper = (bounds and bounds.get(PATH_COLUMN) for bounds in (file.lower_bounds, file.upper_bounds))
