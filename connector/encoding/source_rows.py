@@ -15,11 +15,14 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 
 from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
 from connector.encoding.position_deletes import Positions
+from connector.host.errors import UserError
+from connector.host.redaction import redact_and_cut
 from connector.model.binding import Column
 from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 _LARGEST_BATCH: Final = 1 << 16  # rows
+_QUOTED_CHARACTERS: Final = 200
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 
 # Of columns that only other engines' tables have.
@@ -70,7 +73,14 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[pq.Par
     """
     with translate_errors(source.path), io.new_input(source.path).open() as stream:
         buffer = _READ_BUFFERS // max(columns, 1)
-        yield pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
+        try:
+            file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
+        except pa.ArrowInvalid as error:
+            raise UserError(
+                f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
+                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table."
+            ) from error
+        yield file
 
 
 @dataclass(frozen=True)

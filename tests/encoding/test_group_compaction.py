@@ -264,6 +264,13 @@ def test_a_source_without_a_required_column_is_not_compacted(tmp_path: Path) -> 
     check_text(SNAPSHOTS, "a source of a compaction without a required column", str(raised.value), {str(tmp_path): "…"})
 
 
+def test_a_source_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(UserError) as raised:
+        compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/broken.parquet", 17),)), (), target_size=1)
+    check_text(SNAPSHOTS, "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
+
+
 def test_nested_columns_of_another_form_go_to_another_file(tmp_path: Path) -> None:
     old, new = tmp_path / "old.parquet", tmp_path / "new.parquet"
     for path, inner in ((old, [_field("left", pa.int64(), 5)]), (new, [_field("right", pa.string(), 6)])):
