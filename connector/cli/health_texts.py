@@ -25,7 +25,7 @@ def describe_health(health: TableHealth) -> Iterator[str]:
     yield f"  debt         {_describe_debt(debt.size, debt.files)}"
     yield f"  compacted    {_describe_compaction(health.last_compaction) if health.last_compaction else 'not lately'}"
     manifests = f"{metadata.manifests:,} manifests, {format_bytes(metadata.manifest_bytes)}"
-    yield f"  metadata     {manifests}; metadata file, {format_bytes(metadata.metadata_bytes)}"
+    yield f"  metadata     {manifests}, and a metadata file of {format_bytes(metadata.metadata_bytes)}"
 
 
 def _describe_debt(size: int, files: int) -> str:
