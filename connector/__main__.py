@@ -135,7 +135,7 @@ def _maintain(options: argparse.Namespace) -> int:
     )
     encode = maintain_texts.encode_maintenance if options.json else maintain_texts.describe_maintenance
     _show(encode(maintained))
-    return FAILED if maintained.errors else 0
+    return FAILED if maintained.has_failed else 0
 
 
 def _fence(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from protocol.flow import WHOLE_RANGE
 
 INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)'")
 
-MAINTENANCE: Final = ("manifests", "expire", "orphans", "all")
+MAINTENANCE: Final = ("compact", "manifests", "expire", "orphans", "all")
 DAYS: Final = 3.0  # the default of --older-than
 
 DESCRIPTION: Final = (
@@ -120,7 +120,7 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_maintain(
         commands.add_parser(
             "maintain",
-            help="merge manifests, expire snapshots and delete orphan files of tables, now",
+            help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
             description="Performs maintenance on tables, also beside running tasks. `all` does all actions. --dry-run "
             "shows what would be done. A run may be ended at any time, and repeated.",
         )

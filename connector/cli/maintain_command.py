@@ -3,9 +3,10 @@
 import logging
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final
 
 from pyiceberg.table import Table
@@ -15,10 +16,12 @@ from connector.cli.staged_state import parse_table
 from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse, resource_path
+from connector.encoding.compaction import Compact
 from connector.evolution.table_change import Owner
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.maintenance.compact_table import CompactionResult
 from connector.iceberg.maintenance.perform_actions import (
     OLDER_THAN,
     Action,
@@ -71,6 +74,12 @@ class MaintainedTables:
     tables: Sequence[MaintainedTable]
     errors: Sequence[tuple[TableIdentifier, str]]
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an action has failed, or a part of a compaction."""
+        outcomes = [outcome for table in self.tables for _, outcome in table.outcomes]
+        return bool(self.errors) or any(isinstance(each, CompactionResult) and each.failed for each in outcomes)
+
 
 def read_arguments(options: Namespace, source: ConfigFile | FlowFile) -> MaintainArguments:
     """Read the arguments of the command line, which are checked."""
@@ -100,8 +109,8 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     )
     namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.namespace.lower()}
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
-    with closing(open_catalog(endpoint)) as catalog:
-        maintainer = Maintainer(catalog, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
+    with closing(open_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
+        maintainer = Maintainer(catalog, compact, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
         run = _Run(endpoint, maintainer, arguments.actions, waiting)
         with translate_errors(endpoint):
             if arguments.tables:
@@ -109,6 +118,20 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
             else:
                 found = [each for name in sorted(namespaces) for each in find_own_tables(catalog, name, task.name)]
         return MaintainedTables(arguments.is_dry_run, [*run.maintain(found)], run.errors)
+
+
+@contextmanager
+def _start_when_needed(settings: Mapping[str, str]) -> Iterator[Compact]:
+    """Yield a function that compacts file groups. Spark starts with the first call."""
+    with ExitStack() as resources:
+
+        @cache
+        def start() -> Compact:
+            from connector.spark.compaction_job import compaction_jobs  # most runs need no Spark
+
+            return resources.enter_context(compaction_jobs(settings))
+
+        yield lambda compaction, groups, access: start()(compaction, groups, access)
 
 
 def _set_spark(config: Json, settings: Mapping[str, str]) -> Json:

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from connector.cli.health_texts import format_bytes
 from connector.cli.maintain_command import MaintainedTable, MaintainedTables
+from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.orphan_files import OrphanFiles
 from connector.iceberg.maintenance.perform_actions import Action, Expiry, Outcome, Removal, Unfinished
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
@@ -56,6 +58,11 @@ def _describe_table(table: MaintainedTable, *, is_dry_run: bool) -> Iterator[str
 def _describe_outcome(outcome: Outcome, *, is_dry_run: bool) -> Iterator[str]:
     would = "would be " if is_dry_run else ""
     match outcome:
+        case CompactionPlan():
+            size = f" ({format_bytes(outcome.size)}, {_count(outcome.rows, 'row')})" if outcome.files else ""
+            yield f"{_count(outcome.files, 'data file')}{size} would be compacted"
+        case CompactionResult():
+            yield from _describe_compaction(outcome)
         case Expiry(snapshots, deleted):
             yield f"{_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
             yield from _list_files(deleted) if is_dry_run else ()
@@ -63,10 +70,25 @@ def _describe_outcome(outcome: Outcome, *, is_dry_run: bool) -> Iterator[str]:
             yield from _describe_orphans(found, would)
             yield from _list_files(outcome.deleted) if is_dry_run else ()
         case ManifestPlan(groups=groups):
-            before = _count(len(outcome.replaced), "manifest")
-            yield f"{before} ({format_bytes(outcome.size)}) {would}merged into {len(groups)}"
+            into = f" ({format_bytes(outcome.size)}) {would}merged into {len(groups):,}"
+            yield f"{_count(len(outcome.replaced), 'manifest')}{into if groups else f' {would}merged'}"
         case Unfinished(deleted):
             yield f"{UNFINISHED}{f'; {_describe_files(deleted)} deleted' if deleted else ''}"
+
+
+def _describe_compaction(result: CompactionResult) -> Iterator[str]:
+    before = f"{_count(result.files_before, 'data file')} ({format_bytes(result.bytes_before)})"
+    after = f"{before} became {result.files_after:,} ({format_bytes(result.bytes_after)})"
+    yield after if result.files_before else "0 data files compacted"
+    if result.delete_files or result.deleted_rows:
+        deleted = _count(result.deleted_rows, "deleted row")
+        yield f"{_count(result.delete_files, 'delete file')} and {deleted} removed"
+    if result.dropped:
+        yield f"{_count(result.dropped, 'group')} of files left, because another writer has changed them"
+    if result.failed:
+        yield f"{_count(result.failed, 'group')} of files failed: the log says why"
+    if result.debt:
+        yield f"{format_bytes(result.debt)} are left. Repeat the command to continue"
 
 
 def _describe_orphans(found: OrphanFiles, would: str) -> Iterator[str]:
@@ -106,6 +128,11 @@ def _sum(files: Sequence[StoredFile]) -> int:
 def _encode_outcome(action: Action, outcome: Outcome) -> dict[str, Any]:
     encoded: dict[str, Any] = {"action": action, "isFinished": not isinstance(outcome, Unfinished)}
     match outcome:
+        case CompactionPlan():
+            planned = {"files": outcome.files, "bytes": outcome.size, "rows": outcome.rows}
+            return encoded | planned | {"groups": len(outcome.groups)}
+        case CompactionResult():
+            return encoded | _encode_compaction(outcome)
         case Expiry(snapshots, deleted):
             return encoded | {"snapshots": snapshots, **_encode_deleted(deleted)}
         case Removal(found):
@@ -118,6 +145,23 @@ def _encode_outcome(action: Action, outcome: Outcome) -> dict[str, Any]:
             return encoded | {"replaced": replaced, "written": groups, "bytes": outcome.size}
         case Unfinished(deleted):
             return encoded | _encode_deleted(deleted)
+
+
+def _encode_compaction(result: CompactionResult) -> dict[str, Any]:
+    return {
+        "isFinished": not result.debt,
+        "groups": result.groups,
+        "files": result.files_before,
+        "bytes": result.bytes_before,
+        "rows": result.rows,
+        "newFiles": result.files_after,
+        "newBytes": result.bytes_after,
+        "deleteFiles": result.delete_files,
+        "deletedRows": result.deleted_rows,
+        "droppedGroups": result.dropped,
+        "failedGroups": result.failed,
+        "debtBytes": result.debt,
+    }
 
 
 def _encode_deleted(files: Sequence[StoredFile]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,13 +18,17 @@ from pyiceberg.table import Table
 
 from connector.cli.arguments import parse_arguments
 from connector.cli.flow_files import ConfigFile
-from connector.cli.maintain_command import maintain_tables, read_arguments
+from connector.cli.maintain_command import MaintainedTable, MaintainedTables, maintain_tables, read_arguments
 from connector.cli.maintain_texts import describe_maintenance, encode_maintenance
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.commits import commit, fence
+from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
+from connector.iceberg.maintenance.perform_actions import Action
 from connector.iceberg.metadata.retention import MAX_AGE
+from connector.iceberg.metadata.stored_files import list_stored_files
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.endpoint_configs import on_s3, rest
@@ -39,7 +43,8 @@ ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/lake", "shop%2Forders.v0", "00000000-ffffffff")
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
-NOTHING_OLD: Final = {MAX_AGE: "0"}
+# Snapshots expire at once, and Spark does not start to compact a few files.
+PROPERTIES: Final = {MAX_AGE: "0", MIN_INPUT_FILES: "1000"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Lake:
 
     def add_table(self, path: TableIdentifier, owner: Owner | None = OWNER) -> Table:
         owned = {OWNER_PROPERTY: owner.encode()} if owner else {}
-        return foreign_table(self.catalog, path, properties=NOTHING_OLD | owned)
+        return foreign_table(self.catalog, path, properties=PROPERTIES | owned)
 
     def commit(self, *ids: int, path: TableIdentifier = ORDERS, prev: str | None = None) -> StagedCommit:
         staged = stage(self.catalog, path, WRITER, *ids, prev=prev)
@@ -151,6 +156,7 @@ def read(text: str) -> list[str]:
 def test_a_person_reads_what_would_be_done_and_what_is_done(lake: Lake, left: str) -> None:
     planned = lake.describe("all", "--dry-run")
     assert read(planned) == [
+        "  compact    0 data files would be compacted",
         "  manifests  3 manifests (SIZE) would be merged into 1",
         "  expire     2 snapshots would be expired, 2 files (SIZE) would be deleted",
         "  orphans    1 file (SIZE) would be deleted, of transactions that can no longer be committed",
@@ -158,6 +164,7 @@ def test_a_person_reads_what_would_be_done_and_what_is_done(lake: Lake, left: st
     ]
     assert f"               {left}" in planned.splitlines()
     assert read(lake.describe("all")) == [
+        "  compact    0 data files compacted",
         "  manifests  3 manifests (SIZE) merged into 1",
         "  expire     3 snapshots expired, 6 files (SIZE) deleted",
         "  orphans    1 file (SIZE) deleted, of transactions that can no longer be committed",
@@ -187,6 +194,27 @@ def test_a_person_reads_of_other_files(lake: Lake) -> None:
         "             1 file (SIZE) deleted, that the connector does not know",
     ]
     assert ids_of(lake.catalog, ORDERS) == [2]
+
+
+def test_a_person_reads_what_a_compaction_did() -> None:
+    result = CompactionResult(
+        commits=1, files_before=40, files_after=1, bytes_before=34_000_000, bytes_after=30_100_000, deleted_rows=1204,
+        delete_files=3, dropped=1, failed=2, debt=1_000,
+    )  # fmt: skip
+    maintained = MaintainedTables(False, [MaintainedTable(ORDERS, [(Action.COMPACT, result)])], [])
+    assert maintained.has_failed
+    assert describe_maintenance(maintained).splitlines() == [
+        "table shop.orders",
+        "  compact    40 data files (34.0 MB) became 1 (30.1 MB)",
+        "             3 delete files and 1,204 deleted rows removed",
+        "             1 group of files left, because another writer has changed them",
+        "             2 groups of files failed: the log says why",
+        "             1.0 kB are left. Repeat the command to continue",
+    ]
+    done = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, replace(result, failed=0))])])
+    assert not done.has_failed
+    managed = describe_maintenance(MaintainedTables(False, [MaintainedTable(ORDERS, (), is_managed=True)], []))
+    assert managed == "table shop.orders: Amazon S3 Tables maintains this table itself"
 
 
 def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> None:
@@ -234,7 +262,7 @@ def test_an_invalid_property_is_named(lake: Lake) -> None:
 def test_when_the_time_is_over_nothing_more_is_done(lake: Lake) -> None:
     before = files_of(lake)
     maintained = lake.maintain("all", "--max-seconds", "0")
-    assert [each["isFinished"] for each in maintained["tables"][0]["actions"]] == [False] * 3
+    assert [each["isFinished"] for each in maintained["tables"][0]["actions"]] == [False] * 4
     assert files_of(lake) == before
     unfinished = "not finished: the budget is used up. Repeat the command to continue"
     assert read(lake.describe("expire", "--max-seconds", "0")) == [f"  expire     {unfinished}"]
@@ -306,7 +334,11 @@ def test_a_table_of_a_rest_catalog_is_maintained(tmp_path: Path, rest_on_s3: Res
     for number in range(3):
         lake.commit(number, path=path)
     staged = stage(lake.catalog, path, WRITER, 3)
-    planned = lake.maintain("all", "--dry-run")
+    table = lake.catalog.load_table(path)
+    before = list(list_stored_files(table.io, table.location()))
+    planned = lake.maintain("all", "--dry-run", "--dropped-tables", "--older-than")
+    assert list(list_stored_files(table.io, table.location())) == before
+    assert lake.catalog.load_table(path).metadata_location == table.metadata_location
     assert find(planned, "orphans")["deleted"] == [left]
     maintained = lake.maintain("all", "--dropped-tables", "--older-than")
     assert find(maintained, "orphans")["deleted"] == [left]
@@ -336,6 +368,30 @@ def count(*arguments, **keywords):
 setattr(owner, name, count)
 sys.exit(__main__.main(sys.argv[3:]))
 """
+
+
+@pytest.mark.spark
+@pytest.mark.crash
+def test_data_files_are_compacted_also_after_a_run_that_was_killed(lake: Lake, left: str) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({MIN_INPUT_FILES: "2"})
+    for number in range(4, 8):
+        value = lake.commit(number, prev=fence.read_value(lake.table.properties, WRITER)).next
+    planned = find(lake.maintain("compact", "--dry-run"), "compact")
+    assert (planned["files"], planned["groups"], planned["rows"]) == (7, 1, 7)
+    command = [sys.executable, "-c", KILLED_AT, "commit", "0", "maintain", "compact", "--config", str(lake.config)]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    assert [path.name for path in files_of(lake) if path.name.startswith("compact-") and path.suffix == ".parquet"]
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3, 4, 5, 6, 7]
+    staged = stage(lake.catalog, ORDERS, WRITER, 8, prev=value)
+    done = run(lake, "all", "--json", "--spark", "master=local[1]")
+    assert (done.returncode, done.stderr.count("compact shop.orders: done")) == (0, 1)
+    compacted = find(json.loads(done.stdout), "compact")
+    assert (compacted["files"], compacted["newFiles"], compacted["bytes"]) == (7, 1, planned["bytes"])
+    commit.commit_all_or_raise(lake.catalog, [staged])
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert not place_of(left).exists()
+    assert len([path for path in files_of(lake) if path.name.startswith("compact-") and path.suffix == ".parquet"]) == 2
 
 
 @pytest.mark.crash

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from connector.host.signals import map_in_threads
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.stored_files import StoredFile
 from connector.model.table_identifier import Generation
@@ -89,8 +89,14 @@ def _list_generations(table: Table) -> set[str]:
 
 def _read_names(files: Iterable[StoredFile]) -> Iterator[tuple[str, StoredFile]]:
     for file in files:
-        if origin := FileOrigin.of(file_name(file.location)):
-            yield origin.table_uuid, file
+        if uuid := read_table_uuid(file_name(file.location)):
+            yield uuid, file
+
+
+def read_table_uuid(name: str) -> str | None:
+    """Return the UUID in the name of a file of ours: that of its table, or of a generation of its rows."""
+    origin = FileOrigin.of(name) or CompactionOrigin.of(name)
+    return origin.table_uuid if origin else None
 
 
 def _read_metadata(io: FileIO, files: Iterable[StoredFile]) -> Iterator[tuple[str, StoredFile]]:

@@ -3,7 +3,8 @@
 Three kinds of files are told apart, because they are proven in different ways:
 
 - Void files: their names show a transaction of this table that can never be committed any more, whatever a state names.
-  A running task stages its files on its newest fence value, so they are not among them.
+  A running task stages its files on its newest fence value, so they are not among them. The same holds for files of
+  compactions that are too old to be committed.
 - Files of dropped tables: their names, or their content, show another table that the catalog does not have.
 - Unknown files: all others that are old enough. Another engine may still write young ones.
 
@@ -28,7 +29,9 @@ from connector.iceberg.maintenance.dropped_tables import (
     DroppedTables,
     are_older,
     group_by_other_table,
+    read_table_uuid,
 )
+from connector.iceberg.maintenance.remove_orphan_files import is_orphan_of_compaction
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import (
@@ -101,7 +104,12 @@ def find_orphan_files(
 
 def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
     is_void = make_void_condition(table)
-    void = {file for file in orphans if (origin := FileOrigin.of(file_name(file.location))) and is_void(origin)}
+    void = {
+        file
+        for file in orphans
+        if is_orphan_of_compaction(table, name := file_name(file.location))
+        or ((origin := FileOrigin.of(name)) and is_void(origin))
+    }
     if must_delete_old_metadata(table):
         stale = set(find_stale_metadata(table))
         void.update(file for file in orphans if file.location in stale)
@@ -151,7 +159,7 @@ def _list_metadata(table: Table) -> Iterator[str]:
 def _is_unknown(file: StoredFile, options: OrphanOptions) -> bool:
     """Whether this is an old file that is neither ours nor metadata of a table."""
     name = file_name(file.location)
-    is_known = FileOrigin.of(name) is not None or name.endswith(METADATA_SUFFIXES)
+    is_known = read_table_uuid(name) is not None or name.endswith(METADATA_SUFFIXES)
     return options.has_unknown and not is_known and are_older([file], options.modified_before)
 
 

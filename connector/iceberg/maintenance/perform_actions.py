@@ -1,9 +1,10 @@
 """The actions of `maintain` on one table, within a budget. A dry run only finds out what they would do."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -11,11 +12,20 @@ from typing import Final, TypeAlias
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
+from connector.encoding.compaction import Compact
 from connector.evolution.table_change import Owner
+from connector.iceberg.maintenance.compact_table import (
+    CompactionBudget,
+    CompactionResult,
+    compact_table,
+    take_groups,
+)
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, log_expiry, plan_expiry, remove_snapshots
 from connector.iceberg.maintenance.orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
+from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import find_expired
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
@@ -30,6 +40,7 @@ OLDER_THAN: Final = timedelta(days=3)  # as in Iceberg's remove_orphan_files
 class Action(StrEnum):
     """What can be done to a table. `all` does it in this order: each leaves work for the ones after it."""
 
+    COMPACT = "compact"
     MANIFESTS = "manifests"
     EXPIRE = "expire"
     ORPHANS = "orphans"
@@ -51,13 +62,14 @@ class Budget:
         self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
         self.bytes_left = max_bytes
 
-    def is_over(self) -> bool:
-        """Whether the time is over, or the bytes are used up."""
-        return self.is_late() or self.bytes_left == 0
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until the time is over; infinite without a limit."""
+        return math.inf if self._deadline is None else self._deadline - time.monotonic()
 
     def is_late(self) -> bool:
         """Whether the time is over."""
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return self.seconds_left <= 0
 
     def take(self, size: int) -> None:
         """Count bytes that were written again."""
@@ -92,15 +104,19 @@ class Unfinished:
     deleted: Sequence[StoredFile] = ()
 
 
-Outcome: TypeAlias = Expiry | Removal | ManifestPlan | Unfinished
+Outcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | ManifestPlan | Unfinished
 Perform: TypeAlias = Callable[[TableIdentifier, Owner], Outcome]
 
 
 class Maintainer:
     """Performs actions on the tables of a catalog, or finds out what they would do."""
 
-    def __init__(self, catalog: Catalog, budget: Budget, orphans: OrphanChoice, *, is_dry_run: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, compact: Compact, budget: Budget, orphans: OrphanChoice, *, is_dry_run: bool
+    ) -> None:
+        """`compact` rewrites data files."""
         self._catalog = catalog
+        self._perform_groups = compact
         self._budget = budget
         self._is_dry_run = is_dry_run
         self._orphans = OrphanOptions(
@@ -112,6 +128,7 @@ class Maintainer:
     def find(self, action: Action) -> Perform:
         """Return the function that performs an action."""
         by_action: dict[Action, Perform] = {
+            Action.COMPACT: self._compact,
             Action.MANIFESTS: self._rewrite_manifests,
             Action.EXPIRE: self._expire,
             Action.ORPHANS: self._remove_orphans,
@@ -126,6 +143,21 @@ class Maintainer:
                 return Unfinished()
 
         return perform
+
+    def _compact(self, path: TableIdentifier, _owner: Owner) -> Outcome:
+        left = self._budget.bytes_left
+        if self._is_dry_run:
+            table = self._catalog.load_table(path)
+            plan = plan_compaction(table, ManifestReader().list_files(table))
+            planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
+            self._budget.take(planned.size)
+            return planned
+        if left == 0:
+            return Unfinished()
+        budget = CompactionBudget(self._budget.seconds_left, math.inf if left is None else left)
+        result = compact_table(self._catalog, path, self._perform_groups, budget)
+        self._budget.take(result.bytes_before)
+        return result
 
     def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> Outcome:
         left = self._budget.bytes_left
