@@ -19,7 +19,14 @@ from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.reset import Judged, judge_commits
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_STATE_KEY
+from connector.iceberg.commits.snapshot import (
+    SUMMARY_DELETED,
+    SUMMARY_FIRST,
+    SUMMARY_LAST,
+    SUMMARY_MATERIALIZATION,
+    SUMMARY_OFFSETS,
+    SUMMARY_STATE_KEY,
+)
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import manifests_of
@@ -41,6 +48,17 @@ class LastSnapshot:
     operation: str
     owner: Owner | None
     engine: str  # "" if the snapshot does not name it
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """What the newest commit of the connector with publication times says about its rows."""
+
+    first: datetime  # the smallest publication time of its rows
+    last: datetime
+    upserted: int  # rows that it wrote
+    deleted: int  # older versions of rows
+    offsets: str  # how far its source was read: a JSON object; "" if the snapshot does not say
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,7 @@ class TableStatus:
     size: TableSize
     snapshots: int
     last_commit: LastSnapshot | None
+    freshness: Freshness | None
     writers: Sequence[RecordedWriter]
     staged: Sequence[Judged] | None
 
@@ -89,6 +108,7 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         _read_size(table, snapshot) if snapshot else TableSize(),
         len(table.metadata.snapshots),
         _describe_commit(snapshot) if snapshot else None,
+        _read_freshness(table),
         list_recorded_writers(table),
         None if staged is None else judge_commits(table, staged),
     )
@@ -179,6 +199,18 @@ def _read_sort_term(table: Table, field: SortField) -> SortTerm:
     is_descending = field.direction is SortDirection.DESC
     nulls_first = field.null_order is NullOrder.NULLS_FIRST
     return SortTerm(_read_term(table, field.source_id, field.transform), is_descending, nulls_first)
+
+
+def _read_freshness(table: Table) -> Freshness | None:
+    for snapshot in reversed(table.snapshots()):
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        try:
+            first, last = (datetime.fromisoformat(summary[name]) for name in (SUMMARY_FIRST, SUMMARY_LAST))
+            upserted, deleted = int(summary["added-records"]), int(summary[SUMMARY_DELETED])
+        except (KeyError, ValueError):
+            continue  # another engine may write what it likes
+        return Freshness(first, last, upserted, deleted, summary.get(SUMMARY_OFFSETS, ""))
+    return None
 
 
 def _describe_commit(snapshot: Snapshot) -> LastSnapshot:

@@ -31,14 +31,20 @@ class Attempt(Protocol):
 class Committer:
     """Commits for one session, from any number of threads. Two attempts never work on the same table.
 
-    Commits that fail stay in the connector state, and are retried. `after_commit` is called for each that succeeds.
+    Commits that fail stay in the connector state, and are retried. `after_commit` is called for each that succeeds,
+    `after_landing` also for those that the table had already.
     """
 
     def __init__(
-        self, attempt: Attempt, limit: Limit, after_commit: Callable[[Committed], object] = lambda _: None
+        self,
+        attempt: Attempt,
+        limit: Limit,
+        after_commit: Callable[[Committed], object] = lambda _: None,
+        after_landing: Callable[[Landed], object] = lambda _: None,
     ) -> None:
         self._attempt = attempt
         self._after_commit = after_commit
+        self._after_landing = after_landing
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
@@ -129,8 +135,10 @@ class Committer:
             committed, final = self._record(outcomes)
             self._changed.notify_all()
         for outcome in outcomes:
-            if isinstance(outcome, Landed) and outcome.commit:
-                self._after_commit(outcome.commit)
+            if isinstance(outcome, Landed):
+                self._after_landing(outcome)
+                if outcome.commit:
+                    self._after_commit(outcome.commit)
         if final:
             raise final
         return committed

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 
@@ -38,6 +38,8 @@ from connector.spark.table_files import Layout, TableLayout
 from connector.spark.write_job import WriteJob, Written, choose_transfer
 from protocol import request
 from protocol.protocol_error import ProtocolError
+
+LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
 # The argument of both: the prefix of each table's files.
 StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]
@@ -103,14 +105,19 @@ class Session:
         tables = zip(self._tables, self._tenures, strict=True)
         return [file_prefix(table.writer, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
 
-    def _stage(self, written: Written, found: Mapping[int, Found], checkpoint: str) -> StagedTransaction:
+    def _stage(self, written: Written, found: Mapping[int, Found], message: request.StartCommit) -> StagedTransaction:
         """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
         value."""
         for index, table in enumerate(self._tables):
             if table.binding.updates:
                 _check_updates(table, found.get(index), written.updates.get(index))
+        digest = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
+        offsets = message.describe_offsets(LONGEST_OFFSETS)
         commits = {
-            index: self._stage_table(index, written.files.get(index, ()), found.get(index), checkpoint)
+            index: replace(
+                self._stage_table(index, written.files.get(index, ()), found.get(index), digest),
+                offsets=offsets.get(self._tables[index].writer.state_key, ""),
+            )
             for index in sorted({*written.files, *found})
         }
         for index, limit in self._limits.items():
@@ -134,6 +141,7 @@ class Session:
             schema_id=table.schema_id,
             files=files,
             checkpoint=checkpoint,
+            published=table.published,
             located=found.located if found else None,
             sort_order_id=table.arrangement.sort_order_id,
             known=tenure.known,
@@ -161,7 +169,7 @@ class OpenTransaction:
         progress: TransactionProgress,
         start_writing: Callable[[], WriteJob],
         start_loading: Callable[[], TransactionLoads],
-        stage: Callable[[Written, Mapping[int, Found], str], StagedTransaction],
+        stage: Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction],
     ) -> None:
         self._progress = progress
         self._start_writing = start_writing
@@ -196,9 +204,8 @@ class OpenTransaction:
         found = self._loads.found if self._loads else {}
         if self._writing is None and not found:
             return StagedTransaction()
-        checkpoint = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
         written = self._writing.finish() if self._writing else Written()
-        staged = self._stage(written, found, checkpoint)
+        staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated.values())
         return staged
 

@@ -7,6 +7,7 @@ commits that succeeded.
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -89,9 +90,23 @@ class Failed:
 Outcome: TypeAlias = Landed | Superseded | Failed
 
 
-def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
+class TableLocks:
+    """A lock for each table. The threads of a session hold it while they commit, so that no commit makes another one
+    fail."""
+
+    def __init__(self) -> None:
+        self._locks: dict[TableIdentifier, threading.Lock] = {}
+
+    def of(self, path: TableIdentifier) -> threading.Lock:
+        """Return the lock of a table."""
+        return self._locks.setdefault(path, threading.Lock())
+
+
+def commit_all_or_raise(
+    catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
+) -> list[Landed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
-    outcomes = try_commits(catalog, staged)
+    outcomes = try_commits(catalog, staged, new_writer=new_writer)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
@@ -103,6 +118,7 @@ def try_commits(
     staged: Sequence[StagedCommit],
     once: Collection[ChainId] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
+    locks: TableLocks | None = None,
 ) -> list[Outcome]:
     """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
 
@@ -113,7 +129,8 @@ def try_commits(
     tables = [list(commits) for _, commits in by_table]
 
     def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
-        return _try_table(catalog, commits, once, new_writer)
+        with (locks or TableLocks()).of(commits[0].path):
+            return _try_table(catalog, commits, once, new_writer)
 
     return [
         outcome for outcomes in map_in_threads(try_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes

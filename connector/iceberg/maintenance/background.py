@@ -57,10 +57,14 @@ class _Recent:
 
 
 class Maintenance:
-    """Runs one task after another, so that two tasks never work on the same files."""
+    """Runs one task after another, so that two tasks never work on the same files.
 
-    def __init__(self, catalog: Catalog) -> None:
+    `note_commit` is told of commits, so that what needs more time than a task may begin. It must return at once.
+    """
+
+    def __init__(self, catalog: Catalog, note_commit: Callable[[Committed], object] = lambda _: None) -> None:
         self._catalog = catalog
+        self._note_commit = note_commit
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._recent: dict[UUID, _Recent] = {}  # by table; a table with an entry has a task in the queue
         self._noting = threading.Lock()
@@ -96,6 +100,7 @@ class Maintenance:
         if is_in_table_bucket(table.location()):
             return
         path = TableIdentifier(*table.name())
+        self._note_commit(recent.newest)
         dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
         is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
         if recent.located:
@@ -176,9 +181,11 @@ def _measure(task: _Task, began: float, *, has_failed: bool) -> None:
 
 
 @contextmanager
-def run_maintenance(catalog: Catalog) -> Iterator[Maintenance]:
+def run_maintenance(
+    catalog: Catalog, note_commit: Callable[[Committed], object] = lambda _: None
+) -> Iterator[Maintenance]:
     """Run a thread that performs maintenance tasks until the session ends."""
-    maintenance = Maintenance(catalog)
+    maintenance = Maintenance(catalog, note_commit)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
     try:
         yield maintenance
