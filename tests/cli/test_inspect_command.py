@@ -265,7 +265,7 @@ def test_tables_of_a_rest_catalog_are_shown(tmp_path: Path, rest_on_s3: RestCata
     file = tmp_path / "config.json"
     file.write_text(json.dumps(on_s3(rest_on_s3.s3, rest_on_s3.bucket, "inspected", rest(rest_on_s3.uri))))
     inspected = inspect_tables(InspectArguments(ConfigFile(str(file))))
-    (status,) = inspected.found
+    ((status, _),) = ((each.status, each.health) for each in inspected.found)
     assert (status.path, status.size.rows, status.owner) == (("inspected", "orders"), 2, OWNER)
 
 
