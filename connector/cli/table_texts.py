@@ -85,7 +85,7 @@ def describe_status(status: TableStatus, health: TableHealth | None) -> Iterator
     yield f"  snapshots    {status.snapshots:,}"
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"
     if fresh := status.freshness:
-        until = f"{fresh.last:%Y-%m-%d %H:%M:%S} UTC ({_describe_age(fresh.last)})"
+        until = f"{fresh.last:%Y-%m-%d %H:%M:%S} UTC ({describe_age(fresh.last)})"
         yield f"  freshness    published until {until}: {fresh.upserted:,} rows, {fresh.deleted:,} deleted"
     yield f"  created by   {_name(status.owner) if status.owner else 'another program'}"
     if status.awaits_backfill:

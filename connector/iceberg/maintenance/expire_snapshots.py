@@ -87,7 +87,7 @@ def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
     """Log that snapshots were expired and their files deleted."""
     table = ".".join(path)
     if facts.observe:
-        facts.observe(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(locations)))
+        facts.observe(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
     log.info(
         "table %s: expired %d snapshot(s), deleted %d file(s)",
         table,
