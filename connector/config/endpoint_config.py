@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Final
 from connector.config.catalog import Catalog, GlueCatalog
 from connector.config.credentials import Credentials, OlderKeys
 from connector.config.definition import Definition, Setting, schema_of
+from connector.config.metrics_options import MetricsOptions
 from connector.config.secret import Secret
 from connector.config.storage import PREFIX, Storage
 from connector.config.values import (
@@ -108,6 +109,10 @@ class AdvancedOptions(Definition, frozen=True):
             minimum=1,
         ),
     ] = 128 << 20
+    metrics: Annotated[
+        MetricsOptions,
+        Setting("Metrics", "Where metrics for Prometheus go. By default, there are none."),
+    ] = MetricsOptions()
 
 
 class Notification(Definition, frozen=True, kw_only=True):

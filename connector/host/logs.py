@@ -32,6 +32,7 @@ class Event(StrEnum):
     CLAMPED = "clamped"
     NULLED = "nulled"
     REJECTED = "rejected"
+    COMPACTED = "compacted"
     UNDELIVERED = "undelivered"
     EXPIRED = "expired"
     COLLECTED = "collected"

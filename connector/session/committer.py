@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
+from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import Committed, Failed, Landed, Outcome, Superseded
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
+from connector.session.commit_facts import measure_outcomes
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +129,8 @@ class Committer:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, once=failing)
+        if facts.observe:
+            measure_outcomes(outcomes)
         with self._changed:
             committed, final = self._record(outcomes)
             self._changed.notify_all()

@@ -17,6 +17,7 @@ import orjson
 
 from connector.encoding.key_digest import KeyDigest
 from connector.evolution.table_change import Owner
+from connector.host import facts
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
@@ -25,6 +26,7 @@ from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
+from connector.session.commit_facts import measure_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.loads import Found, SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress, TreatmentWarnings
@@ -67,7 +69,8 @@ class Session:
             for table in tables
             if table.quarantine
         }
-        self._warnings = TreatmentWarnings([table.binding.table for table in tables])
+        self._names = [table.binding.table for table in tables]
+        self._warnings = TreatmentWarnings(self._names)
 
     def retry_pending(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
         """Retry pending commits in the background, and one last time at the end; see `run_retries`."""
@@ -86,7 +89,7 @@ class Session:
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""
         return OpenTransaction(
-            next(self._numbers),
+            TransactionProgress(next(self._numbers), self._names),
             lambda: self._start_writing(self._file_prefixes()),
             lambda: self._start_loading(self._file_prefixes()),
             self._stage,
@@ -121,6 +124,8 @@ class Session:
             accepted = commits[index].rows if index in commits else 0
             limit.check(accepted, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
+        if facts.observe:
+            measure_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
     def _stage_table(
@@ -152,12 +157,12 @@ class OpenTransaction:
 
     def __init__(
         self,
-        number: int,
+        progress: TransactionProgress,
         start_writing: Callable[[], WriteJob],
         start_loading: Callable[[], TransactionLoads],
         stage: Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction],
     ) -> None:
-        self._progress = TransactionProgress(number)
+        self._progress = progress
         self._start_writing = start_writing
         self._start_loading = start_loading
         self._stage = stage
@@ -186,6 +191,7 @@ class OpenTransaction:
 
     def start_commit(self, message: request.StartCommit) -> StagedTransaction:
         """Make all rows durable outside this process, and return the staged commits."""
+        self._progress.end_received()
         found = self._loads.found if self._loads else {}
         if self._writing is None and not found:
             return StagedTransaction()

@@ -137,6 +137,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "no setting of Spark's": advanced(spark={"master": "local[2]"}),
     "too little that may wait": advanced(max_waiting_commits=0, max_waiting_bytes=0),
     "too little for a commit": advanced(commit_after_rows=0, commit_after_bytes=0),
+    "no places for metrics": advanced(metrics={"listen": "somewhere", "file": "metrics.txt"}),
     "an unknown evolution": advanced(schema_evolution="loose"),
     "no namespace": {**ON_LOCAL, "namespace": " "},
     "a namespace of many lines": {**ON_LOCAL, "namespace": "a\nb"},

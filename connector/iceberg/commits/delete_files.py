@@ -68,14 +68,25 @@ class DeleteFiles:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
-        files = list(_divide(positions, rows.partitions, merge.due))
+        return DeleteChanges(self.add(table, prefix, positions, rows.partitions, merge.due), tuple(removed))
+
+    def add(
+        self,
+        table: Table,
+        prefix: str,
+        positions: Mapping[str, Positions],
+        partitions: Mapping[str, Partition],
+        merged: Collection[Partition] = (),
+    ) -> tuple[tuple[Partition, DataFile], ...]:
+        """Write delete files with these positions, and return them with their partitions. `merged` are partitions
+        whose older delete files are merged into them."""
+        files = list(_divide(positions, partitions, merged))
 
         def write(paths: Sequence[str]) -> DataFile:
             return self._write(table, prefix, {path: positions[path] for path in paths})
 
         written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
-        added = tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
-        return DeleteChanges(added, tuple(removed))
+        return tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
 
     def _write(self, table: Table, prefix: str, positions: Mapping[str, Positions]) -> DataFile:
         # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.

@@ -13,6 +13,8 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
 
+from connector.host import facts
+from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
 from connector.iceberg.metadata.references import find_unreachable
@@ -43,6 +45,8 @@ def expire_snapshots(
         locations += find_stale_metadata(after)
     delete_all(after.io, locations, is_interrupted)
     table = ".".join(path)
+    if facts.observe:
+        facts.observe(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(locations)))
     log.info(
         "table %s: expired %d snapshot(s), deleted %d file(s)",
         table,
