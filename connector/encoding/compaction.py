@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from connector.encoding.rewriting import SourceFile, TargetColumn
+from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
 from connector.model.binding import SortField

@@ -3,10 +3,14 @@ has a portable way for them; no other module of the connector uses something tha
 
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 MOUNTS: Final = Path("/proc/mounts")
+THREADS: Final = Path("/proc/self/task")
+
+_LOWEST_PRIORITY: Final = 19  # as the highest nice value
 
 # Three probes after half a minute of silence; Spark itself gives a lost executor two minutes. The first name that the
 # system has is set.
@@ -24,6 +28,17 @@ def count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def lower_priority() -> None:
+    """Let this process run only while no other process needs the processor. This cannot be undone."""
+    if not hasattr(os, "SCHED_IDLE"):
+        os.nice(_LOWEST_PRIORITY)
+        return
+    # Each thread has a policy. New threads get that of the thread that starts them.
+    for thread in THREADS.glob("[0-9]*"):
+        with suppress(OSError):  # the thread has ended, or the container forbids it
+            os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 def is_in_memory(directory: Path) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from connector.host.cgroup import Cgroup
 from connector.host.machine import is_in_memory
 from connector.host.tempdirs import TemporaryDirectories, make_directories
+from connector.spark.lanes import Lane, choose_lane
 from connector.spark.limits import Limits
 from connector.spark.spark_session import Spark
 
@@ -26,9 +27,20 @@ def start_engine(settings: Mapping[str, str]) -> Iterator[Engine]:
     """Yield Spark while it is being started. Spark is killed when the block ends."""
     with make_directories() as directories:
         share = Limits.of(Cgroup(), directories.files)
-        spark = Spark({"spark.master": f"local[{share.tasks}]", **settings}, directories)
+        lane = choose_lane(settings, share.maintenance_tasks)
+        spark = Spark({**_local_tasks(share, lane), **settings}, directories, lane=lane)
         try:
             disk = share.spool if is_in_memory(directories.files) else 2 * share.spool
             yield Engine(spark, directories, share.spool, disk)
         finally:
             spark.kill()
+
+
+def _local_tasks(share: Limits, lane: Lane) -> dict[str, str]:
+    """Return the settings of tasks on this machine. A job of transactions never has more tasks than its share."""
+    if lane is not Lane.BESIDE:
+        return {"spark.master": f"local[{share.tasks}]"}
+    return {
+        "spark.master": f"local[{share.tasks + share.maintenance_tasks}]",
+        "spark.default.parallelism": str(share.tasks),
+    }

@@ -15,14 +15,16 @@ _FIXED: Final = 448 * _MB  # the JVM, this process, and the workers' parent
 _TASK: Final = 160 * _MB
 SPOOL_LIMIT: Final = 1 << 30  # bytes: what arrives at full speed while a cold Spark starts
 _LEAST_SPOOL: Final = 96 * _MB  # room for blocks to be written while others are being filled
+_SPOOL_BEFORE_MAINTENANCE: Final = 256 * _MB  # a smaller one would slow transactions down
 
 
 @dataclass(frozen=True)
 class Limits:
     """How many tasks a session runs at the same time, and how large its spool may grow."""
 
-    tasks: int  # at the same time
+    tasks: int  # of transactions, at the same time
     spool: int  # bytes
+    maintenance_tasks: int = 0  # beside them; 0: there is no memory for one
 
     @classmethod
     def of(cls, group: Cgroup, spool_directory: Path) -> "Limits":
@@ -31,7 +33,7 @@ class Limits:
         if group.cores:
             cores = min(cores, math.ceil(group.cores))
         if (memory := group.memory) is None:
-            return cls(cores, SPOOL_LIMIT)
+            return cls(cores, SPOOL_LIMIT, 1)
         return _divide(memory, cores, spools_in_memory=is_in_memory(spool_directory))
 
 
@@ -44,5 +46,7 @@ def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
             f"{', its temporary files among them' if spools_in_memory else ''}: give it more."
         )
     tasks = min(cores, available // _TASK)
-    spool = memory - _FIXED - tasks * _TASK if spools_in_memory else SPOOL_LIMIT
-    return Limits(tasks, min(spool, SPOOL_LIMIT))
+    left = memory - _FIXED - tasks * _TASK
+    maintenance_tasks = int(left >= _TASK + (_SPOOL_BEFORE_MAINTENANCE if spools_in_memory else 0))
+    spool = left - maintenance_tasks * _TASK if spools_in_memory else SPOOL_LIMIT
+    return Limits(tasks, min(spool, SPOOL_LIMIT), maintenance_tasks)

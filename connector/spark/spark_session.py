@@ -19,6 +19,7 @@ from connector.spark.class_path import class_path
 from connector.spark.cluster import PYTHON, cluster_settings, is_local, wait_for_executor, where_tasks_run
 from connector.spark.jvm import LESS_MEMORY, SEE_LOG, Jvm
 from connector.spark.jvm_command import spark_home
+from connector.spark.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -86,17 +87,30 @@ class Jobs(Protocol):
 
 
 class Spark:
-    """A Spark context that is being started, and the thread that runs its jobs one after the other."""
+    """A Spark context that is being started, the thread that runs its jobs one after the other, and the lane of
+    maintenance."""
 
     def __init__(
-        self, settings: Mapping[str, str], directories: TemporaryDirectories, class_sharing: str | None = None
+        self,
+        settings: Mapping[str, str],
+        directories: TemporaryDirectories,
+        class_sharing: str | None = None,
+        lane: Lane = Lane.BETWEEN,
     ) -> None:
+        """`lane` is that of maintenance."""
         self.is_local = is_local(settings)
         environment = LOCAL_ENVIRONMENT if self.is_local else {}
         jars = class_path(spark_home() / "jars", is_local=self.is_local)
         self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), jars, environment, class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
-        self._context: Future[SparkContext] = self._executor.submit(_connect, self._jvm, settings, directories)
+        self._lane = lane
+        self._maintenance = (
+            self._executor if lane is Lane.BETWEEN else ThreadPoolExecutor(THREADS, thread_name_prefix=MAINTENANCE)
+        )
+        fair = write_pools(directories.files) if lane is Lane.ON_A_CLUSTER else {}
+        self._context: Future[SparkContext] = self._executor.submit(
+            _connect, self._jvm, {**fair, **settings}, directories
+        )
         self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
 
     @property
@@ -112,30 +126,49 @@ class Spark:
         """Submit a job that calls `call` for each thing, with several things per task. Return the results in order."""
         return self._executor.submit(self._map, call, things)
 
+    @property
+    def maintenance_tasks(self) -> int:
+        """How many maintenance tasks may run at the same time. Waits until Spark has started."""
+        return self._lane.tasks(self.cores)
+
+    def maintain(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
+        """Submit a job of one task to the lane of maintenance, and return its results."""
+        return self._maintenance.submit(self._run_one, task)
+
     def end_of_task(self) -> RetryableError:
         """Return the error that says why a task of this machine was lost. Waits some seconds for the JVM to end too."""
         return end_of_task(self._jvm)
 
     def stop(self) -> None:
-        """Wait for all jobs, then stop Spark."""
+        """Wait for all jobs but those of maintenance, then stop Spark."""
         self._executor.shutdown()
+        self._maintenance.shutdown(wait=False, cancel_futures=True)
         self._context.result().stop()
         self._jvm.stop()
 
     def kill(self) -> None:
         """Kill Spark at once, even while it starts. A running job fails."""
         self._jvm.kill()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._executor, self._maintenance):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         context = self._context.result()
         with translate_errors(self._jvm, "A Spark job failed"):
+            context.setLocalProperty(POOL, TRANSACTIONS)
             tasks = context.defaultParallelism
             return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+
+    def _run_one(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
+        context = self._context.result()
+        with translate_errors(self._jvm, "A Spark job failed"):
+            context.setLocalProperty(POOL, MAINTENANCE)
+            return context.parallelize([0], 1).mapPartitions(task).collect()
 
     def _map(self, call: Callable[[S], T], things: Sequence[S]) -> list[T]:
         context = self._context.result()
         with translate_errors(self._jvm, "A Spark job failed"):
+            context.setLocalProperty(POOL, TRANSACTIONS)
             tasks = min(len(things), TASKS_PER_CORE * context.defaultParallelism)
             return context.parallelize(things, tasks).map(call).collect()
 

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connector.encoding.rewriting import Rewriting, SourceFile
+from connector.encoding.rewriting import Rewriting
+from connector.encoding.source_rows import SourceFile
 from connector.host.refresh import Refreshed
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.model.properties import Properties

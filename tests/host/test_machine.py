@@ -4,6 +4,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +88,35 @@ def test_only_a_closed_pipe_stops_the_process_and_not_a_wire_that_cannot_be_watc
         if is_closed:
             os.close(wire)
     assert received == sent
+
+
+LOWERED = """
+import os, threading
+from connector.host import machine
+ended = threading.Event()
+before = threading.Thread(target=ended.wait)
+before.start()
+machine.lower_priority()
+after = threading.Thread(target=ended.wait)
+after.start()
+print({os.sched_getscheduler(thread.native_id) == os.SCHED_IDLE for thread in threading.enumerate()})
+ended.set()
+"""
+
+
+LOWERED_WITHOUT_POLICIES = """
+import os
+from connector.host import machine
+del os.SCHED_IDLE
+machine.lower_priority()
+print(os.getpriority(os.PRIO_PROCESS, 0))
+"""
+
+
+def test_without_a_policy_for_it_a_process_gets_the_lowest_priority() -> None:
+    assert subprocess.check_output([sys.executable, "-c", LOWERED_WITHOUT_POLICIES], text=True).strip() == "19"
+
+
+def test_all_threads_of_a_process_run_only_when_no_other_needs_the_processor() -> None:
+    """Those that were there before, and those that are started later."""
+    assert subprocess.check_output([sys.executable, "-c", LOWERED], text=True).strip() == "{True}"

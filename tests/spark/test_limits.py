@@ -22,7 +22,7 @@ def group(directory: Path, **files: str) -> Cgroup:
 
 
 def test_without_limits_there_is_a_task_for_every_core(tmp_path: Path) -> None:
-    assert Limits.of(group(tmp_path), tmp_path) == Limits(CORES, SPOOL_LIMIT)
+    assert Limits.of(group(tmp_path), tmp_path) == Limits(CORES, SPOOL_LIMIT, maintenance_tasks=1)
 
 
 @pytest.mark.parametrize(("quota", "tasks"), [("20000", 1), ("100000", 1), ("6400000", CORES)])
@@ -32,6 +32,21 @@ def test_tasks_are_no_more_than_the_quota_of_processor_time_has_cores(tmp_path: 
 
 def test_little_memory_makes_fewer_tasks(tmp_path: Path) -> None:
     assert Limits.of(group(tmp_path, memory_max=str(620 * MB)), tmp_path) == Limits(1, SPOOL_LIMIT)
+
+
+@pytest.mark.parametrize(("tasks_of_room", "maintenance_tasks"), [(CORES, 0), (CORES + 1, 1)])
+def test_maintenance_has_a_task_where_the_memory_is_enough_for_one_more(
+    tmp_path: Path, tasks_of_room: int, maintenance_tasks: int
+) -> None:
+    memory = (448 + tasks_of_room * 160) * MB
+    share = Limits.of(group(tmp_path, memory_max=str(memory)), tmp_path)
+    assert share == Limits(CORES, SPOOL_LIMIT, maintenance_tasks)
+
+
+def test_a_spool_in_memory_comes_before_a_task_of_maintenance(tmp_path: Path) -> None:
+    enough = (448 + (CORES + 1) * 160 + 256) * MB
+    assert Limits.of(group(tmp_path, memory_max=str(enough)), ON_TMPFS) == Limits(CORES, 256 * MB, 1)
+    assert Limits.of(group(tmp_path, memory_max=str(enough - 1)), ON_TMPFS) == Limits(CORES, 416 * MB - 1)
 
 
 def test_a_spool_in_memory_has_what_tasks_leave_of_it(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
-from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile
+from connector.encoding.rewriting import Rewrite, Rewriting
+from connector.encoding.source_rows import SourceFile
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of

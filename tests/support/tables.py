@@ -14,7 +14,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
-from connector.encoding.rewriting import Rewrite, Rewriting, SourceFile
+from connector.encoding.rewriting import Rewrite, Rewriting
+from connector.encoding.source_rows import SourceFile
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer

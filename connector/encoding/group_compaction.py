@@ -1,0 +1,40 @@
+"""Compacts a file group: writes the live rows of its sources to new files, in bounded memory."""
+
+from pyiceberg.io import FileIO
+
+from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
+from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.group_files import GroupFiles, GroupSchema
+from connector.encoding.source_rows import SourceFile, open_source, read_live_rows
+
+
+def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup:
+    """Write the live rows of a group's sources to new files. If this fails, no file stays, as far as possible.
+
+    Without a sort order, the rows keep the order of the sources.
+    """
+    files = GroupFiles(io, compaction, group)
+    try:
+        if compaction.sort_fields:
+            from connector.encoding.sorted_compaction import write_sorted
+
+            kept = write_sorted(io, compaction, group, files)
+        else:
+            kept = [_copy(io, compaction, source, files) for source in group.sources]
+        written, order = files.finish()
+    except BaseException:
+        files.abort()
+        raise
+    return CompactedGroup(group, written, tuple(kept), order)
+
+
+def _copy(io: FileIO, compaction: Compaction, source: SourceFile, files: GroupFiles) -> int:
+    """Write the live rows of a source, and return their number."""
+    kept = 0
+    with open_source(io, source, len(compaction.columns)) as file:
+        schema = GroupSchema.of(compaction.columns, file.schema_arrow, source.path)
+        for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
+            if rows.batch.num_rows:
+                files.write(schema, schema.convert(rows.batch))
+                kept += rows.batch.num_rows
+    return kept

@@ -1,0 +1,122 @@
+"""Compacts a file group of a table with a sort order: gathers its rows in sorted runs on the disk, and merges these."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from connector.encoding.compaction import Compaction, FileGroup
+from connector.encoding.data_files import GatheredRowGroup
+from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.group_files import GroupFiles, GroupSchema
+from connector.encoding.merge_plan import plan_merge
+from connector.encoding.position_deletes import Positions
+from connector.encoding.run_merging import merge
+from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
+from connector.encoding.source_rows import open_source, read_live_rows
+from connector.host.errors import RetryableError
+from connector.model.binding import Arrangement, SortField
+
+RUN_SIZE: Final = 24 << 20  # bytes of Arrow data that are sorted together
+# A merge holds a part of each run. The order is one of the rows of a file, so a larger group is sorted in pieces.
+MOST_RUNS: Final = 96
+
+# The columns that say where a row comes from. They go with the rows until these are merged.
+_ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False))
+
+
+def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, files: GroupFiles) -> list[int]:
+    """Write the live rows of the sources by the table's sort order. Return how many rows of each source they are."""
+    kept = []
+    with tempfile.TemporaryFile(buffering=0) as runs:
+        sorter = _Sorter(files, compaction.sort_fields, runs)
+        for place, source in enumerate(group.sources):
+            kept.append(0)
+            with open_source(io, source, len(compaction.columns)) as file:
+                schema = GroupSchema.of(compaction.columns, file.schema_arrow, source.path)
+                sorter.expect(schema)
+                for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
+                    sorter.add(schema.convert(rows.batch), place, rows.positions)
+                    kept[place] += rows.batch.num_rows
+        sorter.finish()
+    return kept
+
+
+class _Sorter:
+    """Sorts rows: those of one schema together, as far as a merge can hold a part of each run."""
+
+    def __init__(self, files: GroupFiles, fields: tuple[SortField, ...], runs: Any) -> None:
+        """`runs` is an empty file, for one run after the other."""
+        self._files = files
+        self._fields = fields
+        self._file = runs
+        self._gathered = GatheredRowGroup(RUN_SIZE)
+        self._runs: list[SortedRun] = []
+        self._group_schema: GroupSchema | None = None
+
+    def expect(self, schema: GroupSchema) -> None:
+        """Expect rows with these columns."""
+        if self._group_schema is None or not self._group_schema.is_same(schema):
+            self.finish()
+            self._group_schema = schema
+            self._schema = pa.schema([*schema.schema, *_ORIGIN])
+            self._arrangement = RowArrangement(schema.with_statistics, Arrangement(sort=self._fields))
+
+    def add(self, batch: pa.RecordBatch, source: int, positions: Positions) -> None:
+        """Add rows of a source, with their positions in it."""
+        origin = [pa.array(np.full(len(positions), source, np.int32)), pa.array(positions)]
+        rows = pa.RecordBatch.from_arrays([*batch.columns, *origin], schema=self._schema)
+        if rows.num_rows and not self._gathered.add(rows):
+            self._write_run(self._gathered.take())
+            if not self._gathered.add(rows):
+                self._write_run([rows])
+
+    def finish(self) -> None:
+        """Write all rows to the new files, in their order."""
+        self._write_run(self._gathered.take())
+        self._merge()
+
+    def _write_run(self, batches: list[pa.RecordBatch]) -> None:
+        if not batches:
+            return
+        if len(self._runs) == MOST_RUNS:
+            self._merge()
+        with _translate_errors():
+            self._runs.append(self._arrangement.write_run(self._file, batches, len(self._runs)))
+
+    def _merge(self) -> None:
+        if not self._runs:
+            return
+        assert self._group_schema is not None
+        order = self._arrangement.sort_columns
+        for merged in plan_merge(self._runs, order, tasks=1):
+            for rows in merge(merged, order, self._read):
+                *columns, sources, positions = rows.columns
+                self._files.write(
+                    self._group_schema, pa.RecordBatch.from_arrays(columns, schema=self._group_schema.schema)
+                )
+                self._files.write_order(sources, positions)
+        self._files.end_file()
+        self._runs = []
+        with _translate_errors():
+            self._file.seek(0)
+            self._file.truncate()
+
+    def _read(self, _: int, part: RunPart) -> pa.RecordBatch:
+        with _translate_errors():
+            return read_part(self._file, part, self._schema)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RetryableError(
+            f"rows that are sorted for a compaction could not be written to the disk ({error.strerror or error}). The "
+            "table is as it was. Make room, or set TMPDIR to a directory on a larger disk."
+        ) from error

@@ -1,0 +1,151 @@
+"""The rows of data files that are written again: those that no position delete deletes, a few megabytes at a time."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.schema import make_compatible_name
+from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
+
+from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
+from connector.encoding.position_deletes import Positions
+from connector.host.errors import UserError
+from connector.host.redaction import redact_and_cut
+from connector.model.binding import Column
+from connector.storage.storage_errors import translate_errors
+
+_BATCH_SIZE: Final = 4 << 20  # bytes
+_LARGEST_BATCH: Final = 1 << 16  # rows
+_QUOTED_CHARACTERS: Final = 200
+_READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
+
+# Of columns that only other engines' tables have.
+_OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
+    FloatType(): pa.float32(),
+    TimeType(): pa.time64("us"),
+    TimestampType(): pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A data file of a table, and the position delete files that apply to it."""
+
+    path: str
+    size: int  # bytes
+    position_deletes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """A column of the new files with the values of its source, which is the column itself unless it is converted."""
+
+    id: int
+    name: str
+    type: IcebergType
+    required: bool
+    source_id: int
+    source_type: IcebergType
+
+    @classmethod
+    def of(cls, column: NestedField, source: NestedField) -> "TargetColumn":
+        """Return the column with the values of `source`, which has the same id if it is not converted."""
+        return cls(column.field_id, column.name, column.field_type, column.required, source.field_id, source.field_type)
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether its values are those of another column, converted."""
+        return self.id != self.source_id
+
+
+@contextmanager
+def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[pq.ParquetFile]:
+    """Open a file of which this number of columns is read. Its row groups are not read as a whole.
+
+    Other engines' row groups may be large. Without `pre_buffer`, or what was read would stay in memory until the file
+    ends. Errors of the storage within the block are translated.
+    """
+    with translate_errors(source.path), io.new_input(source.path).open() as stream:
+        buffer = _READ_BUFFERS // max(columns, 1)
+        try:
+            file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
+        except pa.ArrowInvalid as error:
+            raise UserError(
+                f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
+                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table."
+            ) from error
+        yield file
+
+
+@dataclass(frozen=True)
+class LiveRows:
+    """Consecutive rows of a file without those that are deleted."""
+
+    batch: pa.RecordBatch
+    first: int  # the position of the first row, also if it is deleted
+    kept: npt.NDArray[np.bool_] | None  # for each row before the deletion, whether it is kept; None: all are
+
+    @property
+    def positions(self) -> Positions:
+        """The positions of the rows in the file."""
+        return self.first + (np.arange(self.batch.num_rows) if self.kept is None else np.flatnonzero(self.kept))
+
+
+def read_live_rows(
+    file: pq.ParquetFile, deleted: Positions, columns: Sequence[str] | None = None
+) -> Iterator[LiveRows]:
+    """Yield the rows that are not deleted, a few megabytes at a time: all columns, or those of these paths."""
+    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
+    first = 0
+    most = max(1, min(_LARGEST_BATCH, _BATCH_SIZE // max(size, 1)))
+    for batch in file.iter_batches(batch_size=most, columns=columns, use_threads=False):
+        yield _filter(batch, first, deleted)
+        first += batch.num_rows
+
+
+def _filter(batch: pa.RecordBatch, first: int, deleted: Positions) -> LiveRows:
+    begin, end = np.searchsorted(deleted, (first, first + batch.num_rows))
+    if begin == end:
+        return LiveRows(batch, first, None)
+    kept = np.ones(batch.num_rows, np.bool_)
+    kept[deleted[begin:end] - first] = False
+    return LiveRows(batch.filter(pa.array(kept)), first, kept)
+
+
+def order_columns(columns: Sequence[TargetColumn]) -> list[TargetColumn]:
+    """Return the columns in the order of the new files: statistics go by a column's place, so nested columns, which
+    have none, come last."""
+    return sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType))
+
+
+def columns_with_statistics(columns: Sequence[TargetColumn]) -> list[Column]:
+    """Return the columns that the writer makes statistics of."""
+    return [
+        Column(column.name, column.name, column.id, column.type, column.required)
+        for column in columns
+        if isinstance(column.type, PrimitiveType)
+    ]
+
+
+def arrow_field(column: TargetColumn, arrow_type: pa.DataType) -> pa.Field:
+    """Return the field of a column in the new files."""
+    return pa.field(
+        make_compatible_name(column.name),
+        arrow_type,
+        nullable=not column.required,
+        metadata={FIELD_ID: str(column.id)},
+    )
+
+
+def known_arrow_type(type_: IcebergType) -> pa.DataType | None:
+    """Return Arrow's type for a column of this type. None for types that only the file itself can tell."""
+    if not isinstance(type_, PrimitiveType):
+        return None
+    return arrow_type_of(type_) if is_written(type_) else _OTHER_ARROW_TYPES.get(type_)

@@ -1,0 +1,339 @@
+"""Compacted groups: the rows, their order and their moved positions, against a model that has all rows in memory."""
+
+import errno
+import io
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType
+
+from connector.encoding import data_files, group_files, sorted_compaction, sorted_runs, source_rows
+from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
+from connector.encoding.group_compaction import compact_group
+from connector.encoding.moved_rows import find_moved
+from connector.encoding.position_deletes import write_position_deletes
+from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.model.binding import SortField
+from connector.model.properties import Properties
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
+IO = PyArrowFileIO()
+Row = tuple[Any, ...]  # id, number, text, pair
+
+PAIR = StructType(NestedField(5, "left", LongType(), required=False), NestedField(6, "right", StringType()))
+COLUMNS: list[tuple[int, str, IcebergType]] = [
+    (4, "pair", PAIR),
+    (1, "id", LongType()),
+    (2, "number", DoubleType()),
+    (3, "text", StringType()),
+]
+NUMBERS = [0.0, -0.0, 1.5, -1.5, math.inf, math.nan]
+ROWS = st.tuples(
+    st.none() | st.sampled_from(NUMBERS),
+    st.none() | st.sampled_from(["", "a", "é", "x" * 40]),
+    st.none() | st.tuples(st.none() | st.integers(0, 3), st.none() | st.sampled_from(["l", "r"])),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source as the test draws it."""
+
+    rows: tuple[Row, ...]
+    deleted: frozenset[int]
+    lacks_text: bool  # written before the column was added
+    has_dropped: bool  # written before a column was dropped
+    is_narrow: bool  # written before a column was widened
+    row_group: int
+
+    @property
+    def kept(self) -> list[tuple[int, Row]]:
+        """The live rows, as readers see them, with their positions."""
+        return [
+            (position, (row[0], row[1], None if self.lacks_text else row[2], row[3]))
+            for position, row in enumerate(self.rows)
+            if position not in self.deleted
+        ]
+
+    def write(self, directory: Path, number: int) -> SourceFile:
+        ids, numbers, texts, pairs = ([row[place] for row in self.rows] for place in range(4))
+        pair_type = pa.struct([_field("left", pa.int64(), 5), _field("right", pa.string(), 6)])
+        columns = [
+            (_field("old name", pa.int32() if self.is_narrow else pa.int64(), 1), ids),
+            (
+                _field("pair", pair_type, 4),
+                [None if pair is None else {"left": pair[0], "right": pair[1]} for pair in pairs],
+            ),
+            *([(_field("dropped", pa.string(), 9), ["gone"] * len(ids))] if self.has_dropped else []),
+            *([] if self.lacks_text else [(_field("text", pa.large_string(), 3), texts)]),
+            (_field("number", pa.float32() if self.is_narrow else pa.float64(), 2), numbers),
+        ]
+        schema = pa.schema([field for field, _ in columns])
+        path = directory / f"{number}.parquet"
+        table = pa.table([pa.array(values, field.type) for field, values in columns], schema=schema)
+        pq.write_table(table, path, row_group_size=self.row_group, compression="zstd")
+        deletes = []
+        if self.deleted:
+            paths = pa.array([f"file://{path}"] * len(self.deleted))
+            positions = pa.array(sorted(self.deleted), pa.int64())
+            deletes = [
+                write_position_deletes(IO, f"file://{directory}/{number}-deletes.parquet", paths, positions).path
+            ]
+        return SourceFile(f"file://{path}", path.stat().st_size, tuple(deletes))
+
+
+def _field(name: str, arrow_type: pa.DataType, number: int) -> pa.Field:
+    return pa.field(name, arrow_type, metadata={"PARQUET:field_id": str(number)})
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> list[Source]:
+    found: list[Source] = []
+    first = 0
+    for count in draw(st.lists(st.integers(1, 30), min_size=1, max_size=6)):
+        rows = [(first + place, *draw(ROWS)) for place in range(count)]
+        deleted = draw(st.frozensets(st.integers(0, count - 1)) | st.just(frozenset(range(count))))
+        flags = draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
+        found.append(Source(tuple(rows), deleted, *flags, draw(st.integers(1, 20))))
+        first += count
+    return found
+
+
+ORDERS = st.lists(
+    st.builds(SortField, st.sampled_from([1, 2, 3]), st.just("identity"), st.booleans(), st.booleans()),
+    unique_by=lambda field: field.source_id,
+    max_size=3,
+).map(tuple)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_steps() -> Iterator[None]:
+    """Batches, row groups and runs of a few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source_rows, "_LARGEST_BATCH", 7)
+        patch.setattr(group_files, "ROW_GROUP_SIZE", 700)
+        patch.setattr(sorted_compaction, "RUN_SIZE", 400)
+        patch.setattr(sorted_compaction, "MOST_RUNS", 2)
+        patch.setattr(sorted_runs, "PART_SIZE", 200)
+        patch.setattr(data_files, "_SAMPLE", 10)
+        yield
+
+
+def compact(directory: Path, group: FileGroup, order: tuple[SortField, ...], target_size: int) -> CompactedGroup:
+    for name in ("data", "metadata"):
+        (directory / name).mkdir()
+    columns = tuple(TargetColumn(number, name, type_, number == 1, number, type_) for number, name, type_ in COLUMNS)
+    properties = Properties({"write.target-file-size-bytes": str(target_size)})
+    return compact_group(IO, Compaction(columns, order, f"file://{directory}", properties, "compact-1"), group)
+
+
+def read(path: str) -> list[Row]:
+    table = pq.read_table(path.removeprefix("file://"))
+    ids = {int(field.metadata[b"PARQUET:field_id"]): field.name for field in table.schema}
+    assert [*ids] == [1, 2, 3, 4], "nested columns come last"
+    columns = [table[ids[number]].to_pylist() for number in (1, 2, 3, 4)]
+    return [(*row[:3], row[3] and (row[3]["left"], row[3]["right"])) for row in zip(*columns, strict=True)]
+
+
+def same(rows: Sequence[Row]) -> list[str]:
+    return [repr(row) for row in rows]  # NaN is not equal to itself
+
+
+def sort_key(row: Row, order: Sequence[SortField]) -> list[Any]:
+    key: list[Any] = []
+    for field in order:
+        value = row[field.source_id - 1]
+        nulls = -1 if field.nulls_first else 1
+        if value is None:
+            key.append((nulls, _Descending(0) if field.is_descending else 0))
+            continue
+        if isinstance(value, float):
+            value = (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value))
+        if isinstance(value, str):
+            value = value.encode()
+        key.append((0, _Descending(value) if field.is_descending else value))
+    return key
+
+
+@dataclass(frozen=True)
+class _Descending:
+    value: Any
+
+    def __lt__(self, other: "_Descending") -> bool:
+        return bool(other.value < self.value)
+
+
+@settings(max_examples=80, deadline=None)
+@given(sources(), ORDERS, st.sampled_from([1, 2000, 1 << 30]))
+def test_new_files_have_the_live_rows_in_order_and_moved_rows_are_found(
+    drawn: list[Source], order: tuple[SortField, ...], target_size: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        group = FileGroup(tuple(source.write(directory, number) for number, source in enumerate(drawn)))
+        compacted = compact(directory, group, order, target_size)
+        files = [read(file.path) for file in compacted.files]
+        rows = [row for file in files for row in file]
+
+        expected = [row for source in drawn for _, row in source.kept]
+        if order:
+            assert sorted(same(rows)) == sorted(same(expected))
+            for of_file in files:
+                keys = [sort_key(row, order) for row in of_file]
+                assert all(not after < before for before, after in pairwise(keys))
+        else:
+            assert same(rows) == same(expected)
+        assert compacted.kept == tuple(len(source.kept) for source in drawn)
+        assert [file.rows for file in compacted.files] == [*map(len, files)]
+        assert all(files)
+        assert {Path(file.path[7:]) for file in compacted.files} == {*(directory / "data").iterdir()}
+
+        asked = {
+            each.path: np.arange(len(source.rows))[::-1] for each, source in zip(group.sources, drawn, strict=True)
+        }
+        moved = find_moved(IO, compacted, asked)
+        for each, source in zip(group.sources, drawn, strict=True):
+            found = moved[each.path]
+            assert (np.flatnonzero(~found.are_kept[::-1])).tolist() == sorted(source.deleted)
+            for position, row in source.kept:
+                place = len(source.rows) - 1 - position
+                assert same([files[found.files[place]][found.positions[place]]]) == same([row])
+
+
+def source(*rows: Row, **changes: Any) -> Source:
+    usual = {"deleted": frozenset(), "lacks_text": False, "has_dropped": False, "is_narrow": False, "row_group": 10}
+    return Source(rows, **{**usual, **changes})
+
+
+def test_a_group_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    """The second source is gone. The first fills files, and is in the row order."""
+    first = source(*((number, 1.5, "x" * 40, None) for number in range(50))).write(tmp_path, 1)
+    group = FileGroup((first, SourceFile(f"file://{tmp_path}/gone.parquet", 100)))
+    with pytest.raises(ConnectorError, match=r"gone\.parquet"):
+        compact(tmp_path, group, (), target_size=1)
+    assert [*(tmp_path / "data").iterdir()] == []
+
+
+def test_a_sorted_group_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when the third run is written. By then, two runs have become a file and its order."""
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: FullAfterTwoRuns())
+    group = FileGroup((source(*((number, 1.5, "x" * 40, None) for number in range(50))).write(tmp_path, 1),))
+    with pytest.raises(RetryableError) as raised:
+        compact(tmp_path, group, (SortField(2, "identity", False, False),), target_size=1)
+    check_text(SNAPSHOTS, "a disk that takes no sorted rows of a compaction", str(raised.value), {})
+    assert [*(tmp_path / "data").iterdir(), *(tmp_path / "metadata").iterdir()] == []
+
+
+class FullAfterTwoRuns(io.BytesIO):
+    """A disk that is full when it was emptied once."""
+
+    is_full = False
+
+    def truncate(self, size: int | None = None) -> int:
+        self.is_full = True
+        return super().truncate(size)
+
+    def write(self, content: Any) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(content)
+
+
+def test_a_source_without_a_required_column_is_not_compacted(tmp_path: Path) -> None:
+    path = tmp_path / "old.parquet"
+    pq.write_table(pa.table([pa.array([1.5])], schema=pa.schema([_field("number", pa.float64(), 2)])), path)
+    with pytest.raises(UserError) as raised:
+        compact(tmp_path, FileGroup((SourceFile(f"file://{path}", 100),)), (), target_size=1)
+    check_text(SNAPSHOTS, "a source of a compaction without a required column", str(raised.value), {str(tmp_path): "…"})
+
+
+def test_a_source_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(UserError) as raised:
+        compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/broken.parquet", 17),)), (), target_size=1)
+    check_text(SNAPSHOTS, "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
+
+
+def test_nested_columns_of_another_form_go_to_another_file(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    for path, inner in ((old, [_field("left", pa.int64(), 5)]), (new, [_field("right", pa.string(), 6)])):
+        schema = pa.schema([_field("id", pa.int64(), 1), _field("pair", pa.struct(inner), 4)])
+        pq.write_table(pa.table([pa.array([1]), pa.array([{}], schema.field(1).type)], schema=schema), path)
+    group = FileGroup(tuple(SourceFile(f"file://{path}", 100) for path in (old, old, new)))
+    compacted = compact(tmp_path, group, (), target_size=1 << 30)
+    assert [file.rows for file in compacted.files] == [2, 1]
+
+
+def test_rows_of_a_large_group_become_files_of_similar_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of nearly two and a half times the target: not two full files and a small one."""
+    monkeypatch.setattr(group_files, "ROW_GROUP_SIZE", 7000)
+    rows = [(number, 1.5, os.urandom(100).hex(), None) for number in range(400)]
+    sources = [source(*rows[first : first + 100], row_group=100).write(tmp_path, first) for first in range(0, 400, 100)]
+    target = int(sum(each.size for each in sources) / 2.4)
+    compacted = compact(tmp_path, FileGroup(tuple(sources)), (), target)
+    sizes = [file.size for file in compacted.files]
+    assert len(sizes) == 2
+    assert min(sizes) > 0.5 * max(sizes)
+
+
+PEAK: Final = """
+import sys
+import pyarrow as pa
+from pathlib import Path
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.types import BinaryType, LongType
+from connector.encoding.compaction import Compaction, FileGroup
+from connector.encoding.group_compaction import compact_group
+from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.model.binding import SortField
+from connector.model.properties import Properties
+
+directory, times, is_sorted = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "sorted"
+types = [(1, "id", LongType()), (2, "b", BinaryType())]
+columns = [TargetColumn(number, name, type_, False, number, type_) for number, name, type_ in types]
+source = SourceFile(f"file://{directory}/source.parquet", 100)
+order = (SortField(1, "identity", True, False),) if is_sorted else ()
+properties = Properties({"write.parquet.compression-codec": "uncompressed"})
+compacted = compact_group(
+    PyArrowFileIO(), Compaction(tuple(columns), order, f"file://{directory}/table", properties, "compact-1"),
+    FileGroup((source,) * times),
+)
+print(sum(compacted.kept), pa.default_memory_pool().max_memory() >> 20)
+"""
+
+
+@pytest.mark.parametrize("order", ["unsorted", "sorted"])
+def test_the_memory_of_a_large_group_is_that_of_a_small_one(tmp_path: Path, order: str) -> None:
+    """32 MB of Arrow data for each source."""
+    schema = pa.schema([_field("id", pa.int64(), 1), _field("b", pa.binary(), 2)])
+    rows = 1 << 15
+    table = pa.table([pa.array(range(rows)), pa.array([os.urandom(1000)] * rows)], schema=schema)
+    pq.write_table(table, tmp_path / "source.parquet", compression="none", use_dictionary=False)
+    for name in ("data", "metadata"):
+        (tmp_path / "table" / name).mkdir(parents=True)
+
+    def peak(times: int) -> int:
+        command = [sys.executable, "-c", PEAK, str(tmp_path), str(times), order]
+        counted, most = map(int, subprocess.run(command, check=True, capture_output=True).stdout.split())
+        assert counted == times * rows
+        return most
+
+    small, large = peak(2), peak(10)
+    assert large < small + 16, f"{large} MB for 320 MB, {small} MB for 64 MB"

@@ -1,0 +1,149 @@
+"""What happens in a lane of maintenance, in a process of its own: PySpark leaves sockets open.
+
+`python lane_scenarios.py DIRECTORY` prints what each scenario gives, as JSON.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.types import LongType
+
+from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.host.refresh import Lease, Refreshed
+from connector.host.tempdirs import make_directories
+from connector.model.properties import Properties
+from connector.spark.compaction_job import compact_in, compaction_jobs
+from connector.spark.lanes import Lane
+from connector.spark.spark_session import Spark
+
+ACCESS: Final = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
+LONGEST: Final = 60.0  # seconds that a job may take
+
+
+def compact_beside_a_transaction(spark: Spark, directory: Path) -> Any:
+    """Groups are compacted while a transaction's job holds all of its tasks."""
+    groups = [make_group(directory, [1, 2], [3]), make_group(directory, [4], [5])]
+    held = spark.run(partial(wait_for, directory / "finished"))
+    outcomes = [*compact_in(spark)(compaction(directory), groups, access())]
+    is_done = held.done()
+    (directory / "finished").touch()
+    held.result(LONGEST)
+    return [*map(describe, outcomes), is_done]
+
+
+def transact_beside_a_compaction(spark: Spark, directory: Path) -> Any:
+    """A transaction's jobs run while a task of maintenance does."""
+    maintained = spark.maintain(partial(wait_for, directory / "compacted"))
+    found = [*spark.map(abs, [-1, -2]).result(LONGEST), len(spark.run(count).result(LONGEST)), maintained.done()]
+    (directory / "compacted").touch()
+    maintained.result(LONGEST)
+    return found
+
+
+def find_policies(spark: Spark, place: Path) -> Any:
+    """The scheduling policies of tasks of transactions after compactions: all idle workers run one."""
+    for number in range(1, 4):
+        assert isinstance(
+            next(compact_in(spark)(compaction(place), [make_group(place, [number])], access())), CompactedGroup
+        )
+    held = spark.maintain(partial(wait_for, place / "later"))
+    later = spark.map(find_policy, [*range(4)]).result(LONGEST)
+    (place / "later").touch()
+    return [*later, *held.result(LONGEST)]
+
+
+def fail_some(spark: Spark, directory: Path) -> Any:
+    """Two groups fail, the third does not."""
+    missing = FileGroup((SourceFile(f"file://{directory}/missing.parquet", 100),))
+    (directory / "broken.parquet").write_bytes(b"PAR1 no Parquet PAR1")
+    broken = FileGroup((SourceFile(f"file://{directory}/broken.parquet", 100),))
+    groups = [missing, broken, make_group(directory, [1])]
+    return [*map(describe, compact_in(spark)(compaction(directory), groups, access()))]
+
+
+def end_early(_: Spark, directory: Path) -> Any:
+    """A Spark of its own is killed after the first of three groups."""
+    with compaction_jobs({"spark.master": "local[1]"}) as compact:
+        outcomes = compact(compaction(directory), [make_group(directory, [n]) for n in range(1, 4)], access())
+        first = describe(next(outcomes))
+    return [first, *map(describe, outcomes)]
+
+
+SCENARIOS: Final[tuple[Callable[[Spark, Path], Any], ...]] = (
+    compact_beside_a_transaction,
+    transact_beside_a_compaction,
+    find_policies,
+    fail_some,
+    end_early,
+)
+
+
+def access() -> Refreshed[Properties]:
+    return Refreshed("the credentials", lambda: Lease.until(ACCESS, None))
+
+
+def compaction(directory: Path) -> Compaction:
+    column = TargetColumn(1, "id", LongType(), True, 1, LongType())
+    return Compaction((column,), (), f"file://{directory}", Properties(), "compact-1")
+
+
+def make_group(directory: Path, *files: list[int]) -> FileGroup:
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    sources = []
+    for ids in files:
+        path = directory / f"{ids[0]}.parquet"
+        pq.write_table(pa.table([pa.array(ids)], schema=schema), path)
+        sources.append(SourceFile(f"file://{path}", path.stat().st_size))
+    return FileGroup(tuple(sources))
+
+
+def describe(outcome: CompactedGroup | FailedGroup) -> Any:
+    """The rows of the new files, or the error."""
+    if isinstance(outcome, FailedGroup):
+        return f"{type(outcome.error).__name__}: {outcome.error}"
+    return [number for file in outcome.files for number in pq.read_table(file.path[7:])["id"].to_pylist()]
+
+
+def wait_for(file: Path, partition: Iterable[int]) -> Iterable[int]:
+    """A task that ends when the file is there. Gives the scheduling policy of its worker."""
+    found = [find_policy() for _ in partition]
+    deadline = time.monotonic() + LONGEST
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def count(partition: Iterable[int]) -> Iterable[int]:
+    return [len([*partition])]
+
+
+def find_policy(_: object = None) -> int:
+    return os.sched_getscheduler(0)
+
+
+def main(directory: Path) -> None:
+    with make_directories() as directories:
+        # One task for transactions, and one beside it.
+        settings = {"spark.master": "local[2]", "spark.default.parallelism": "1"}
+        spark = Spark(settings, directories, lane=Lane.BESIDE)
+        found = {}
+        for scenario in SCENARIOS:
+            place = directory / scenario.__name__
+            (place / "data").mkdir(parents=True)
+            found[scenario.__name__] = scenario(spark, place)
+        spark.kill()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
