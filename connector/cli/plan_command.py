@@ -49,6 +49,4 @@ def _plan_actions(message: request.Apply) -> list[str]:
     task = message.materialization
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
     with closing(open_catalog(endpoint)) as catalog:
-        return list_actions(
-            plan_tables(message, resources, endpoint.advanced.feature_flags, partial(find_all, catalog, endpoint))
-        )
+        return list_actions(plan_tables(message, resources, endpoint.advanced, partial(find_all, catalog, endpoint)))

@@ -22,7 +22,7 @@ from connector.config.values import (
     parse_feature_flags,
     parse_signing_secret,
     parse_upload_interval,
-    refuse_format_version_3,
+    refuse_variants,
 )
 from connector.model.properties import Properties
 from protocol.flow import Json
@@ -45,16 +45,16 @@ class AdvancedOptions(Definition, frozen=True):
         bool,
         Setting(
             "Nanosecond Timestamps",
-            "Keep nanoseconds, in tables of format version 3. Not yet available.",
-            parse=refuse_format_version_3,
+            "Keep the nanoseconds of date-times, in new columns of tables of format version 3. New tables have this "
+            "version then.",
         ),
     ] = False
     variant_columns: Annotated[
         bool,
         Setting(
             "Variant Columns",
-            "Keep objects and arrays as variants, in tables of format version 3. Not yet available.",
-            parse=refuse_format_version_3,
+            "Keep objects and arrays as variants. Not yet available.",
+            parse=refuse_variants,
         ),
     ] = False
     spark: Annotated[
@@ -123,6 +123,11 @@ class AdvancedOptions(Definition, frozen=True):
         MetricsOptions,
         Setting("Metrics", "Where metrics for Prometheus go. By default, there are none."),
     ] = MetricsOptions()
+
+    @property
+    def default_format_version(self) -> int:
+        """The format version of new tables whose binding does not name one."""
+        return FORMAT_VERSIONS[-1] if self.nanosecond_timestamps else self.format_version
 
 
 class Notification(Definition, frozen=True, kw_only=True):

@@ -69,6 +69,6 @@ def _parse_endpoint(config: Json) -> EndpointConfig:
 def _parse_resource(resource: Json, endpoint: EndpointConfig) -> ResourceConfig:
     defaults = {
         "schema_evolution": endpoint.advanced.schema_evolution,
-        "format_version": endpoint.advanced.format_version,
+        "format_version": endpoint.advanced.default_format_version,
     }
     return parse_object(ResourceConfig, {**defaults, **resource})

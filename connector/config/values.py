@@ -188,8 +188,8 @@ def parse_signing_secret(text: str) -> Secret:
     return Secret(text)
 
 
-def refuse_format_version_3(is_on: bool) -> bool:
+def refuse_variants(is_on: bool) -> bool:
     """Return False: no other value is accepted yet."""
     if is_on:
-        raise ValueError("must be false: tables of format version 3 are not yet available")
+        raise ValueError("must be false: PyIceberg, which the connector uses, cannot read tables with variants yet")
     return False

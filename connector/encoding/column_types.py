@@ -21,11 +21,12 @@ from pyiceberg.types import (
     LongType,
     PrimitiveType,
     StringType,
+    TimestamptzNanoType,
     TimestamptzType,
 )
 
 from connector.encoding.decimals import NUMBER, arrow_decimal, decimals
-from connector.encoding.temporal import dates, instants
+from connector.encoding.temporal import NANOSECONDS, dates, instants, nanosecond_instants
 from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts, UnfitError, validity
 from connector.host.errors import UserError
 from connector.model.binding import Binding
@@ -45,6 +46,7 @@ _ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
     BinaryType(): pa.binary(),
     DateType(): pa.date32(),
     TimestamptzType(): pa.timestamp("us", "UTC"),
+    TimestamptzNanoType(): NANOSECONDS,
 }
 
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -192,6 +194,7 @@ _RULES: Final[dict[PrimitiveType, Rule]] = {
     BinaryType(): _binaries,
     DateType(): dates,
     TimestamptzType(): instants,
+    TimestamptzNanoType(): nanosecond_instants,
 }
 
 

@@ -22,6 +22,7 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -152,5 +153,6 @@ CONVERSIONS: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], Conversio
     (StringType, DecimalType): _SENT,
     (StringType, DateType): _SENT,
     (StringType, TimestamptzType): _SENT,
+    (StringType, TimestamptzNanoType): _SENT,
     (StringType, BinaryType): _SENT,
 }

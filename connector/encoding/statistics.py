@@ -16,6 +16,7 @@ from pyiceberg.types import (
     LongType,
     PrimitiveType,
     StringType,
+    TimestamptzNanoType,
     TimestamptzType,
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
@@ -28,7 +29,16 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 _LAST_CHARACTER: Final = 0x10FFFF
 # The types whose values Parquet orders and represents as Iceberg does.
 _COMPARABLE: Final = frozenset(
-    {BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimestamptzType()}
+    {
+        BooleanType(),
+        IntegerType(),
+        LongType(),
+        FloatType(),
+        DoubleType(),
+        DateType(),
+        TimestamptzType(),
+        TimestamptzNanoType(),
+    }
 )
 
 

@@ -16,6 +16,9 @@ _LAST_DAY: Final = date.max.toordinal() - _EPOCH
 _DAY: Final = 86_400_000_000  # microseconds
 _FIRST_MICRO: Final = _FIRST_DAY * _DAY
 _LAST_MICRO: Final = (_LAST_DAY + 1) * _DAY - 1
+_FIRST_MICRO_OF_NANOS: Final = -(2**63 // 1000)
+_LAST_MICRO_OF_NANOS: Final = 2**63 // 1000 - 1  # with any three further digits
+NANOSECONDS: Final = pa.timestamp("ns", "UTC")
 _YEARS_IN_CYCLE: Final = 400  # after which the calendar repeats
 _DAYS_IN_CYCLE: Final = 146_097
 
@@ -26,6 +29,7 @@ _INSTANT: Final = re.compile(
     r"(?:Z|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)"
 )
 _NANOSECONDS: Final = r"(\.[0-9]{6})[0-9]+"
+_LAST_DIGITS: Final = r"\.[0-9]{6}(?P<digits>[0-9]{1,3})"
 
 
 def dates(texts: Texts) -> tuple[pa.Array, Positions]:
@@ -39,13 +43,33 @@ def instants(texts: Texts) -> tuple[pa.Array, Positions]:
 
     Digits beyond microseconds are cut off. A leap second becomes the first second of the next minute.
     """
+    return _clamp(_parse_micros(texts), _FIRST_MICRO, _LAST_MICRO, _INSTANTS.arrow_type)
+
+
+def nanosecond_instants(texts: Texts) -> tuple[pa.Array, Positions]:
+    """Return timestamps in nanoseconds, and the rows that were clamped, to the years 1677 to 2262. Raises UnfitError if
+    a text is none.
+
+    Digits beyond nanoseconds are cut off.
+    """
+    micros, clamped = _clamp(_parse_micros(texts), _FIRST_MICRO_OF_NANOS, _LAST_MICRO_OF_NANOS, pa.int64())
+    digits = pc.struct_field(pc.extract_regex(texts.array, _LAST_DIGITS), "digits")
+    rest = pc.utf8_rpad(digits, 3, "0").cast(pa.int64()).fill_null(0)
+    if len(clamped):
+        is_clamped = np.zeros(len(micros), np.bool_)
+        is_clamped[clamped] = True
+        rest = pc.if_else(pa.array(is_clamped), 0, rest)
+    return pc.add(pc.multiply(micros, 1000), rest).cast(NANOSECONDS), clamped
+
+
+def _parse_micros(texts: Texts) -> pa.Array:
     texts.require_strings(_INSTANTS.reason)
     try:
         array = texts.array.cast(_INSTANTS.arrow_type)
     except pa.ArrowInvalid:
         cut = pc.replace_substring_regex(texts.array, _NANOSECONDS, r"\1")
         array = _INSTANTS.parse(pc.ascii_upper(cut))
-    return _clamp(array.cast(pa.int64()), _FIRST_MICRO, _LAST_MICRO, _INSTANTS.arrow_type)
+    return array.cast(pa.int64())
 
 
 def _clamp(numbers: pa.Array, first: int, last: int, arrow_type: pa.DataType) -> tuple[pa.Array, Positions]:

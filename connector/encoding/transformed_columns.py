@@ -5,8 +5,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.transforms import VoidTransform, parse_transform
-from pyiceberg.types import PrimitiveType
+import pyarrow.compute as pc
+from pyiceberg.transforms import IdentityTransform, VoidTransform, parse_transform
+from pyiceberg.types import PrimitiveType, TimestamptzNanoType, TimestamptzType
 
 from connector.model.binding import Column
 
@@ -26,11 +27,17 @@ class TransformedColumn:
         self.type = result_type
         self.may_be_null = not column.required
         self._place = place
-        self._transform: Callable[[pa.Array], pa.Array] = parsed.pyarrow_transform(column.type)
+        # Iceberg's transforms of nanoseconds are those of their microseconds. PyIceberg lacks some of them.
+        self._drops_nanoseconds = column.type == TimestamptzNanoType() and not isinstance(parsed, IdentityTransform)
+        source = TimestamptzType() if self._drops_nanoseconds else column.type
+        self._transform: Callable[[pa.Array], pa.Array] = parsed.pyarrow_transform(source)
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the transformed values of these rows."""
-        return self._transform(rows.column(self._place))
+        values = rows.column(self._place)
+        if self._drops_nanoseconds:
+            values = pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us", "UTC"))
+        return self._transform(values)
 
 
 def find_transformed(columns: Sequence[Column], source_id: int, transform: str) -> TransformedColumn | None:

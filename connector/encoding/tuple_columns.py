@@ -23,6 +23,7 @@ from pyiceberg.types import (
     LongType,
     PrimitiveType,
     StringType,
+    TimestamptzNanoType,
     TimestamptzType,
 )
 
@@ -52,8 +53,9 @@ _CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
     BinaryType(): bytes | None,
     DateType(): str | None,
     TimestamptzType(): str | None,
+    TimestamptzNanoType(): str | None,
 }
-_FROM_STRINGS: Final = frozenset({DateType(), TimestamptzType()})
+_FROM_STRINGS: Final = frozenset({DateType(), TimestamptzType(), TimestamptzNanoType()})
 
 _NUMBERS: Final = INTEGERS | {NULL, DOUBLE}
 _SIGN: Final = np.uint64(2**63)

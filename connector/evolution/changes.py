@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, get_args
 
+from pyiceberg.types import TimestamptzNanoType, TimestamptzType
+
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.altered_schema import find_kept_ids
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
@@ -41,6 +43,7 @@ OTHER_TYPES: Final = "its catalog refuses columns of other types in their places
 OTHER_ARRANGEMENT: Final = "its partitions or its sort order need a column that it does not have yet"
 
 # AWS Glue stores a column's doc as its comment, which has one line.
+NANOSECONDS_SINCE: Final = 3  # format version
 MAX_DOC: Final = 255  # characters
 
 # Every commit writes the whole metadata again. It lists all snapshots and older versions, so there should be few.
@@ -110,7 +113,7 @@ def plan_changes(found: Found, target: Target) -> list[TableChange]:
     It can be repeated after a crash at any point: a table that records the target's owner is replaced already, or will
     be. Raises UserError if a change is refused.
     """
-    table = found.table
+    table, target = found.table, _fit_version(target, found.table)
     if table is None:
         namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
         return [*namespace, _plan_creation(target)]
@@ -121,6 +124,18 @@ def plan_changes(found: Found, target: Target) -> list[TableChange]:
     if target.is_new and target.has_unique_keys and table.has_snapshot and table.owner == target.owner:
         return [*alterations, RecordExistingRows(target.path, replace(target.owner, state_key=""))]
     return alterations
+
+
+def _fit_version(target: Target, existing: ExistingTable | None) -> Target:
+    """Return the target with columns of the types that the format version of its table allows."""
+    version = existing.format_version if existing else target.format_version
+    if not target.keeps_nanoseconds or version < NANOSECONDS_SINCE:
+        return target
+    columns = (
+        replace(column, type=TimestamptzNanoType()) if column.type == TimestamptzType() else column
+        for column in target.columns
+    )
+    return replace(target, columns=tuple(columns))
 
 
 def replaces_table(last: MaterializationBinding | None, backfill: int, flags: frozenset[str]) -> bool:

@@ -15,7 +15,7 @@ from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
-from connector.evolution.field_config import MAX_NAME
+from connector.evolution.field_config import MAX_NAME, match_columns
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
@@ -27,7 +27,6 @@ from connector.evolution.table_change import (
     RenameColumn,
     SetAsideColumn,
     WidenColumn,
-    match_columns,
 )
 from connector.evolution.type_changes import TypeChange, can_hold, find_type_change
 from connector.model.table_identifier import TableIdentifier

@@ -1,11 +1,12 @@
 """A field's config, parsed once: the name and the type that the user wants for the field's column."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyiceberg.types import DecimalType
+from pyiceberg.schema import Schema
+from pyiceberg.types import DecimalType, NestedField
 
 from protocol.flow import FieldSelection, Json
 
@@ -73,3 +74,11 @@ def _parse_decimal(setting: Json) -> DecimalType | None:
             if are_numbers and 1 <= precision <= MAX_PRECISION and 0 <= scale <= precision:
                 return DecimalType(precision, scale)
     return None
+
+
+def match_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
+    """Find the columns with these names. If none has exactly the name, one that differs in case only counts."""
+    columns = {column.name.lower(): column for column in schema.fields}
+    columns |= {column.name: column for column in schema.fields}
+    matches = {field: columns.get(field, columns.get(field.lower())) for field in fields}
+    return {field: column for field, column in matches.items() if column is not None}

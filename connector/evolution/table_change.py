@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
 
 from connector.config.terms import SortTerm, Term
 from connector.config.values import FORMAT_VERSIONS, SchemaEvolution
@@ -78,14 +78,6 @@ class Found:
     table: ExistingTable | None
 
 
-def match_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
-    """Find the columns with these names. If none has exactly the name, one that differs in case only counts."""
-    columns = {column.name.lower(): column for column in schema.fields}
-    columns |= {column.name: column for column in schema.fields}
-    matches = {field: columns.get(field, columns.get(field.lower())) for field in fields}
-    return {field: column for field, column in matches.items() if column is not None}
-
-
 @dataclass(frozen=True)
 class NewColumn:
     """A column that a binding needs."""
@@ -123,6 +115,7 @@ class Target:
     other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
     is_for_rejected_rows: bool = False
     format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created
+    keeps_nanoseconds: bool = False  # in new columns of date-times, if the table has version 3
 
     @property
     def table(self) -> str:

@@ -17,6 +17,7 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -31,6 +32,9 @@ class TypeChange(StrEnum):
     CONVERT = "every value is rewritten as its exact equivalent; if one has none, the column is set aside"
     SET_ASIDE = "the column is renamed, and a new one is added"
 
+
+# A column keeps its unit: Iceberg cannot change it, and a setting that is turned on or off means new columns.
+_INSTANTS: Final = {TimestamptzType(), TimestamptzNanoType()}
 
 # From the type that a column has to the one that is needed. Every other pair is SET_ASIDE.
 TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChange]] = {
@@ -69,13 +73,14 @@ TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChan
     (StringType, DecimalType): TypeChange.CONVERT,
     (StringType, DateType): TypeChange.CONVERT,
     (StringType, TimestamptzType): TypeChange.CONVERT,
+    (StringType, TimestamptzNanoType): TypeChange.CONVERT,
     (StringType, BinaryType): TypeChange.CONVERT,
 }
 
 
 def find_type_change(column: IcebergType, needed: PrimitiveType) -> TypeChange:
     """Find how a column can get the type that its field needs."""
-    if column == needed:
+    if column == needed or {column, needed} == _INSTANTS:
         return TypeChange.NONE
     if isinstance(column, DecimalType) and isinstance(needed, DecimalType) and column.scale == needed.scale:
         # A column with more digits can hold all values, and Iceberg never reduces a precision.

@@ -10,9 +10,8 @@ from pyiceberg.types import NestedField, PrimitiveType, TimestamptzType
 
 from connector.encoding.column_types import is_written
 from connector.evolution import rejected_table
-from connector.evolution.field_config import name_columns
+from connector.evolution.field_config import match_columns, name_columns
 from connector.evolution.rejected_table import name_rejected_table
-from connector.evolution.table_change import match_columns
 from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads

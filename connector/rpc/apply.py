@@ -34,9 +34,7 @@ def apply(message: request.Apply) -> response.Applied:
         message.materialization.config, [binding.resource_config for binding in message.materialization.bindings]
     )
     opened = open_endpoint(endpoint)
-    planned = plan_tables(
-        message, resources, endpoint.advanced.feature_flags, partial(find_all, opened.catalog, endpoint)
-    )
+    planned = plan_tables(message, resources, endpoint.advanced, partial(find_all, opened.catalog, endpoint))
     with rewrite_jobs(endpoint.advanced.spark) as rewrite:
         return perform(planned, opened, rewrite)
 

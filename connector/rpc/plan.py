@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from connector.config.endpoint_config import AdvancedOptions
 from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
 from connector.evolution.arrangement_terms import ArrangementTerms
@@ -53,11 +54,11 @@ class Plan:
 def plan_tables(
     message: request.Apply,
     resources: Sequence[ResourceConfig],
-    flags: frozenset[str],
+    advanced: AdvancedOptions,
     find_all: Callable[[Sequence[TableIdentifier]], Sequence[Found | UserError]],
 ) -> list[Plan]:
     """Plan every table. Raises one UserError with everything that is wrong with any of them."""
-    targets = list(_targets(message, resources, flags))
+    targets = list(_targets(message, resources, advanced))
     staged = read_state(message.materialization.name, message.state)
     found = find_all([target.path for target in targets])
     planned: list[Plan] = []
@@ -80,7 +81,9 @@ def list_actions(planned: Sequence[Plan]) -> list[str]:
     return [*dict.fromkeys(lines)]  # two tables may both plan their namespace, which is created once
 
 
-def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Target]:
+def _targets(
+    message: request.Apply, resources: Sequence[ResourceConfig], advanced: AdvancedOptions
+) -> Iterator[Target]:
     """Yield what the bindings' tables, and their tables of rejected rows, should become."""
     last_by_path = find_last_bindings(message.last_materialization)
     materialization = message.materialization
@@ -98,12 +101,13 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
                 last.field_selection if last else None,
             ),
             properties=resource.additional_table_properties,
-            replaces=replaces_table(last, binding.backfill, flags),
+            replaces=replaces_table(last, binding.backfill, advanced.feature_flags),
             has_unique_keys=not resource.delta_updates,
             is_new=last is None,
             schema_evolution=resource.schema_evolution,
             arrangement=ArrangementTerms(resource.partition_by, resource.sort_by),
             format_version=resource.format_version,
+            keeps_nanoseconds=advanced.nanosecond_timestamps,
             other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),
         )
         yield target
@@ -115,6 +119,7 @@ def _targets(message: request.Apply, resources: Sequence[ResourceConfig], flags:
                 has_unique_keys=False,
                 arrangement=NO_TERMS,
                 is_for_rejected_rows=True,
+                keeps_nanoseconds=False,
             )
 
 

@@ -212,6 +212,12 @@ def test_a_bindings_format_version_overrides_the_endpoints() -> None:
     assert parse(LOCAL, [{"table": "t"}])[1][0].format_version == 2
 
 
+def test_nanoseconds_need_format_version_3_unless_a_binding_says_otherwise() -> None:
+    resources = [{"table": "t"}, {"table": "u", "format_version": 2}]
+    _, [without, own] = parse(with_advanced(nanosecond_timestamps=True), resources)
+    assert (without.format_version, own.format_version) == (3, 2)
+
+
 def test_a_resource_arrives_with_its_policy_for_invalid_values() -> None:
     _, [resource] = parse(LOCAL, [{"table": "t", "on_invalid": "quarantine", "max_rejected_ratio": 1}])
     assert (resource.on_invalid, resource.max_rejected_ratio) == (OnInvalid.QUARANTINE, 1)
@@ -328,7 +334,8 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials",
         "/advanced/spark/master: must be a setting whose name begins with spark.",
         "/advanced/spark/spark.a: must be a string",
-        "/advanced/variant_columns: must be false: tables of format version 3 are not yet available",
+        "/advanced/variant_columns: must be false: PyIceberg, which the connector uses, cannot read tables with "
+        "variants yet",
         "/buckett: is not a known property; did you mean bucket?",
         "/catalog/token: must be a string",
         "/catalog/uri: must begin with http:// or https://",

@@ -133,7 +133,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "a bad interval": {**ON_LOCAL, "upload_interval": "5 minutes"},
     "too long an interval": {**ON_LOCAL, "upload_interval": "PT4H1S"},
     "an unknown feature flag": advanced(feature_flags="no_such_flag"),
-    "what needs format version 3": advanced(nanosecond_timestamps=True, variant_columns=True),
+    "variants": advanced(variant_columns=True),
     "no setting of Spark's": advanced(spark={"master": "local[2]"}),
     "too little that may wait": advanced(max_waiting_commits=0, max_waiting_bytes=0),
     "too little for a commit": advanced(commit_after_rows=0, commit_after_bytes=0),

@@ -25,6 +25,7 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -88,6 +89,7 @@ CONVERTED: list[tuple[PrimitiveType, PrimitiveType, Any, Any]] = [
     (StringType(), DecimalType(20, 3), "1e-3", Decimal("0.001")),
     (StringType(), DateType(), "2024-02-29", dt.date(2024, 2, 29)),
     (StringType(), TimestamptzType(), "2024-01-02t01:00:00+01:00", dt.datetime(2024, 1, 2, tzinfo=UTC)),
+    (StringType(), TimestamptzNanoType(), "1970-01-01T00:00:00.000000123Z", 123),
     (StringType(), BinaryType(), "aGVsbG8=", b"hello"),
 ]
 

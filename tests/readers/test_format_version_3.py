@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, TimestamptzType
 
 from connector.config.catalog import RestCatalog
 from connector.evolution.changes import plan_changes
@@ -20,7 +20,7 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support import spark_catalogs
 from support.rest_catalog import RestCatalogServer
-from support.spark_sql import SparkSql, spark_sql
+from support.spark_sql import SparkSql, UnreadableError, spark_sql
 from support.staged_files import stage
 from support.tables import alterer, local_catalog
 
@@ -105,3 +105,18 @@ def test_rows_have_the_same_ids_in_all_engines_while_spark_appends_updates_and_d
     assert last.items() >= deleted.items()
     assert set(range(1, 14)) - last.keys() == {2, 3}
     assert last[30][0] == first[3][0], "Spark has written the row again, with its id"
+
+
+def test_spark_and_duckdb_refuse_a_table_with_nanoseconds_as_the_page_says(
+    local: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    """Once they read it, docs/reading.md and docs/columns.md should say so."""
+    path = TableIdentifier(PATH.namespace, "nanoseconds")
+    at = NewColumn("at", "at", TimestamptzType(), required=False, doc="", is_indispensable=False)
+    target = Target(path, OWNER, (ID, at), {}, replaces=False, format_version=3, keeps_nanoseconds=True)
+    location = f"{local.properties['warehouse']}/version3/nanoseconds"
+    evolve(local, path, location, partial(plan_changes, target=target), alterer().alter)
+    with pytest.raises(UnreadableError, match="timestamptz_ns"):
+        spark.rows(f"SELECT id FROM local.{'.'.join(path)}")
+    with pytest.raises(duckdb.Error, match="timestamptz_ns"):
+        duckdb_reader.sql(f"SELECT id FROM iceberg_scan('{local.load_table(path).metadata_location}')").fetchall()

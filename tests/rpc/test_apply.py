@@ -14,6 +14,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.checks.endpoint import OpenedEndpoint
 from connector.cli.plan_command import describe_plan, plan_recorded
+from connector.config.endpoint_config import AdvancedOptions
 from connector.config.settings import parse
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
@@ -129,7 +130,9 @@ def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
     task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
     endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
     with closing(MeetingCatalog(tmp_path)) as catalog:
-        all_planned = plan_tables(request.Apply(task), resources, frozenset(), partial(find_all, catalog, endpoint))
+        all_planned = plan_tables(
+            request.Apply(task), resources, AdvancedOptions(), partial(find_all, catalog, endpoint)
+        )
         answer = perform(all_planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
     assert answer.action_description.splitlines() == [
         "create namespace shop",

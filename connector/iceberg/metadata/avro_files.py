@@ -71,16 +71,8 @@ class ManifestWriter(ManifestWriterV2):
     one that says that the manifest is empty.
     """
 
-    def __init__(
-        self,
-        spec: PartitionSpec,
-        schema: Schema,
-        output_file: OutputFile,
-        snapshot_id: int,
-        avro_compression: AvroCompressionCodec,
-        version: TableVersion = 2,
-    ) -> None:
-        super().__init__(spec, schema, output_file, snapshot_id, avro_compression)
+    def __init__(self, *args: Any, version: TableVersion = 2, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._written_version = version
 
     @property
@@ -126,16 +118,8 @@ class ManifestListWriter(ManifestListWriterV2):
     With a `next_row_id`, the list is of version 3, and gives ids to the rows that have none.
     """
 
-    def __init__(
-        self,
-        output_file: OutputFile,
-        snapshot_id: int,
-        parent_snapshot_id: int | None,
-        sequence_number: int,
-        compression: AvroCompressionCodec,
-        next_row_id: int | None = None,
-    ) -> None:
-        super().__init__(output_file, snapshot_id, parent_snapshot_id, sequence_number, compression)
+    def __init__(self, *args: Any, next_row_id: int | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.next_row_id = next_row_id
         if next_row_id is not None:
             self._meta = {**self._meta, "format-version": "3", "first-row-id": str(next_row_id)}

@@ -1,0 +1,64 @@
+"""Which columns keep nanoseconds: new ones, in tables of format version 3, if the setting is on."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import IcebergType, LongType, PrimitiveType, StringType, TimestamptzNanoType, TimestamptzType
+
+from connector.evolution.changes import plan_changes
+from connector.evolution.table_change import NewColumn, Owner, Target
+from connector.evolution.type_changes import TypeChange, find_type_change
+from connector.iceberg.tables import evolve
+from connector.model.table_identifier import TableIdentifier
+from support.bindings import MATERIALIZATION
+from support.tables import alterer, local_catalog
+
+PATH = TableIdentifier("shop", "events")
+V0, V1 = (Owner(MATERIALIZATION, f"events.v{backfill}") for backfill in (0, 1))
+MICROS, NANOS = TimestamptzType(), TimestamptzNanoType()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def column(name: str, type_: PrimitiveType) -> NewColumn:
+    return NewColumn(name, name, type_, name == "id", "", name == "id", former=name)
+
+
+def fit(catalog: Catalog, *names: str, at: PrimitiveType = MICROS, **changed: Any) -> dict[str, IcebergType]:
+    """The types of the table's columns after a publication with date-times in these fields."""
+    columns = (column("id", LongType()), *(column(name, at) for name in names))
+    target = Target(PATH, **{"owner": V0, "columns": columns, "properties": {}, "replaces": False, **changed})
+    location = f"{catalog.properties['warehouse']}/shop/events"
+    evolve(catalog, PATH, location, partial(plan_changes, target=target), alterer().alter)
+    return {field.name: field.field_type for field in catalog.load_table(PATH).schema().fields[1:]}
+
+
+def test_an_existing_column_keeps_its_unit_and_a_new_one_has_that_of_the_setting(catalog: Catalog) -> None:
+    assert fit(catalog, "at", format_version=3) == {"at": MICROS}
+    assert fit(catalog, "at", "seen", keeps_nanoseconds=True) == {"at": MICROS, "seen": NANOS}
+    assert fit(catalog, "at", "seen", "sent") == {"at": MICROS, "seen": NANOS, "sent": MICROS}
+
+
+def test_a_table_of_version_2_keeps_microseconds(catalog: Catalog) -> None:
+    assert fit(catalog, "at", keeps_nanoseconds=True, format_version=2) == {"at": MICROS}
+    assert fit(catalog, "at", "seen", keeps_nanoseconds=True, format_version=3) == {"at": MICROS, "seen": MICROS}
+
+
+def test_a_backfill_gives_columns_the_unit_of_the_setting(catalog: Catalog) -> None:
+    fit(catalog, "at", format_version=3)
+    fit(catalog, "at", keeps_nanoseconds=True, owner=V1, replaces=True)
+    newest = catalog.load_table(PATH).metadata.schemas[-1]
+    assert newest.find_field("at").field_type == NANOS
+
+
+def test_text_in_the_place_of_nanoseconds_is_a_new_column(catalog: Catalog) -> None:
+    assert find_type_change(NANOS, StringType()) is TypeChange.SET_ASIDE
+    fit(catalog, "at", format_version=3, keeps_nanoseconds=True)
+    found = fit(catalog, "at", at=StringType(), keeps_nanoseconds=True)
+    assert sorted(map(str, found.values())) == ["string", "timestamptz_ns"]
