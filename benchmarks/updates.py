@@ -162,13 +162,13 @@ def main() -> int:
 def measure(count: int, changes: int, transactions: int) -> Measurement:
     CACHE.mkdir(parents=True, exist_ok=True)
     path = rows.store_lines(CACHE, count, packed=False)
-    keys = [rows.COLLECTION.key_of(document) for document in _keys(count)]
+    keys = [*keys_of(count)]
     random = Random(SEED)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
         directory = Path(name)
-        with _task(directory, ADDED) as task:
+        with open_task(directory, ADDED) as task:
             appended = task.insert(path)
-        with _task(directory, KEPT) as task:
+        with open_task(directory, KEPT) as task:
             initial = task.insert(path)
             clean, clean_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
             join, merge = measure_spark(directory, changes)
@@ -217,13 +217,15 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
     )
 
 
-def _keys(count: int) -> Iterator[Any]:
-    """The parts of the documents that have the keys."""
-    return ({"id": f"m-{number:012}", "account": number * 31 % 100_003} for number in range(count))
+def keys_of(count: int) -> Iterator[list[Any]]:
+    """The keys of so many documents, in their order."""
+    documents = ({"id": f"m-{number:012}", "account": number * 31 % 100_003} for number in range(count))
+    return (rows.COLLECTION.key_of(document) for document in documents)
 
 
 @contextmanager
-def _task(directory: Path, collection: Collection) -> Iterator[Task]:
+def open_task(directory: Path, collection: Collection) -> Iterator[Task]:
+    """Publish the task to a new lake, and open a session."""
     with lake("local", directory) as place:
         publish_task(directory, [collection], place)
         *_, open_, acknowledge = opening("measurements", [collection], place.config)

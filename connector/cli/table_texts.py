@@ -84,6 +84,9 @@ def describe_status(status: TableStatus, health: TableHealth | None) -> Iterator
     yield f"  sorted by    {', '.join(status.sort_fields) or 'no column'}"
     yield f"  snapshots    {status.snapshots:,}"
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"
+    if fresh := status.freshness:
+        until = f"{fresh.last:%Y-%m-%d %H:%M:%S} UTC ({describe_age(fresh.last)})"
+        yield f"  freshness    published until {until}: {fresh.upserted:,} rows, {fresh.deleted:,} deleted"
     yield f"  created by   {_name(status.owner) if status.owner else 'another program'}"
     if status.awaits_backfill:
         yield "  backfill     has begun: the first commit replaces all rows"
@@ -119,7 +122,7 @@ def _name(owner: Owner) -> str:
 
 def encode_status(status: TableStatus) -> dict[str, Any]:
     """Return the status of a table as a JSON value."""
-    commit = status.last_commit
+    commit, fresh = status.last_commit, status.freshness
     return {
         "table": str(status.path),
         "uuid": status.uuid,
@@ -140,6 +143,14 @@ def encode_status(status: TableStatus) -> dict[str, Any]:
             "operation": commit.operation,
             "owner": _encode_owner(commit.owner),
             "engine": commit.engine or None,
+        },
+        "freshness": fresh
+        and {
+            "minPublishedAt": fresh.first.isoformat(),
+            "maxPublishedAt": fresh.last.isoformat(),
+            "upsertedRows": fresh.upserted,
+            "deletedRows": fresh.deleted,
+            "offsets": json.loads(fresh.offsets) if fresh.offsets else None,
         },
         "columns": [
             {"name": column.name, "type": str(column.field_type), "required": column.required}

@@ -33,6 +33,7 @@ class Event(StrEnum):
     NULLED = "nulled"
     REJECTED = "rejected"
     COMPACTED = "compacted"
+    UNDELIVERED = "undelivered"
     EXPIRED = "expired"
     COLLECTED = "collected"
 

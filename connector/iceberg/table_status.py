@@ -10,14 +10,23 @@ from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import Transform
 from pyiceberg.types import NestedField
 
+from connector.config.terms import SortTerm, Term
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.reset import Judged, judge_commits
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_STATE_KEY
+from connector.iceberg.commits.snapshot import (
+    SUMMARY_DELETED,
+    SUMMARY_FIRST,
+    SUMMARY_LAST,
+    SUMMARY_MATERIALIZATION,
+    SUMMARY_OFFSETS,
+    SUMMARY_STATE_KEY,
+)
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.table_updates import name_table_in_errors
@@ -38,6 +47,17 @@ class LastSnapshot:
     operation: str
     owner: Owner | None
     engine: str  # "" if the snapshot does not name it
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """What the newest commit of the connector with publication times says about its rows."""
+
+    first: datetime  # the smallest publication time of its rows
+    last: datetime
+    upserted: int  # rows that it wrote
+    deleted: int  # older versions of rows
+    offsets: str  # how far its source was read: a JSON object; "" if the snapshot does not say
 
 
 @dataclass(frozen=True)
@@ -66,6 +86,7 @@ class TableStatus:
     size: TableSize
     snapshots: int
     last_commit: LastSnapshot | None
+    freshness: Freshness | None
     writers: Sequence[RecordedWriter]
     staged: Sequence[Judged] | None
 
@@ -91,16 +112,13 @@ def read_status(
         Owner.of(table.properties),
         _awaits_backfill(table),
         table.schema().fields,
-        [_describe_field(table, field.source_id, field.transform) for field in table.spec().fields],
-        [
-            f"{_describe_field(table, field.source_id, field.transform)} {field.direction.value} "
-            f"{field.null_order.value.replace('-', ' ')}"
-            for field in table.sort_order().fields
-        ],
+        [str(_read_term(table, field.source_id, field.transform)) for field in table.spec().fields],
+        [str(_read_sort_term(table, field)) for field in table.sort_order().fields],
         _count_partitions(table, listed or ()),
         _read_totals(snapshot) if listed is None else _count_size(listed),
         len(table.metadata.snapshots),
         _describe_commit(snapshot) if snapshot else None,
+        _read_freshness(table),
         list_recorded_writers(table),
         None if staged is None else judge_commits(table, staged),
     )
@@ -167,14 +185,29 @@ def _count_partitions(table: Table, listed: Sequence[ListedFile]) -> int:
     return sum(bool(table.specs()[partition.spec_id].fields) for partition in partitions)
 
 
-def _describe_field(table: Table, column_id: int, transform: Transform[Any, Any]) -> str:
-    """Describe a field of a spec or of a sort order, such as `bucket(16, id)`."""
+def _read_term(table: Table, column_id: int, transform: Transform[Any, Any]) -> Term:
+    """Return a field of a spec or of a sort order as the config would have it, such as `bucket(16, id)`."""
     name = table.schema().find_column_name(column_id) or f"column {column_id}, which is gone"
-    column = name if name.isidentifier() else f"`{name}`"
     function, _, width = str(transform).rstrip("]").partition("[")
-    if function == "identity":
-        return column
-    return f"{function}({width}, {column})" if width else f"{function}({column})"
+    return Term(function, name, int(width) if width else None)
+
+
+def _read_sort_term(table: Table, field: SortField) -> SortTerm:
+    is_descending = field.direction is SortDirection.DESC
+    nulls_first = field.null_order is NullOrder.NULLS_FIRST
+    return SortTerm(_read_term(table, field.source_id, field.transform), is_descending, nulls_first)
+
+
+def _read_freshness(table: Table) -> Freshness | None:
+    for snapshot in reversed(table.snapshots()):
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        try:
+            first, last = (datetime.fromisoformat(summary[name]) for name in (SUMMARY_FIRST, SUMMARY_LAST))
+            upserted, deleted = int(summary["added-records"]), int(summary[SUMMARY_DELETED])
+        except (KeyError, ValueError):
+            continue  # another engine may write what it likes
+        return Freshness(first, last, upserted, deleted, summary.get(SUMMARY_OFFSETS, ""))
+    return None
 
 
 def _describe_commit(snapshot: Snapshot) -> LastSnapshot:

@@ -22,7 +22,7 @@ from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.row_deletes import RowDeletes
-from connector.iceberg.commits.staged_files import is_converted
+from connector.iceberg.commits.staged_files import find_newest_column, is_converted
 from connector.iceberg.metadata.avro_files import check_version
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
@@ -149,7 +149,7 @@ def _check_keys(table: Table, keys: Sequence[Column]) -> None:
     """Raise LostColumnError if another engine has dropped a key column: it may have rewritten the rows without it."""
     now = {column.field_id for column in table.schema().fields}
     for column in keys:
-        if column.id not in now and not is_converted(table, column.id):
+        if find_newest_column(table, column.id) not in now:
             raise LostColumnError(
                 f"table {'.'.join(table.name())}: another engine has dropped column {column.name!r}, which is part of "
                 "the key. Rows cannot be found by their keys any more. Backfill the binding."

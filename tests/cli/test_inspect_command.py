@@ -37,6 +37,7 @@ ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 TASK: Final = "acme/lake"
 ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId(TASK, "shop%2Forders.v0", "00000000-ffffffff")
+REQUIRED_ID: Final = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 OWNER: Final = Owner(TASK, WRITER.state_key)
 
 
@@ -104,6 +105,33 @@ def test_the_rows_the_files_and_the_last_commit_of_the_task_are_shown(lake: Lake
     assert (writer["value"], writer["keyRange"], writer["materialization"]) == (second.next, WRITER.key_range, TASK)
     current = lake.catalog.load_table(ORDERS)
     assert (table["uuid"], table["location"]) == (str(current.metadata.table_uuid), current.location())
+
+
+def test_the_freshness_of_the_newest_commit_that_has_times_is_shown(lake: Lake) -> None:
+    lake.commit(1, 2)
+    (table,) = lake.inspect()["tables"]
+    assert table["freshness"] is None
+    assert not any(line.startswith("  freshness") for line in lake.describe())
+    snapshots = lake.catalog.load_table(ORDERS)
+    fresh = {
+        "flow.min-published-at": "2026-11-22T12:00:00.500000Z",
+        "flow.max-published-at": "2026-11-22T12:00:03.000001Z",
+        "flow.deleted-rows": "1",
+        "flow.offsets": '{"acmeCo/orders/pivot=00":7}',
+    }
+    snapshots.append(pa.table({"id": pa.array([3, 4, 5], pa.int64())}, schema=REQUIRED_ID), fresh)
+    for other in ({}, {"flow.max-published-at": "soon"}):
+        lake.catalog.load_table(ORDERS).append(pa.table({"id": pa.array([6], pa.int64())}, schema=REQUIRED_ID), other)
+    (table,) = lake.inspect()["tables"]
+    assert table["freshness"] == {
+        "minPublishedAt": "2026-11-22T12:00:00.500000+00:00",
+        "maxPublishedAt": "2026-11-22T12:00:03.000001+00:00",
+        "upsertedRows": 3,
+        "deletedRows": 1,
+        "offsets": {"acmeCo/orders/pivot=00": 7},
+    }
+    [line] = [line for line in lake.describe() if line.startswith("  freshness")]
+    assert re.fullmatch(r"  freshness    published until 2026-11-22 12:00:03 UTC \(.* ago\): 3 rows, 1 deleted", line)
 
 
 def test_a_backfill_that_has_begun_is_shown(lake: Lake) -> None:

@@ -14,6 +14,7 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
 from connector.model.binding import Arrangement, PartitionField, Policy, UpdateMode
 from connector.model.state import WriterId
+from connector.model.table_identifier import Generation
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.bindings import collection, projection
 from support.snapshots import check_text
@@ -68,6 +69,14 @@ def test_the_fence_value_is_read_when_the_session_opens(catalog: Catalog) -> Non
     with table.transaction() as transaction:
         transaction.set_properties({fence.property_name(writer): value})
     assert fence.read_value(dict(bind(catalog, FieldSelection(keys=("id",))).properties), writer) == value
+
+
+def test_a_table_whose_rows_a_backfill_replaces_is_known_by_its_generation(catalog: Catalog) -> None:
+    table = foreign_table(catalog, PATH, SCHEMA)
+    generation = Generation("later", (str(table.metadata.table_uuid),), "acme/task")
+    with table.transaction() as transaction:
+        transaction.set_properties(generation.encode())
+    assert bind(catalog, FieldSelection(keys=("id",))).table_uuid == "later"
 
 
 @pytest.mark.parametrize("value", ["zz", ""])

@@ -27,6 +27,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
+from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError, file_name
 from connector.model.state import StagedCommit
@@ -521,6 +522,12 @@ def test_an_invalid_threshold_is_named(catalog: Catalog, name: str, value: str) 
     with pytest.raises(UserError) as caught:
         compact_table(catalog, PATH, compact_here)
     check_text(SNAPSHOTS, f"{name} {value}", str(caught.value), {})
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_named() -> None:
+    with pytest.raises(ValueError, match="must be true or false") as caught:
+        check_compaction({"flow.compaction.enabled": "maybe"})
+    check_text(SNAPSHOTS, "enabled", str(caught.value), {})
 
 
 def make_property(catalog: Catalog, name: str, value: str) -> None:

@@ -9,16 +9,18 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import FileFormat, ManifestEntry
-from pyiceberg.types import StringType
+from pyiceberg.types import LongType, StringType
 
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_search import SearchedFile
-from connector.host.errors import FencedError, RetryableError, UserError
+from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.staged_files import CONVERTED_PREFIX
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import SessionViews, TableViews
+from connector.model.binding import Column
 from connector.model.state import DataFile, LocatedRows, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
@@ -185,8 +187,8 @@ class Session:
         self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
         self._views = SessionViews(catalog, TableViews(ManifestReader()), lambda *_: ())
 
-    def find(self) -> int:
-        return len(self._views.find(self._table, WRITER, ()).files)
+    def find(self, *keys: Column) -> int:
+        return len(self._views.find(self._table, WRITER, keys).files)
 
 
 def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:
@@ -198,6 +200,22 @@ def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -
     with pytest.raises(UserError) as error:
         session.find()
     check_text(SNAPSHOTS, "a table is replaced while Loads wait", str(error.value), {})
+
+
+@pytest.mark.parametrize("successor", [None, 1, 99])
+def test_a_key_column_that_is_gone_is_missed_unless_another_has_its_values(
+    catalog: Catalog, successor: int | None
+) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    if successor:
+        with catalog.load_table(PATH).transaction() as transaction:
+            transaction.set_properties({f"{CONVERTED_PREFIX}98": str(successor)})
+    session, key = Session(catalog), Column("old", "old", 98, LongType(), required=True)
+    if successor == 1:
+        assert session.find(key) == 1
+    else:
+        with pytest.raises(LostColumnError):
+            session.find(key)
 
 
 def test_a_table_that_is_gone_is_named(catalog: Catalog) -> None:

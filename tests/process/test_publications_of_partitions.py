@@ -1,7 +1,6 @@
 """Partitions and a sort order, from the config to the files: what a binding says, and then says otherwise."""
 
 from collections import Counter
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -12,40 +11,12 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
-from fixtures.collection import Collection, Field
-from fixtures.conversation import Row
-from support.readers import local_catalog
+from support.arranged_events import ARRANGEMENTS, arranged, load_events, make_event, store_events
 from support.runtime import Runtime
 
 pytestmark = pytest.mark.spark
 
 BUCKET: Final = BucketTransform(4).transform(LongType())
-ARRANGEMENTS: Final = (("day(at)", "at desc"), ("bucket(4, id), truncate(1, note)", ""), ("", "note"))
-EVENTS: Final = Collection(
-    "acmeCo/events",
-    "events",
-    (
-        Field("id", "/id", ("integer",), exists="MUST", is_key=True),
-        Field("at", "/at", ("string",), string={"format": "date-time"}),
-        Field("note", "/note", ("string",)),
-    ),
-)
-DAYS: Final = ("2024-02-29", "2024-03-01")
-
-
-def arranged(partition_by: str, sort_by: str, *, delta_updates: bool = True) -> Collection:
-    settings = {"partition_by": partition_by, "sort_by": sort_by, "delta_updates": delta_updates}
-    return replace(EVENTS, settings=settings)
-
-
-def make_event(number: int, version: int = 0) -> Any:
-    hour = 23 - (number * 7) % 24
-    day = DAYS[(number + version) % 2]
-    return {"id": number, "at": f"{day}T{hour:02}:00:00Z", "note": f"v{version} of {number}"}
-
-
-def load_events(directory: Path) -> Table:
-    return local_catalog(directory / "warehouse").load_table(("shop", "events"))
 
 
 def rows(table: Table) -> list[tuple[int, str]]:
@@ -67,27 +38,13 @@ def check_file(spec_id: int, partition: dict[str, Any], rows: list[dict[str, Any
     """The file is as the publication with this number says."""
     match spec_id:
         case 0:
-            assert {(row["at"].date() - date(1970, 1, 1)).days for row in rows} == {partition["at_day"]}
-            assert [row["at"] for row in rows] == sorted((row["at"] for row in rows), reverse=True)
+            assert {(row["happened"].date() - date(1970, 1, 1)).days for row in rows} == {partition["happened_day"]}
+            assert [row["happened"] for row in rows] == sorted((row["happened"] for row in rows), reverse=True)
         case 1:
             assert {(BUCKET(row["id"]), row["note"][:1]) for row in rows} == {tuple(partition.values())}
         case 2:
             assert partition == {}
             assert [row["note"] for row in rows] == sorted(row["note"] for row in rows)
-
-
-def run_session(runtime: Runtime, events: list[Any], *, with_loads: bool) -> set[int]:
-    """Store the events. Return the keys of those that were loaded."""
-    with runtime.open() as session:
-        if with_loads:
-            session.load(*([event["id"]] for event in events))
-        loaded = {document["id"] for _, document in session.flush()}
-        session.store_rows(*(Row(0, event, exists=event["id"] in loaded) for event in events))
-        session.start_commit()
-        session.acknowledge()
-        ended = session.finish()
-        assert ended.status == 0, ended.log
-    return loaded
 
 
 @pytest.mark.parametrize("delta_updates", [True, False])
@@ -103,7 +60,7 @@ def test_rows_go_to_the_partitions_of_each_publication(tmp_path: Path, delta_upd
         runtime.apply()
         events = [make_event(number, version) for number in range(version * 5, version * 5 + 20)]
         known = set() if delta_updates else {event["id"] for event in events} & {number for number, _ in expected}
-        assert run_session(runtime, events, with_loads=not delta_updates) == known
+        assert store_events(runtime, events, with_loads=not delta_updates) == known
         expected = [row for row in expected if row[0] not in known]
         expected += [(event["id"], event["note"]) for event in events]
         assert rows(load_events(tmp_path)) == sorted(expected)

@@ -1,16 +1,13 @@
 """Every engine reads a table whose partitions and sort order have changed, before, during and after a backfill."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyiceberg.table import Table
 
-from fixtures.collection import Collection, Field
-from fixtures.conversation import Row
-from support.readers import duckdb_connection, local_catalog, polars_table
+from support.arranged_events import ARRANGEMENTS, DAYS, arranged, load_events, make_event, store_events
+from support.readers import duckdb_connection, polars_table
 from support.runtime import Runtime
 from support.spark_sql import MetadataFiles, spark_sql
 
@@ -18,49 +15,17 @@ pytestmark = pytest.mark.spark
 
 Read = tuple[int, str]
 
-ARRANGEMENTS: Final = (("day(happened)", "happened desc"), ("bucket(4, id), truncate(1, note)", ""), ("", "note"))
-EVENTS: Final = Collection(
-    "acmeCo/events",
-    "events",
-    (
-        Field("id", "/id", ("integer",), exists="MUST", is_key=True),
-        Field("happened", "/happened", ("string",), string={"format": "date-time"}),
-        Field("note", "/note", ("string",)),
-    ),
-)
-DAYS: Final = ("2024-02-29", "2024-03-01")
 ON_THE_SECOND_DAY: Final = "happened >= '2024-03-01T00:00:00+00:00'"
 
 
-def make_event(number: int, version: int) -> Any:
-    day = DAYS[(number + version) % 2]
-    return {"id": number, "happened": f"{day}T{number % 24:02}:00:00Z", "note": f"v{version} of {number}"}
-
-
 def publish(runtime: Runtime, partition_by: str, sort_by: str) -> None:
-    settings = {"partition_by": partition_by, "sort_by": sort_by, "delta_updates": False}
-    runtime.change([replace(EVENTS, settings=settings)])
+    runtime.change([arranged(partition_by, sort_by, delta_updates=False)])
     runtime.apply()
-
-
-def update(runtime: Runtime, events: list[Any]) -> None:
-    with runtime.open() as session:
-        session.load(*([event["id"]] for event in events))
-        loaded = {document["id"] for _, document in session.flush()}
-        session.store_rows(*(Row(0, event, exists=event["id"] in loaded) for event in events))
-        session.start_commit()
-        session.acknowledge()
-        ended = session.finish()
-        assert ended.status == 0, ended.log
-
-
-def load_table(directory: Path) -> Table:
-    return local_catalog(directory / "warehouse").load_table("shop.events")
 
 
 def read(directory: Path, condition: str, spark: MetadataFiles) -> Iterator[tuple[str, list[Read]]]:
     """Yield each reader, and the rows that it finds with this filter."""
-    table = load_table(directory)
+    table = load_events(directory)
     location = table.metadata_location
     query = f"SELECT id, note FROM {{}} WHERE {condition}"
     found = table.scan(condition, selected_fields=("id", "note")).to_arrow().to_pylist()
@@ -81,31 +46,31 @@ def check(directory: Path, documents: dict[int, Any], spark: MetadataFiles) -> N
         ]
         for reader, rows in read(directory, condition, spark):
             assert sorted(rows) == expected, (reader, condition)
-    by_polars = polars_table(load_table(directory).metadata_location, {}, reader=None)
+    by_polars = polars_table(load_events(directory).metadata_location, {}, reader=None)
     assert sorted(by_polars["note"].to_pylist()) == sorted(event["note"] for event in documents.values())
 
 
 def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(
     tmp_path: Path, spark_reader_jars: Path
 ) -> None:
-    runtime = Runtime(tmp_path, [EVENTS])
+    runtime = Runtime(tmp_path, [arranged(*ARRANGEMENTS[0], delta_updates=False)])
     documents: dict[int, Any] = {}
     with spark_sql(spark_reader_jars, {}, tmp_path) as running:
         spark = MetadataFiles(running, "scratch", tmp_path, None)
         for version, (partition_by, sort_by) in enumerate(ARRANGEMENTS):
             publish(runtime, partition_by, sort_by)
             events = [make_event(number, version) for number in range(version * 5, version * 5 + 20)]
-            update(runtime, events)
+            store_events(runtime, events, with_loads=True)
             documents |= {event["id"]: event for event in events}
         check(tmp_path, documents, spark)
-        before = load_table(tmp_path)
+        before = load_events(tmp_path)
         runtime.backfill()
         runtime.apply()
         check(tmp_path, documents, spark)  # the rows of before, until the first commit
         again = {number: make_event(number, 9) for number in range(10)}
-        update(runtime, [*again.values()])
+        store_events(runtime, [*again.values()], with_loads=True)
         check(tmp_path, again, spark)
-    after = load_table(tmp_path)
+    after = load_events(tmp_path)
     assert (after.metadata.table_uuid, after.location()) == (before.metadata.table_uuid, before.location())
     snapshot = before.current_snapshot()
     assert snapshot

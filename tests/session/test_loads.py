@@ -1,5 +1,8 @@
 """The keys of Loads on their way to the search."""
 
+import pickle
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,3 +38,35 @@ def test_a_disk_without_room_for_the_keys_is_told(tmp_path: Path) -> None:
         loads.add(Load(0, 1, 1, (b'{"load":{"key":["%b"]}}\n' % (b"x" * 2 * SIZE),)))
         with pytest.raises(UserError, match=r"no temporary file for the keys of Loads can be made: .*No space left"):
             list(loads.answer())
+
+
+class RecordingSpark:
+    """Runs the calls of a job here, and keeps the things that Spark would write to a file on their way."""
+
+    is_local = True
+
+    def __init__(self) -> None:
+        self.mapped: list[Any] = []
+
+    def map(self, call: Callable[[Any], Any], things: Sequence[Any]) -> Future[list[Any]]:
+        self.mapped += things
+        outcomes: Future[list[Any]] = Future()
+        outcomes.set_result([call(thing) for thing in things])
+        return outcomes
+
+
+def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Path) -> None:
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    view = TableView(None, (SearchedFile(searched.write(['["one"]', '["two"]']), 1),))
+    keys = (Column("id", "id", 10, StringType(), required=True),)
+    binding = Binding(0, "key", TableIdentifier("db", "orders"), keys, (), None, updates=searched.updates)
+    access = Lease(Properties({"s3.secret-access-key": "hunter2"}), None)
+    layout = TableLayout(binding, f"file://{tmp_path}/table", Properties(), "prefix", access)
+    spark: Any = RecordingSpark()
+    table = SearchedTable(binding, lambda: layout, lambda: view)
+    loads = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)
+    loads.add(Load(0, 1, 1, (b'{"load":{"key":["two"]}}\n',)))
+    [line] = b"".join(loads.answer()).splitlines()
+    assert b"two" in line
+    assert spark.mapped
+    assert b"hunter2" not in pickle.dumps(spark.mapped)

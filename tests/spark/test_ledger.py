@@ -5,16 +5,21 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from connector.encoding.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
+from connector.spark.block_transfer import SpooledFile
 from connector.spark.ledger import Ledger, TaskAccount
+from connector.spark.merged_files import StoredRun
 from connector.spark.spool import Block, Spool
 from protocol.request import Store
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 DEADLINE = 20.0  # seconds
+NO_ROWS = pa.record_batch({"id": pa.array([], pa.int64())})
 
 
 def run(binding: int, first_line: int, *lines: bytes) -> Store:
@@ -103,6 +108,26 @@ def test_a_block_that_is_given_back_fills_the_spool_again(ledger: Ledger, task: 
     encode(ledger, task)
     adder.join(10)
     assert not adder.is_alive()
+
+
+def test_of_a_lost_task_the_counted_runs_stay_and_its_other_blocks_are_encoded_again(
+    ledger: Ledger, task: TaskAccount
+) -> None:
+    first, second = (StoredRun(SpooledFile(Path(name)), SortedRun(0, (), NO_ROWS)) for name in ("first", "second"))
+    ledger.add(run(0, 1, b"x" * 60))
+    claim_one(ledger, task)
+    encode(ledger, task)
+    ledger.count(task, [], [(0, (first,))])
+    ledger.add(run(0, 2, b"y" * 60))
+    lost = claim_one(ledger, task)
+    encode(ledger, task)
+    ledger.give_back(task)  # its second run was never reported
+    ledger.complete()
+    task = ledger.begin_task()
+    assert claim_one(ledger, task) == lost
+    assert ledger.claim(task, None) is None
+    ledger.count(task, [], [(0, (second,))])
+    assert ledger.close(str).runs == {0: (first, second)}
 
 
 def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
+from connector.host import facts
 from connector.host.errors import ConnectorError, UserError
+from connector.host.facts import FailedAttempt
 from connector.host.logs import Event, fields
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
@@ -100,9 +102,11 @@ class TableLocks:
         return self._locks.setdefault(path, threading.Lock())
 
 
-def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
+def commit_all_or_raise(
+    catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
+) -> list[Landed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
-    outcomes = try_commits(catalog, staged)
+    outcomes = try_commits(catalog, staged, new_writer=new_writer)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
@@ -198,17 +202,24 @@ def _commit_pending(
         except list_retried_errors() as error:
             if is_final(error):
                 raise commit_errors.explain_refusal(path, error) from error
-            log.warning(
-                "table %s: commit attempt %d: %s: %s",
-                path,
-                number + 1,
-                type(error).__name__,
-                commit_errors.quote(error),
-                extra=fields(Event.RETRIED, table=str(path), attempt=number + 1),
-            )
+            _report_failure(path, number + 1, error)
             last = error
     assert last is not None
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
+
+
+def _report_failure(path: TableIdentifier, attempt: int, error: Exception) -> None:
+    """Log that an attempt has failed, and tell metrics."""
+    log.warning(
+        "table %s: commit attempt %d: %s: %s",
+        path,
+        attempt,
+        type(error).__name__,
+        commit_errors.quote(error),
+        extra=fields(Event.RETRIED, table=str(path), attempt=attempt),
+    )
+    if facts.observe:
+        facts.observe(FailedAttempt(str(path), commit_errors.classify(error)))
 
 
 def _supersede(pending: Sequence[StagedCommit]) -> Superseded:

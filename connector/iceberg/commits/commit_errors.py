@@ -21,7 +21,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
+from connector.host.facts import AttemptFailure
 from connector.host.redaction import redact
 from connector.iceberg.catalog_messages import TableLockError, read_message
 from connector.model.state import StagedCommit
@@ -58,6 +59,13 @@ def is_final(error: Exception) -> bool:
     return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _FINAL)
 
 
+def classify(error: Exception) -> AttemptFailure:
+    """Return why an attempt to commit has failed, for metrics."""
+    if isinstance(error, list_unknown_errors()):
+        return AttemptFailure.UNKNOWN
+    return AttemptFailure.CONFLICT if isinstance(error, CommitFailedException) else AttemptFailure.REFUSED
+
+
 def _unwrap(error: Exception) -> Exception:
     """Return the error of the catalog itself. A database's error comes without the SQL statement."""
     databases = _databases()
@@ -73,7 +81,7 @@ def _databases() -> ModuleType | None:
 def explain_refusal(path: TableIdentifier, error: Exception) -> ConnectorError:
     """Return the error of a commit that the catalog would refuse again."""
     if isinstance(error, _SIGN_IN_REFUSED) or refuses_credentials(error):
-        return UserError(
+        return SignInError(
             f"table {path}: the catalog does not accept the sign-in any more ({quote(error)}). {_STILL_STAGED} The "
             "token or the credential has expired or was revoked. If it is in the config (/catalog/token, "
             "/catalog/credential or /credentials), set a new one there and publish the task again. Otherwise start "

@@ -124,9 +124,8 @@ class CompactionCommit:
     def _try(self, groups: Sequence[CompactedGroup]) -> CompactionChanges | None:
         """Return what is committed now; None if all groups were dropped."""
         table = self._catalog.load_table(self._base.path)
-        for snapshot_id, changes in self._sent.items():
-            if table.metadata.snapshot_by_id(snapshot_id):
-                return changes
+        if landed := self._find_landed(table):
+            return landed
         if self._base.has_other_rows(table):
             reason = "the table has other rows or columns now"
             self._dropped = [DroppedGroup(group, reason) for group in groups]
@@ -145,6 +144,10 @@ class CompactionCommit:
         requirements = (same_table(table), same_rows(table), *same_schema(table))
         self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
         return changes
+
+    def _find_landed(self, table: Table) -> CompactionChanges | None:
+        """Return the changes of a commit that an earlier attempt has sent, if the table has it."""
+        return next((each for number, each in self._sent.items() if table.metadata.snapshot_by_id(number)), None)
 
     def _check_age(self) -> None:
         """Raise RetryableError if the new files may be taken for orphans soon, by any of two clocks."""

@@ -52,7 +52,18 @@ class CompactionThresholds:
 
 def is_compaction_enabled(properties: Mapping[str, str]) -> bool:
     """Whether sessions compact the table. ValueError if the property is invalid."""
-    return property_as_bool(dict(properties), COMPACTION_PROPERTY, False)
+    try:
+        return property_as_bool(dict(properties), COMPACTION_PROPERTY, False)
+    except ValueError as error:
+        raise ValueError(
+            f"{COMPACTION_PROPERTY} is {properties[COMPACTION_PROPERTY]!r}; it must be true or false"
+        ) from error
+
+
+def check_compaction(properties: Mapping[str, str]) -> None:
+    """Raise ValueError if a table with these properties cannot be compacted."""
+    is_compaction_enabled(properties)
+    CompactionThresholds.of(properties)
 
 
 def _number(properties: Mapping[str, str], name: str, default: float) -> float:

@@ -15,6 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
 
+from connector.host import facts
+from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
 from connector.iceberg.metadata.references import find_unreachable
@@ -84,6 +86,8 @@ def remove_snapshots(
 def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
     """Log that snapshots were expired and their files deleted."""
     table = ".".join(path)
+    if facts.observe:
+        facts.observe(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
     log.info(
         "table %s: expired %d snapshot(s), deleted %d file(s)",
         table,
