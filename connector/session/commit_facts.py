@@ -1,6 +1,6 @@
-"""Tells metrics how the commits of a table have ended."""
+"""Tells metrics what a session stages, and how its commits end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -12,11 +12,28 @@ from connector.host.facts import (
     EndedCommits,
     Fact,
     FailedCommit,
+    OpenedTables,
     StagedRows,
     TableState,
+    TreatedValues,
 )
 from connector.iceberg.commits.commit import Failed, Landed, Outcome
+from connector.model.invalid_values import Tally
 from connector.model.state import StagedCommit
+
+
+def measure_opened(tables: Iterable[str]) -> None:
+    """Tell of the tables of a session."""
+    _tell(OpenedTables(tuple(tables)))
+
+
+def measure_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], tables: Sequence[str]) -> None:
+    """Tell what a transaction has staged, and how its invalid values were treated, by the index of their table."""
+    for commit in staged:
+        _tell(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
+    for index, tally in treated.items():
+        for _, treatment, values in tally:
+            _tell(TreatedValues(tables[index], treatment, values.count))
 
 
 def measure_recovered(staged: Sequence[StagedCommit]) -> None:

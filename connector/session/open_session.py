@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
-from connector.host import facts
 from connector.host.errors import UserError
-from connector.host.facts import OpenedTables
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, translate_errors
 from connector.iceberg.commits.commit import Outcome, TableLocks, try_commits
@@ -24,7 +22,7 @@ from connector.iceberg.tables import load_table
 from connector.model.binding import Policy, UpdateMode
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from connector.session.backlog import Limit
-from connector.session.commit_facts import measure_recovered
+from connector.session.commit_facts import measure_opened, measure_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import find_overlapping, recover
 from connector.session.transactions import Session, WriteJobs
@@ -50,8 +48,8 @@ def open_session(
     check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
     policies = [_make_policy(resource, config) for resource in resource_configs]
     with ExitStack() as resources:
-        sockets = engine.directories.sockets
-        claims = resources.enter_context(closing(open_claim_server(config.advanced.spark, sockets / "claims")))
+        server = open_claim_server(config.advanced.spark, engine.directories.sockets / "claims")
+        claims = resources.enter_context(closing(server))
         catalog = open_catalog(config)
         lists = WrittenLists()
         manifests = ManifestReader(lists)
@@ -60,18 +58,17 @@ def open_session(
         compaction = resources.enter_context(run_compaction(compactor.compact, key_range))
         maintenance = resources.enter_context(run_maintenance(catalog, compaction.note_commit))
         notifier = resources.enter_context(_run_notifier(partial(load_table, catalog), task.name, config))
-        attempt = partial(try_commits, catalog, locks=locks)
-        committer = _make_committer(attempt, config, new_writer, maintenance, notifier)
+        committer = _make_committer(
+            partial(try_commits, catalog, locks=locks), config, new_writer, maintenance, notifier
+        )
         with translate_errors(config):
-            if facts.observe:
-                measure_recovered(staged)
+            measure_recovered(staged)
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
             tables = recovered.tables
             access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
             views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
             jobs = WriteJobs(engine, claims, tables, access, len(task.bindings), views)
-            if facts.observe:
-                facts.observe(OpenedTables(tuple(table.binding.table for table in tables)))
+            measure_opened(table.binding.table for table in tables)
             session = Session(tables, recovered.commits, committer, jobs.start_writing, jobs.start_loading)
         maintenance.finish_earlier_work(tables, staged)
         if notifier:

@@ -6,7 +6,7 @@ commit them too, because the connector state names them.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,6 @@ import orjson
 from connector.encoding.key_digest import KeyDigest
 from connector.evolution.table_change import Owner
 from connector.host import facts
-from connector.host.facts import StagedRows, TreatedValues
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
@@ -27,6 +26,7 @@ from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
+from connector.session.commit_facts import measure_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.loads import Found, SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress, TreatmentWarnings
@@ -124,7 +124,8 @@ class Session:
             accepted = commits[index].rows if index in commits else 0
             limit.check(accepted, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
-        self._measure(commits.values(), written.treated)
+        if facts.observe:
+            measure_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
     def _stage_table(
@@ -148,16 +149,6 @@ class Session:
         )
         self._tenures[index] = tenure.after(staged)
         return staged
-
-    def _measure(self, staged: Iterable[StagedCommit], treated: Mapping[int, Tally]) -> None:
-        """Tell metrics what was staged."""
-        if not facts.observe:
-            return
-        for commit in staged:
-            facts.observe(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
-        for index, tally in treated.items():
-            for _, treatment, values in tally:
-                facts.observe(TreatedValues(self._names[index], treatment, values.count))
 
 
 class OpenTransaction:

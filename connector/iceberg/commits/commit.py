@@ -21,10 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from connector.host import facts
 from connector.host.errors import ConnectorError, UserError
-from connector.host.facts import FailedAttempt
-from connector.host.logs import Event, fields
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
@@ -202,24 +199,10 @@ def _commit_pending(
         except list_retried_errors() as error:
             if is_final(error):
                 raise commit_errors.explain_refusal(path, error) from error
-            _report_failure(path, number + 1, error)
+            commit_errors.report_retry(path, number + 1, error)
             last = error
     assert last is not None
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
-
-
-def _report_failure(path: TableIdentifier, attempt: int, error: Exception) -> None:
-    """Log that an attempt has failed, and tell metrics."""
-    log.warning(
-        "table %s: commit attempt %d: %s: %s",
-        path,
-        attempt,
-        type(error).__name__,
-        commit_errors.quote(error),
-        extra=fields(Event.RETRIED, table=str(path), attempt=attempt),
-    )
-    if facts.observe:
-        facts.observe(FailedAttempt(str(path), commit_errors.classify(error)))
 
 
 def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
