@@ -2,12 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -18,24 +14,14 @@ from connector.config.secret import Secret
 from connector.host.errors import RetryableError
 from connector.host.redaction import redact
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.tables import load_table
-from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications import notifier, table_queue
-from connector.notifications.notifier import Notifier, run_notifier
-from connector.session.backlog import Limit
-from connector.session.committer import Committer
+from connector.notifications.notifier import run_notifier
+from support.notified_sessions import LEFT, ORDERS, RIGHT, TASK, VISITS, crash, killed_shard, shard
 from support.server_process import free_address
-from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
 from support.webhook_server import LONG, Answer, WebhookServer, webhook_server
-
-TASK: Final = "acme/task"
-ORDERS, VISITS = TableIdentifier("shop", "orders"), TableIdentifier("shop", "visits")
-LEFT: Final = WriterId(TASK, "orders.v1", "00000000-7fffffff")
-RIGHT: Final = replace(LEFT, key_range="80000000-ffffffff")
 
 
 @pytest.fixture
@@ -56,57 +42,6 @@ def server() -> Iterator[WebhookServer]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifier, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(notifier, "LONGEST_PAUSE", 0.05)
-
-
-class Shard:
-    """What a session has of commits and notifications."""
-
-    def __init__(self, catalog: Catalog, notifier: Notifier, writer: WriterId) -> None:
-        self._catalog = catalog
-        self._writer = writer
-        self.notifier = notifier
-        attempt = partial(try_commits, catalog, new_writer=partial(SnapshotWriter, mark=notifier.mark))
-        self._committer = Committer(attempt, Limit(100, 1 << 30), after_landing=notifier.after_landing)
-
-    def commit(self, number: int, path: TableIdentifier = ORDERS) -> int:
-        """Commit one row; returns the snapshot's id."""
-        staged = replace(stage(self._catalog, path, self._writer, number), is_recovered=True)
-        assert self._committer.commit([staged]) == [staged]
-        snapshot = self._catalog.load_table(path).current_snapshot()
-        assert snapshot
-        return snapshot.snapshot_id
-
-    def wait_until_told(self) -> None:
-        with self.notifier._changed:
-            assert self.notifier._changed.wait_for(
-                lambda: not any(queue.waiting for queue in self.notifier._queues.values()), LONG
-            )
-
-
-@contextmanager
-def shard(catalog: Catalog, url: str, writer: WriterId = LEFT) -> Iterator[Shard]:
-    """A session of this task, until its input ends."""
-    with run_notifier(partial(load_table, catalog), TASK, Notification(url=Secret(url))) as started:
-        started.read_later([ORDERS, VISITS])
-        yield Shard(catalog, started, writer)
-
-
-class KilledError(Exception):
-    """The process is killed."""
-
-
-@contextmanager
-def killed_shard(catalog: Catalog, url: str) -> Iterator[Shard]:
-    """A session whose process is killed in the end."""
-    with suppress(KilledError), shard(catalog, url) as session:
-        yield session
-        raise KilledError
-
-
-def crash(catalog: Catalog, *numbers: int) -> Sequence[tuple[str, int]]:
-    """A session that commits, and whose process is killed before a webhook answers; returns what it has committed."""
-    with killed_shard(catalog, f"http://{free_address()}/hook") as session:
-        return [("shop.orders", session.commit(number)) for number in numbers]
 
 
 def test_each_snapshot_is_told_in_the_order_of_its_table(catalog: Catalog, server: WebhookServer) -> None:

@@ -48,9 +48,11 @@ class WebhookServer:
         self.accepted: list[Posted] = []
         self.answers: deque[Answer] = deque()
         self.usual = OK
+        self.on_post: Callable[[Posted], object] = lambda _: None
         self._changed = threading.Condition()
 
     def answer(self, posted: Posted) -> Answer:
+        self.on_post(posted)
         with self._changed:
             self.posted.append(posted)
             self._changed.notify_all()
