@@ -29,11 +29,11 @@ class Event(StrEnum):
     HELD = "held"
     RETRIED = "retried"
     WAITING = "waiting"
+    UNDELIVERED = "undelivered"
     CLAMPED = "clamped"
     NULLED = "nulled"
     REJECTED = "rejected"
     COMPACTED = "compacted"
-    UNDELIVERED = "undelivered"
     EXPIRED = "expired"
     COLLECTED = "collected"
 
