@@ -1,6 +1,6 @@
 """Deleted rows: the positions of a data file's rows that delete files and pending commits delete."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from threading import Lock
 from typing import Final
 
@@ -37,3 +37,8 @@ def find_deleted_rows(
     `pending` are the positions in this file that pending commits delete.
     """
     return np.unique(np.concatenate([pending, *(_deleted_by(io, each).get(path, _NONE) for each in delete_files)]))
+
+
+def list_data_files(io: FileIO, delete_file: str) -> Collection[str]:
+    """Return the paths of the data files of which a position delete file deletes rows."""
+    return _deleted_by(io, delete_file).keys()

@@ -17,6 +17,7 @@ from connector.evolution.field_config import (
     parse_field_configs,
 )
 from connector.evolution.table_change import (
+    COMPACTION_PROPERTY,
     OWNER_PROPERTY,
     Alteration,
     CreateNamespace,
@@ -45,6 +46,9 @@ MAX_DOC: Final = 255  # characters
 # Every commit writes the whole metadata again. It lists all snapshots and older versions, so there should be few.
 DEFAULT_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
+    # 128 MiB: a compaction has short tasks, and rewrites little where rows are deleted.
+    "write.target-file-size-bytes": "134217728",
+    COMPACTION_PROPERTY: "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "history.expire.max-snapshot-age-ms": "259200000",  # three days: with a commit every five minutes, 1 MB of metadata

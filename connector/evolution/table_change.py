@@ -16,6 +16,7 @@ from connector.model.binding import PLAIN, Arrangement
 from connector.model.table_identifier import Generation, TableIdentifier
 
 OWNER_PROPERTY: Final = "flow.owner"
+COMPACTION_PROPERTY: Final = "flow.compaction.enabled"
 NO_TERMS: Final = ArrangementTerms()
 
 

@@ -29,9 +29,11 @@ class Event(StrEnum):
     HELD = "held"
     RETRIED = "retried"
     WAITING = "waiting"
+    UNDELIVERED = "undelivered"
     CLAMPED = "clamped"
     NULLED = "nulled"
     REJECTED = "rejected"
+    COMPACTED = "compacted"
     EXPIRED = "expired"
     COLLECTED = "collected"
 

@@ -20,6 +20,7 @@ from connector.evolution.constraints import find_problems, list_constraints, pic
 from connector.evolution.field_config import parse_field_configs
 from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, join_errors
+from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.table_updates import check_properties
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
@@ -27,6 +28,7 @@ from protocol.flow import Collection, MaterializationBinding, ValidateBinding, f
 
 # The connector's own table properties: who created the table, and what is committed to it.
 RESERVED_PROPERTIES: Final = "flow."
+_THRESHOLDS: Final = "flow.compaction."  # which a user may set
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
             f"without a backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
         )
     for name, value in proposal.resource.additional_table_properties.items():
-        if name.startswith(RESERVED_PROPERTIES):
+        if name.startswith(RESERVED_PROPERTIES) and not name.startswith(_THRESHOLDS):
             yield (
                 f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
                 "Remove it."
@@ -186,6 +188,7 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
     try:
         FileOptions.of_table(proposal.resource.additional_table_properties)
         check_properties(proposal.resource.additional_table_properties)
+        check_compaction(proposal.resource.additional_table_properties)
     except ValueError as error:
         yield f"table property {error}."
     owner = found.table.owner if found.table else None

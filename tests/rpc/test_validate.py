@@ -145,6 +145,12 @@ def test_other_table_properties_are_the_users(tmp_path: Path) -> None:
     assert validated(tmp_path, binding(additional_table_properties={"format-version": "2", "color": "red"}))
 
 
+def test_the_thresholds_of_compaction_may_be_set(tmp_path: Path) -> None:
+    assert validated(tmp_path, binding(additional_table_properties={"flow.compaction.enabled": "false"}))
+    [line] = refused(tmp_path, binding(additional_table_properties={"flow.compaction.min-input-files": "1"}))
+    assert "flow.compaction.min-input-files is 1; it must be at least 2" in line
+
+
 @pytest.mark.parametrize(
     ("owner", "maker"),
     [

@@ -19,13 +19,14 @@ from pyiceberg.table.metadata import TableMetadataV2
 from connector.checks import endpoint as checks
 from connector.config import settings
 from connector.iceberg import table_view
-from connector.iceberg.commits import backfill, commit, fence, file_names, reset, snapshot
-from connector.iceberg.maintenance import expire_snapshots, remove_orphan_files
+from connector.iceberg.commits import backfill, commit, compaction_commit, fence, file_names, reset, snapshot
+from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_orphan_files
 from connector.iceberg.metadata import manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
 from connector.spark import table_files
 from simulation.actors import BEGINNING, Actor
+from simulation.compacting import compact_names
 from simulation.files import keep_in_memory
 from simulation.searching import search_names
 from simulation.store import StoreIO
@@ -128,9 +129,20 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         _remember(patch)
         search_names(patch)
+        compact_names(patch)
         if not with_avro:
             keep_in_memory(patch)
-        for module in (commit, committer, expire_snapshots, progress, snapshot, table_view):
+        timed = (
+            commit,
+            committer,
+            compact_table,
+            compaction_commit,
+            expire_snapshots,
+            progress,
+            snapshot,
+            table_view,
+        )
+        for module in timed:
             patch.setattr(module, "time", _Time)
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)

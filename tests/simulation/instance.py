@@ -12,6 +12,7 @@ from connector.host.errors import ConnectorError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.listed_files import ManifestReader
@@ -30,6 +31,7 @@ from connector.spark.write_job import WriteJob
 from protocol.request import Open, StartCommit
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
+from simulation.compacting import LONG, compact, end_after
 from simulation.network import Network
 from simulation.searching import loading_jobs
 from simulation.source import Source
@@ -37,6 +39,7 @@ from simulation.takeovers import Author
 from simulation.task import TASK, RuntimeSession
 from simulation.writing import SimulatedWriting
 
+COMPACTIONS: Final = 4
 EXPIRIES: Final = 2
 RETRIES: Final = 5
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
@@ -62,6 +65,8 @@ class Instance:
         for number in range(self.planned):
             self._acknowledge(actor, session, staged)
             actor.sleep(actor.stage.random.uniform(0, actor.stage.random.choice((1, 10, 400))))
+            if actor.stage.chance(self.network.weather.idling):
+                actor.sleep(LONG)
             staged = self._transaction(actor, session, number)
         if self.acknowledges_last:
             self._acknowledge(actor, session, staged)
@@ -88,6 +93,8 @@ class Instance:
         )
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
+        if actor.stage.chance(self.network.weather.compacting):
+            self._start_compaction(actor, partial(SnapshotWriter, lists, manifests))
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
             actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))
@@ -148,6 +155,37 @@ class Instance:
                     remove_orphan_files(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
         finally:
             self.network.deleting -= 1
+
+    def _start_compaction(self, owner: Actor, new_writer: Callable[[], SnapshotWriter]) -> None:
+        """The thread that compacts the session's tables. It may end at any time, and it may linger after its
+        process."""
+        stage = owner.stage
+        compacting = Actor(
+            stage, f"{owner.name} compacts", partial(self._compact, owner, new_writer), clock_skew=owner.clock_skew
+        )
+        stage.enter(compacting)
+        if stage.chance(0.3):
+            stage.enter(Actor(stage, f"{owner.name} ends", end_after(stage.random.uniform(0, 30), compacting)))
+
+    def _compact(self, owner: Actor, new_writer: Callable[[], SnapshotWriter], actor: Actor) -> None:
+        catalog = SimulatedCatalog(actor, self.network, self.author)
+        actor.store = self.network.store_of(actor)
+        compactor = TableCompactor(catalog, partial(compact, partial(self._wait_for_commit, owner)), new_writer)
+        for _ in range(COMPACTIONS):
+            self._wait_for_commit(owner, actor)
+            for table in self._tables:
+                with suppress(SessionEndedError, NoSuchTableError, ConnectorError, RESTError, OSError):
+                    compactor.compact(table.binding.path, is_interrupted=lambda: owner.is_done)
+
+    def _wait_for_commit(self, owner: Actor, actor: Actor) -> None:
+        """Wait until somebody has committed to a table of the session, or until the session is over."""
+        tables, paths = self.network.lake.tables, [table.binding.path for table in self._tables]
+
+        def current() -> list[int | None]:
+            return [tables[path].current_snapshot_id if path in tables else None for path in paths]
+
+        before = current()
+        actor.wait_for(lambda: owner.is_done or before != current())
 
     def _expire(self, owner: Actor, actor: Actor) -> None:
         """The same thread's other work, when commits have landed. It too may linger after its process."""

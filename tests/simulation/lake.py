@@ -18,12 +18,14 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.table_identifier import Generation
+from simulation.compacting import EAGER
 from simulation.files import position_deletes_in
 from simulation.store import StoreIO, no_boundary
 
 TABLE_DEFAULTS: Final = {
     "commit.manifest.min-count-to-merge": "3",  # a schedule makes few manifests
     MAX_AGE: "20000",  # milliseconds: some snapshots expire in most schedules
+    **EAGER,
 }
 
 Path = tuple[str, str]

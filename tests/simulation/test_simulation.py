@@ -16,6 +16,7 @@ import pytest
 
 from simulation import schedule
 from simulation.backfill_defects import BACKFILL_DEFECTS
+from simulation.compaction_defects import COMPACTION_DEFECTS
 from simulation.conftest import SCHEDULES
 from simulation.defects import CLIMATES, DEFECTS
 from simulation.environment import simulated
@@ -31,7 +32,7 @@ with simulated():
     for seed in range(40):
         print(*schedule.run(seed).events, sep="\\n")
 """
-ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS, **BACKFILL_DEFECTS}
+ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS, **BACKFILL_DEFECTS, **COMPACTION_DEFECTS}
 ENOUGH: Final = SCHEDULES  # to find a defect, among those that find none in CI; most are found within ten
 RARE: Final = {  # they need hundreds of schedules
     "a_session_does_not_wait_for_what_was_staged_before",

@@ -41,6 +41,8 @@ class Weather:
     going_on: float  # although its runtime has given it up
     collecting: float  # the others are too slow for it to matter
     retrying: float  # between its transactions
+    compacting: float  # beside its transactions
+    idling: float  # for hours, before a transaction
     # of the schedule
     sessions: int  # before the last one
     topologies: Sequence[Sequence[Range]]
@@ -67,6 +69,8 @@ def weather(random: Random) -> Weather:
         going_on=random.choice((0.3, 0.7)),
         collecting=random.choice((0.3, 1.0)),
         retrying=random.choice((0.0, 0.5)),
+        compacting=random.choice((0.0, 0.5, 1.0)),
+        idling=random.choice((0.0, 0.0, 0.0, 0.5)),
         sessions=random.choice((1, 1, 1, 1, 2, 2, 3)),
         topologies=random.choice((TOPOLOGIES, random.choices(TOPOLOGIES, k=2))),
         forks=random.random() < 0.35,

@@ -16,7 +16,9 @@ REPOSITORY: Final = Path(__file__).parents[2]
 DIRECTORY: Final = "CALLED_MODULES"  # in the environment: where modules are noted while RECORDING is there
 RECORDING: Final = "recording"
 _OF_DAEMON: Final = "pyspark.worker"  # Spark's argument
-_IN_BACKGROUND: Final = "maintenance"  # the thread whose work no request waits for
+# Begin the names of the threads whose work no appended row waits for: maintenance, and those that list files for Loads
+# and for maintenance.
+_IN_BACKGROUND: Final = ("maintenance", "view")
 
 
 class CalledModules:
@@ -48,7 +50,7 @@ def note_calls(directory: Path) -> None:
         # The body of a module or of a class is no function.
         if event != "call" or path in noted or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             return
-        in_background = threading.current_thread().name == _IN_BACKGROUND
+        in_background = threading.current_thread().name.startswith(_IN_BACKGROUND)
         if path.startswith(packages) and not in_background and recording.exists():
             noted.add(path)
             with (directory / f"{os.getpid()}.txt").open("a") as file:

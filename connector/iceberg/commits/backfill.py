@@ -30,6 +30,7 @@ from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.table_arrangement import same_arrangement
 from connector.iceberg.metadata.table_updates import (
     add_schema,
     assign_schema_id,
@@ -88,7 +89,9 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
         fence.property_name(writer): fence.reset_value(fence.read_value(table.properties, writer)),
     }
     updates = (*begun, SetPropertiesUpdate(updates=properties), *new_snapshot(table, snapshot))
-    catalog.commit_table(table, (same_table(table), same_rows(table), *same_schema(table)), updates)
+    # Another engine may partition the table by a column that the new generation does not have.
+    requirements = (same_table(table), same_rows(table), *same_schema(table), *same_arrangement(table))
+    catalog.commit_table(table, requirements, updates)
 
 
 def change_columns(table: Table, generation: Generation, schema: Schema) -> tuple[TableUpdate, ...]:

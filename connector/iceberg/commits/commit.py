@@ -7,6 +7,7 @@ commits that succeeded.
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.host.errors import ConnectorError, UserError
-from connector.host.logs import Event, fields
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
@@ -39,6 +39,7 @@ from connector.iceberg.metadata.table_updates import (
     show_generation,
 )
 from connector.model.state import ChainId, StagedCommit
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 
 log = logging.getLogger(__name__)
@@ -86,9 +87,23 @@ class Failed:
 Outcome: TypeAlias = Landed | Superseded | Failed
 
 
-def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
+class TableLocks:
+    """A lock for each table. The threads of a session hold it while they commit, so that no commit makes another one
+    fail."""
+
+    def __init__(self) -> None:
+        self._locks: dict[TableIdentifier, threading.Lock] = {}
+
+    def of(self, path: TableIdentifier) -> threading.Lock:
+        """Return the lock of a table."""
+        return self._locks.setdefault(path, threading.Lock())
+
+
+def commit_all_or_raise(
+    catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
+) -> list[Landed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
-    outcomes = try_commits(catalog, staged)
+    outcomes = try_commits(catalog, staged, new_writer=new_writer)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
@@ -100,6 +115,7 @@ def try_commits(
     staged: Sequence[StagedCommit],
     once: Collection[ChainId] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
+    locks: TableLocks | None = None,
 ) -> list[Outcome]:
     """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
 
@@ -110,7 +126,8 @@ def try_commits(
     tables = [list(commits) for _, commits in by_table]
 
     def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
-        return _try_table(catalog, commits, once, new_writer)
+        with (locks or TableLocks()).of(commits[0].path):
+            return _try_table(catalog, commits, once, new_writer)
 
     return [
         outcome for outcomes in map_in_threads(try_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
@@ -182,14 +199,7 @@ def _commit_pending(
         except list_retried_errors() as error:
             if is_final(error):
                 raise commit_errors.explain_refusal(path, error) from error
-            log.warning(
-                "table %s: commit attempt %d: %s: %s",
-                path,
-                number + 1,
-                type(error).__name__,
-                commit_errors.quote(error),
-                extra=fields(Event.RETRIED, table=str(path), attempt=number + 1),
-            )
+            commit_errors.report_retry(path, number + 1, error)
             last = error
     assert last is not None
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.manifest import FileFormat
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes, write_position_deletes
@@ -37,6 +37,25 @@ class DeleteChanges:
     added: tuple[tuple[Partition, DataFile], ...] = ()
     removed: tuple[ListedFile, ...] = ()
 
+    def summarize(self, added_size: int) -> dict[str, str]:
+        """Return the entries of a snapshot's summary. `added_size` are the bytes of the data files that it adds."""
+        added = [file for _, file in self.added]
+        data = [file for file in self.removed if file.content is DataFileContent.DATA]
+        deletes = [file for file in self.removed if file.content is not DataFileContent.DATA]
+        counts = {
+            "added-delete-files": len(added),
+            "added-position-delete-files": len(added),
+            "added-position-deletes": sum(file.rows for file in added),
+            "removed-delete-files": len(deletes),
+            "removed-position-delete-files": len(deletes),
+            "removed-position-deletes": sum(file.rows for file in deletes),
+            "deleted-data-files": len(data),
+            "deleted-records": sum(file.rows for file in data),
+            "removed-files-size": sum(file.size for file in self.removed),
+        }
+        size = added_size + sum(file.size for file in added)
+        return {"added-files-size": str(size), **{name: str(count) for name, count in counts.items() if count}}
+
 
 class DeleteFiles:
     """Writes the delete files of one writer's pending commits. An attempt uses files of an earlier one if they delete
@@ -49,14 +68,25 @@ class DeleteFiles:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
-        files = list(_divide(positions, rows.partitions, merge.due))
+        return DeleteChanges(self.add(table, prefix, positions, rows.partitions, merge.due), tuple(removed))
+
+    def add(
+        self,
+        table: Table,
+        prefix: str,
+        positions: Mapping[str, Positions],
+        partitions: Mapping[str, Partition],
+        merged: Collection[Partition] = (),
+    ) -> tuple[tuple[Partition, DataFile], ...]:
+        """Write delete files with these positions, and return them with their partitions. `merged` are partitions
+        whose older delete files are merged into them."""
+        files = list(_divide(positions, partitions, merged))
 
         def write(paths: Sequence[str]) -> DataFile:
             return self._write(table, prefix, {path: positions[path] for path in paths})
 
         written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
-        added = tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
-        return DeleteChanges(added, tuple(removed))
+        return tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
 
     def _write(self, table: Table, prefix: str, positions: Mapping[str, Positions]) -> DataFile:
         # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.

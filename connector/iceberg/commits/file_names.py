@@ -20,6 +20,11 @@ FILE_NAME: Final = re.compile(
     rf"(?P<table>{_UUID})-(?P<value>{fence.FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
     rf"{_UUID}(?:\.parquet|-deletes\.parquet|-located\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
 )
+_COMPACTION: Final = "compact"
+_COMPACTION_FILE: Final = re.compile(
+    rf"(?:snap-[0-9]+-)?{_COMPACTION}-(?P<created>[0-9]{{13}})-(?P<table>{_UUID})-{_UUID}"
+    r"(?:\.parquet|-deletes\.parquet|-order\.parquet|-m0\.avro|\.avro)"
+)
 
 
 def new_delete_location(table: Table, prefix: str) -> str:
@@ -66,3 +71,22 @@ class FileOrigin:
     @property
     def property_name(self) -> str:
         return f"{fence.PREFIX}{self.writer_hash}.{self.key_range}"
+
+
+@dataclass(frozen=True)
+class CompactionOrigin:
+    """What the name of a compaction's file says. No writer needs the file, so it has no fence value."""
+
+    created_ms: int  # when the compaction began, in milliseconds since the epoch; the file is not older
+    table_uuid: str  # of the table itself: another table may have the same directory
+
+    @property
+    def file_prefix(self) -> str:
+        """The beginning of the names of the compaction's files."""
+        return f"{_COMPACTION}-{self.created_ms:013}-{self.table_uuid}"
+
+    @classmethod
+    def of(cls, name: str) -> "CompactionOrigin | None":
+        """Read a file's name; None if no compaction of ours has written the file."""
+        match = _COMPACTION_FILE.fullmatch(name)
+        return cls(int(match["created"]), match["table"]) if match else None

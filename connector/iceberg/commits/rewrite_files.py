@@ -109,7 +109,7 @@ class RewriteFiles:
         table = plan.table
         missing = [file.source for file in plan.files if (plan.rewriting, file.source) not in self._written]
         if missing:
-            written = self._rewrite(plan.rewriting, missing, _keep_access_fresh(catalog, table))
+            written = self._rewrite(plan.rewriting, missing, refresh_access(catalog, table))
             for source, files in zip(missing, written, strict=True):
                 self._written[plan.rewriting, source] = files
             # The credentials that the table was loaded with may have expired, and another writer may have committed.
@@ -139,7 +139,8 @@ class RewriteFiles:
         catalog.commit_table(table, requirements, (*updates, *_new_snapshot(rewritten)))
 
 
-def _keep_access_fresh(catalog: Catalog, table: Table) -> Refreshed[Properties]:
+def refresh_access(catalog: Catalog, table: Table) -> Refreshed[Properties]:
+    """Return the properties that open a table's files. They are read from the catalog again before they expire."""
     name = table.name()
     what = f"the credentials for the files of table {'.'.join(name)}"
     return Refreshed(what, lambda: access_to(catalog.load_table(name)), access_to(table))

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 
+from connector.host import facts
+from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit import Committed
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -38,6 +40,7 @@ class _Task:
     path: TableIdentifier
     consequence: str  # of a failure, for the warning
     perform: Callable[[IsInterrupted], object]
+    action: str  # the label of its metrics; "" for a task that only finds out what is due
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,14 @@ class _Recent:
 
 
 class Maintenance:
-    """Runs one task after another, so that two tasks never work on the same files."""
+    """Runs one task after another, so that two tasks never work on the same files.
 
-    def __init__(self, catalog: Catalog) -> None:
+    `note_commit` is told of commits, so that what needs more time than a task may begin. It must return at once.
+    """
+
+    def __init__(self, catalog: Catalog, note_commit: Callable[[Committed], object] = lambda _: None) -> None:
         self._catalog = catalog
+        self._note_commit = note_commit
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._recent: dict[UUID, _Recent] = {}  # by table; a table with an entry has a task in the queue
         self._noting = threading.Lock()
@@ -81,6 +88,7 @@ class Maintenance:
                     TableIdentifier(*commit.table.name()),
                     "old metadata files and snapshots were not removed",
                     partial(self._maintain, uuid),
+                    "",
                 )
             )
 
@@ -92,14 +100,27 @@ class Maintenance:
         if is_in_table_bucket(table.location()):
             return
         path = TableIdentifier(*table.name())
+        self._note_commit(recent.newest)
         dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
         is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
-            self._perform(_Task(path, "located rows were not deleted", partial(delete_all, table.io, recent.located)))
+            self._perform(
+                _Task(
+                    path,
+                    "located rows were not deleted",
+                    partial(delete_all, table.io, recent.located),
+                    "remove_located_rows",
+                )
+            )
         if dropped:
             self._perform(
-                _Task(path, "old metadata files were not deleted", partial(delete_all, table.io, frozenset(dropped)))
+                _Task(
+                    path,
+                    "old metadata files were not deleted",
+                    partial(delete_all, table.io, frozenset(dropped)),
+                    "remove_old_metadata",
+                )
             )
         if is_expiry_due and not is_interrupted():
             self._perform(self._expiry(path))
@@ -115,12 +136,15 @@ class Maintenance:
                     path,
                     "orphan files of earlier sessions were not deleted",
                     partial(remove_orphan_files, self._catalog, path, table.writer, staged),
+                    REMOVE_ORPHAN_FILES,
                 )
             )
             self._tasks.put(self._expiry(path))
 
     def _expiry(self, path: TableIdentifier) -> _Task:
-        return _Task(path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path))
+        return _Task(
+            path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path), EXPIRE_SNAPSHOTS
+        )
 
     def run(self) -> None:
         """Perform the tasks until `finish` or `end` was called."""
@@ -129,11 +153,14 @@ class Maintenance:
                 self._perform(task)
 
     def _perform(self, task: _Task) -> None:
+        began = time.monotonic()
         try:
             task.perform(self._ended.is_set)
+            _measure(task, began, has_failed=False)
         except SessionEndedError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
+            _measure(task, began, has_failed=True)
             if not self._ended.is_set():
                 log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
 
@@ -147,10 +174,18 @@ class Maintenance:
         self.finish()
 
 
+def _measure(task: _Task, began: float, *, has_failed: bool) -> None:
+    if task.action and facts.observe:
+        seconds = time.monotonic() - began
+        facts.observe(MaintenanceRun(str(task.path), task.action, seconds, has_failed))
+
+
 @contextmanager
-def run_maintenance(catalog: Catalog) -> Iterator[Maintenance]:
+def run_maintenance(
+    catalog: Catalog, note_commit: Callable[[Committed], object] = lambda _: None
+) -> Iterator[Maintenance]:
     """Run a thread that performs maintenance tasks until the session ends."""
-    maintenance = Maintenance(catalog)
+    maintenance = Maintenance(catalog, note_commit)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
     try:
         yield maintenance

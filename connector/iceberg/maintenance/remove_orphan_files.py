@@ -7,19 +7,28 @@ refers to it; or it can never be committed, because a process that still needs i
 manifests of a commit: their names show the value that the commit asserts. The process that deletes files may itself
 have been replaced. The argument still holds, because properties and their positions only move forward.
 
+The files of compactions have no fence value. Their names show when they were begun. A compaction sends no commit for
+files that are older than MAX_AGE, and its commit asserts the main branch that it has loaded. So once the current
+snapshot is much younger than a file, there are the same two cases. How much younger does not matter, as long as it is
+more than MAX_AGE and the difference between two clocks together.
+
 Files of dropped tables, for example after a backfill, are not deleted: other tables or programs may refer to them.
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterator
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
+from connector.host import facts
+from connector.host.facts import REMOVE_ORPHAN_FILES, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.commits.compaction_commit import MAX_AGE
+from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
 from connector.iceberg.metadata.table_updates import find_generation
@@ -27,6 +36,8 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
+
+COMPACTION_AGE: Final = 24 * MAX_AGE  # milliseconds
 
 
 def remove_orphan_files(
@@ -45,12 +56,15 @@ def remove_orphan_files(
     locations = {
         name: location
         for location in listed
-        if (origin := FileOrigin.of(name := file_name(location))) and is_orphan(origin)
+        if is_orphan_of_compaction(table, name := file_name(location))
+        or ((origin := FileOrigin.of(name)) and is_orphan(origin))
     }
     orphans = find_unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
         of_table = ".".join(path)
+        if facts.observe:
+            facts.observe(MaintainedFiles(of_table, REMOVE_ORPHAN_FILES, len(orphans)))
         log.info(
             "table %s: deleted %d orphan file(s) of earlier sessions",
             of_table,
@@ -58,6 +72,17 @@ def remove_orphan_files(
             extra=fields(Event.COLLECTED, table=of_table, files=len(orphans)),
         )
     return len(orphans)
+
+
+def is_orphan_of_compaction(table: Table, name: str) -> bool:
+    """Whether a file of this name is a compaction's, and can no longer be committed."""
+    origin, snapshot = CompactionOrigin.of(name), table.current_snapshot()
+    return (
+        origin is not None
+        and snapshot is not None
+        and origin.table_uuid == str(table.metadata.table_uuid)
+        and snapshot.timestamp_ms > origin.created_ms + COMPACTION_AGE
+    )
 
 
 def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCommit]) -> Callable[[FileOrigin], bool]:

@@ -1,6 +1,7 @@
 """The files that a table's manifests list: what is needed to find rows in them, and to delete these rows."""
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -71,6 +72,11 @@ class ListedFile:
         must be of the same partition."""
         return self.sequence_number >= data.sequence_number and self.partition == data.partition
 
+    def applies_by_value(self, data: "ListedFile") -> bool:
+        """Whether an equality delete file may apply to a data file. If their specs differ, it counts as if it did."""
+        is_other_partition = self.partition.spec_id == data.partition.spec_id and self.partition != data.partition
+        return self.sequence_number > data.sequence_number and not is_other_partition
+
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     lower, upper = (bounds and bounds.get(PATH_COLUMN) for bounds in (file.lower_bounds, file.upper_bounds))
@@ -131,3 +137,22 @@ class PositionDeletes:
         path = data.path.encode()
         of_many = [file for file in self.of_many if file.bounds is None or file.bounds[0] <= path <= file.bounds[1]]
         return [file for file in (*self.of_one.get(data.path, ()), *of_many) if file.applies_to(data)]
+
+    def find_all(self, files: Iterable[ListedFile]) -> dict[str, list[ListedFile]]:
+        """Return the delete files that may apply to each of these data files, by its path."""
+        data = sorted(files, key=lambda file: file.path)
+        paths = [file.path.encode() for file in data]
+        found = {file.path: [each for each in self.of_one.get(file.path, ()) if each.applies_to(file)] for file in data}
+        for delete in self.of_many:
+            begin, end = find_range(paths, delete)
+            for file in data[begin:end]:
+                if delete.applies_to(file):
+                    found[file.path].append(delete)
+        return found
+
+
+def find_range(paths: Sequence[bytes], delete: ListedFile) -> tuple[int, int]:
+    """Return where the data files begin and end that a delete file may name. `paths` are in order."""
+    if delete.bounds is None:
+        return 0, len(paths)
+    return bisect_left(paths, delete.bounds[0]), bisect_right(paths, delete.bounds[1])

@@ -63,7 +63,7 @@ class ManifestFactory:
         content: ManifestContent = ManifestContent.DATA,
     ) -> ManifestFile:
         """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
-        with self._open(table, prefix, spec_id, content, schema_id) as manifest:
+        with self.open(table, prefix, spec_id, content, schema_id) as manifest:
             for entry in entries:
                 manifest.add_entry(entry)
         return manifest.to_manifest_file()
@@ -81,7 +81,7 @@ class ManifestFactory:
 
         Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
-        with self._open(table, prefix, spec_id, content) as manifest:
+        with self.open(table, prefix, spec_id, content) as manifest:
             for entry in entries:
                 if entry.data_file.file_path in gone:
                     manifest.delete(entry)
@@ -96,7 +96,7 @@ class ManifestFactory:
             return manifest
         return self.of_existing(table, prefix, manifest.partition_spec_id, entries, manifest.content, gone)
 
-    def _open(
+    def open(
         self, table: Table, prefix: str, spec_id: int, content: ManifestContent, schema_id: int | None = None
     ) -> ManifestWriter:
         """Return the writer of a new manifest, whose file name begins with the prefix."""

@@ -1,0 +1,145 @@
+"""Decides what a compaction's commit changes in a table as it is now: files out, files in, and deletes carried over.
+
+A group's new files must get exactly the rows that its sources have now. Rows that were deleted while the files were
+written are deleted in the new files by the same commit. So are the rows of a source that is gone: a transaction drops a
+file without rows, and another engine may have moved the rows to other files. A row that the new files do not have must
+still be deleted in the table: other engines may have restored it. If these rules do not give the same rows, the group
+is dropped.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent, FileFormat
+
+from connector.encoding.compaction import CompactedGroup
+from connector.encoding.deleted_rows import find_deleted_rows, list_data_files
+from connector.encoding.moved_rows import find_moved
+from connector.encoding.position_deletes import Positions
+from connector.encoding.source_rows import SourceFile
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
+from connector.iceberg.metadata.partitions import Partition
+
+_MOST_LOST: Final = 0.3  # of the rows of new files; a file of which more is deleted would be rewritten again soon
+_MOST_READ: Final = 256  # delete files for many data files that are read to find out if they still delete anything
+
+
+@dataclass(frozen=True)
+class DroppedGroup:
+    """A group that is not committed, and why."""
+
+    compacted: CompactedGroup
+    reason: str
+
+
+@dataclass(frozen=True)
+class CompactionChanges:
+    """What one commit changes."""
+
+    groups: tuple[tuple[Partition, CompactedGroup], ...]
+    removed: tuple[ListedFile, ...]  # sources, and delete files that delete nothing without them
+    positions: Mapping[str, Positions] = field(default_factory=dict)  # of carried-over deletes, by new file
+    dropped: tuple[DroppedGroup, ...] = ()
+
+    @property
+    def partitions(self) -> dict[str, Partition]:
+        """The partition of each new file."""
+        return {file.path: partition for partition, group in self.groups for file in group.files}
+
+
+class _DroppedError(Exception):
+    """The group cannot be committed."""
+
+
+def decide_changes(
+    io: FileIO, listed: Sequence[ListedFile], groups: Iterable[CompactedGroup], rows: Mapping[str, int]
+) -> CompactionChanges:
+    """Return what the commit of these groups changes.
+
+    `listed` are all live files of the table as it is now. `rows` has the number of rows of each source, by path.
+    """
+    table = _Table(io, listed, rows)
+    kept, dropped = [], []
+    positions: dict[str, Positions] = {}
+    for compacted in groups:
+        try:
+            partition = table.check(compacted)
+            positions |= table.carry_over(compacted)
+            kept.append((partition, compacted))
+        except _DroppedError as error:
+            dropped.append(DroppedGroup(compacted, str(error)))
+    gone = {source.path for _, compacted in kept for source in compacted.group.sources}
+    return CompactionChanges(tuple(kept), tuple(table.list_removed(gone)), positions, tuple(dropped))
+
+
+class _Table:
+    """The live files of a table."""
+
+    def __init__(self, io: FileIO, listed: Sequence[ListedFile], rows: Mapping[str, int]) -> None:
+        self._io = io
+        self._rows = rows
+        self._live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
+        self._by_value = [file for file in listed if file.content is DataFileContent.EQUALITY_DELETES]
+        self._deletes = PositionDeletes(listed)
+
+    def check(self, compacted: CompactedGroup) -> Partition:
+        """Return the partition of a group. _DroppedError if its new files cannot take the place of its sources."""
+        sources = compacted.group.sources
+        files = [self._live[source.path] for source in sources if source.path in self._live]
+        lost = sum(kept for source, kept in zip(sources, compacted.kept, strict=True) if source.path not in self._live)
+        if not files or lost > _MOST_LOST * sum(compacted.kept):
+            raise _DroppedError("another writer has replaced or removed its files")
+        if any(delete.applies_by_value(file) for delete in self._by_value for file in files):
+            raise _DroppedError("another writer has deleted rows of it by their values")
+        return files[0].partition
+
+    def carry_over(self, compacted: CompactedGroup) -> dict[str, Positions]:
+        """Return the rows of the new files that are deleted in the sources now, by file.
+
+        _DroppedError if a row that the new files do not have is no longer deleted in its source.
+        """
+        sources = [source for source in compacted.group.sources if source.path in self._live]
+        applying = self._deletes.find_all(self._live[source.path] for source in sources)
+        gone = {source.path for source in compacted.group.sources} - applying.keys()
+        deleted = {path: np.arange(self._rows[path], dtype=np.int64) for path in gone}
+        deleted |= {source.path: self._find_new_deletes(source, applying[source.path]) for source in sources}
+        moved = find_moved(self._io, compacted, {path: rows for path, rows in deleted.items() if len(rows)})
+        for source, kept in zip(compacted.group.sources, compacted.kept, strict=True):
+            # A commit of ours merges older delete files into new ones, so other files may have the same deletes.
+            now = {delete.path for delete in applying.get(source.path, ())}
+            if source.path in gone or now.issuperset(source.position_deletes):
+                continue
+            still_deleted = int((~moved[source.path].are_kept).sum()) if source.path in moved else 0
+            if still_deleted != self._rows[source.path] - kept:
+                raise _DroppedError("another writer has restored deleted rows of it")
+        carried: dict[str, list[Positions]] = {}
+        for rows in moved.values():
+            for place in np.unique(rows.files[rows.are_kept]):
+                carried.setdefault(compacted.files[place].path, []).append(rows.positions[rows.files == place])
+        return {path: np.unique(np.concatenate(rows)) for path, rows in carried.items()}
+
+    def _find_new_deletes(self, source: SourceFile, deletes: Sequence[ListedFile]) -> Positions:
+        """Return the rows that are deleted by files which the compaction has not applied."""
+        if any(delete.format is not FileFormat.PARQUET for delete in deletes):
+            raise _DroppedError("another writer has deleted rows of it in a file that is no Parquet file")
+        new = {delete.path for delete in deletes}.difference(source.position_deletes)
+        deleted = find_deleted_rows(self._io, source.path, tuple(sorted(new)))
+        return deleted[deleted < self._rows[source.path]]
+
+    def list_removed(self, gone: set[str]) -> Iterator[ListedFile]:
+        """Yield the sources, and the delete files that delete nothing without them."""
+        yield from (self._live[path] for path in gone if path in self._live)
+        remaining = {path: file for path, file in self._live.items() if path not in gone}
+        for path, files in self._deletes.of_one.items():
+            if path not in remaining:
+                yield from files
+        named = self._deletes.find_all(self._live[path] for path in gone if path in self._live)
+        of_many = {delete.path: delete for deletes in named.values() for delete in deletes if delete.data_path is None}
+        for delete in sorted(of_many.values(), key=lambda delete: (delete.size, delete.path))[:_MOST_READ]:
+            if delete.format is FileFormat.PARQUET and not any(
+                path in remaining for path in list_data_files(self._io, delete.path)
+            ):
+                yield delete

@@ -1,0 +1,251 @@
+"""Commits a compaction: its new files take the place of their sources, if the table still has these rows in them.
+
+The commit moves no fence, so no transaction depends on it. It asserts the table, the schema and the main branch that it
+was made for. When another commit was faster, all is decided again from the table as it is then.
+
+A commit that was sent may be in the table whatever the catalog answers, now or later. So files that a sent commit names
+are never deleted here. Names of the files say when they were begun. A compaction does not send a commit for files that
+are older than MAX_AGE. `remove_orphan_files` deletes the files of which no snapshot knows long after that.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from connector.encoding.compaction import CompactedGroup
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError
+from connector.iceberg.commits.commit import TableLocks, count_attempts
+from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, list_unknown_errors, quote
+from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
+from connector.iceberg.commits.delete_files import DeleteFiles
+from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.metadata.manifest_rewriting import remove_files
+from connector.iceberg.metadata.manifests import ManifestFactory, ManifestMerger, make_added_entry, manifests_of
+from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.stored_files import delete_all
+from connector.iceberg.metadata.table_updates import (
+    check_properties,
+    name_table_in_errors,
+    new_snapshot,
+    same_rows,
+    same_schema,
+    same_table,
+)
+from connector.model.state import DataFile
+from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
+from connector.storage import storage_errors
+
+MAX_AGE: Final = 3_600_000  # milliseconds
+RETRY_FOR: Final = 30.0  # seconds after the first attempt
+SUMMARY_COMPACTION: Final = "flow.compaction"  # the number of groups
+
+
+@dataclass(frozen=True)
+class CompactionBase:
+    """The table as a compaction was planned from it, and how the new files are written."""
+
+    table: Table
+    sequence_number: int  # of the snapshot; the new files get it
+    sort_order_id: int
+    origin: CompactionOrigin
+    rows: Mapping[str, int]  # of each source, by path; deleted ones included
+
+    @property
+    def path(self) -> TableIdentifier:
+        """The table's identifier."""
+        return TableIdentifier(*self.table.name())
+
+    def has_other_rows(self, table: Table) -> bool:
+        """Whether another table has the name, or whether the rows or columns of this one have been replaced."""
+        return (
+            table.metadata.table_uuid != self.table.metadata.table_uuid
+            or table.metadata.current_schema_id != self.table.metadata.current_schema_id
+            or table.properties.get(GENERATION_PROPERTY) != self.table.properties.get(GENERATION_PROPERTY)
+        )
+
+
+@dataclass(frozen=True)
+class CommittedCompaction:
+    """What became of the groups of a compaction."""
+
+    groups: tuple[CompactedGroup, ...] = ()  # whose new files the table has
+    dropped: tuple[DroppedGroup, ...] = ()
+    removed: tuple[ListedFile, ...] = ()  # sources, and delete files
+    attempts: int = 0
+
+
+class CompactionCommit:
+    """Commits the groups of one compaction. `locks` keep the commits of this process from making each other fail."""
+
+    def __init__(
+        self, catalog: Catalog, base: CompactionBase, new_writer: Callable[[], SnapshotWriter], locks: TableLocks
+    ) -> None:
+        self._catalog = catalog
+        self._base = base
+        self._new_writer = new_writer
+        self._lock = locks.of(base.path)
+        self._began = time.monotonic()
+        self._deletes = DeleteFiles()
+        self._dropped: list[DroppedGroup] = []
+        self._sent: dict[int, CompactionChanges] = {}  # by snapshot
+
+    def commit(self, groups: Sequence[CompactedGroup]) -> CommittedCompaction:
+        """Exchange the files of these groups, in one commit. Groups that no longer fit the table are dropped.
+
+        Raises RetryableError if nothing was committed, CommitUnknownError if that is not known.
+        """
+        last: Exception | None = None
+        for number in count_attempts(RETRY_FOR):
+            self._check_age()
+            try:
+                with self._lock:
+                    landed = self._try(groups)
+                return self._finish(groups, landed, number + 1)
+            except NoSuchTableError:
+                self._dropped = [DroppedGroup(group, "the table is gone") for group in groups]
+                return self._finish(groups, None, number + 1)
+            except list_retried_errors() as error:
+                last = error
+                if is_final(error):
+                    break
+        assert last is not None
+        raise self._explain(last) from last
+
+    def _try(self, groups: Sequence[CompactedGroup]) -> CompactionChanges | None:
+        """Return what is committed now; None if all groups were dropped."""
+        table = self._catalog.load_table(self._base.path)
+        if landed := self._find_landed(table):
+            return landed
+        if self._base.has_other_rows(table):
+            reason = "the table has other rows or columns now"
+            self._dropped = [DroppedGroup(group, reason) for group in groups]
+            return None
+        with name_table_in_errors(table):
+            check_properties(table.properties)
+        snapshots = self._new_writer()
+        with storage_errors.translate_errors(table.location()):
+            changes = decide_changes(table.io, snapshots.manifests.list_files(table), groups, self._base.rows)
+            self._dropped = list(changes.dropped)
+            if not changes.groups:
+                return None
+            snapshot = self._write(table, changes, snapshots)
+        self._check_age()
+        self._sent[snapshot.snapshot_id] = changes
+        requirements = (same_table(table), same_rows(table), *same_schema(table))
+        self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
+        return changes
+
+    def _find_landed(self, table: Table) -> CompactionChanges | None:
+        """Return the changes of a commit that an earlier attempt has sent, if the table has it."""
+        return next((each for number, each in self._sent.items() if table.metadata.snapshot_by_id(number)), None)
+
+    def _check_age(self) -> None:
+        """Raise RetryableError if the new files may be taken for orphans soon, by any of two clocks."""
+        age = max(time.time_ns() // 1_000_000 - self._base.origin.created_ms, 1000 * (time.monotonic() - self._began))
+        if age > MAX_AGE:
+            raise RetryableError(
+                f"table {self._base.path}: a compaction was not committed, because it took more than "
+                f"{MAX_AGE // 60_000} minutes. The table keeps its old files, and a later compaction begins anew."
+            )
+
+    def _finish(
+        self, groups: Iterable[CompactedGroup], landed: CompactionChanges | None, attempts: int
+    ) -> CommittedCompaction:
+        """Delete what nothing refers to, and return what became of the groups."""
+        sent = {id(group) for changes in self._sent.values() for _, group in changes.groups}
+        unused = [
+            file.path for each in self._dropped if id(each.compacted) not in sent for file in each.compacted.files
+        ]
+        orders = [group.order for group in groups if group.order]
+        with suppress(ConnectorError, OSError):  # `remove_orphan_files` deletes them, too
+            delete_all(self._base.table.io, [*unused, *orders])
+        if landed is None:
+            return CommittedCompaction(dropped=tuple(self._dropped), attempts=attempts)
+        return CommittedCompaction(
+            tuple(group for _, group in landed.groups), tuple(self._dropped), landed.removed, attempts
+        )
+
+    def _write(self, table: Table, changes: CompactionChanges, snapshots: SnapshotWriter) -> Snapshot:
+        prefix, factory = self._base.origin.file_prefix, snapshots.factory
+        carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
+        added = [
+            *self._list_added(table, factory, DataFileContent.DATA, _list_new_files(changes)),
+            *self._list_added(table, factory, DataFileContent.POSITION_DELETES, carried),
+        ]
+        held, changed = remove_files(
+            table, prefix, factory, manifests_of(table.io, table.current_snapshot()), changes.removed
+        )
+        held = ManifestMerger(factory).merge(table, prefix, held, added)
+        summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
+        return snapshots.replace(table, prefix, [*added, *changed, *held], table.metadata.current_schema_id, summary)
+
+    def _list_added(
+        self,
+        table: Table,
+        factory: ManifestFactory,
+        content: DataFileContent,
+        files: Iterable[tuple[Partition, DataFile]],
+    ) -> list[ManifestFile]:
+        """Write a manifest of new files for each partition spec."""
+        is_data = content is DataFileContent.DATA
+        # Data files are as old as the snapshot that they were made from: later deletes of other engines apply to them.
+        number, order = (self._base.sequence_number, self._base.sort_order_id) if is_data else (None, 0)
+        by_spec: dict[int, list[ManifestEntry]] = {}
+        for partition, file in files:
+            entry = make_added_entry(file, partition.spec_id, partition.record, number, content, order)
+            by_spec.setdefault(partition.spec_id, []).append(entry)
+        kind = ManifestContent.DATA if is_data else ManifestContent.DELETES
+        prefix = self._base.origin.file_prefix
+        return [factory.of_added(table, prefix, spec_id, each, content=kind) for spec_id, each in by_spec.items()]
+
+    def _explain(self, last: Exception) -> ConnectorError:
+        """Return the error of a commit after its last attempt."""
+        if isinstance(last, ConnectorError):
+            return last
+        table = self._base.path
+        if self._sent and isinstance(last, list_unknown_errors()) and not is_final(last):
+            return CommitUnknownError(
+                f"table {table}: the catalog did not answer whether it has committed a compaction ({quote(last)}). The "
+                "table has the same rows either way."
+            )
+        return RetryableError(
+            f"table {table}: a compaction was not committed ({quote(last)}). The table keeps its old files, and a "
+            "later compaction begins anew."
+        )
+
+
+def _list_new_files(changes: CompactionChanges) -> Iterator[tuple[Partition, DataFile]]:
+    for partition, compacted in changes.groups:
+        yield from ((partition, file) for file in compacted.files)
+
+
+def _summarize(changes: CompactionChanges, carried: Sequence[DataFile]) -> dict[str, str]:
+    """Count files and rows. Rows that are deleted by position are counted in both."""
+    new = [file for _, file in _list_new_files(changes)]
+    sources = [file for file in changes.removed if file.content is DataFileContent.DATA]
+    deletes = [file for file in changes.removed if file.content is not DataFileContent.DATA]
+    counts = {
+        "added-data-files": len(new),
+        "added-records": sum(file.rows for file in new),
+        "added-delete-files": len(carried),
+        "added-position-delete-files": len(carried),
+        "added-position-deletes": sum(file.rows for file in carried),
+        "added-files-size": sum(file.size for file in (*new, *carried)),
+        "deleted-data-files": len(sources),
+        "deleted-records": sum(file.rows for file in sources),
+        "removed-delete-files": len(deletes),
+        "removed-position-delete-files": len(deletes),
+        "removed-position-deletes": sum(file.rows for file in deletes),
+        "removed-files-size": sum(file.size for file in changes.removed),
+    }
+    return {name: str(count) for name, count in counts.items() if count}

@@ -1,0 +1,177 @@
+"""Compacts a session's tables in the background, beside its transactions.
+
+It has a thread for itself, so it holds up neither a commit nor the expiry of snapshots. After some commits of a table,
+the table's files are looked at. A run rewrites a limited number of bytes. Then the thread rests for several times as
+long as the run took, so compaction takes a limited share of the time, whatever its debt is.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from connector.host import facts
+from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
+from connector.iceberg.commits.commit import Committed
+from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult
+from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
+from connector.iceberg.metadata.references import SessionEndedError
+from connector.model.table_identifier import TableIdentifier
+
+log = logging.getLogger(__name__)
+
+FIRST: Final = "00000000"  # the key range of a task's first shard begins with it
+RUN: Final = CompactionBudget(size=1 << 30)
+COMMITS: Final = 5  # after which a table's files are looked at: fewer small files are not merged
+REST: Final = 4  # times as long as a run, at least
+FIRST_PAUSE: Final = 300.0  # seconds after a failure, doubled with each further one up to LONGEST_PAUSE
+LONGEST_PAUSE: Final = 7200.0
+GROWING: Final = 3  # runs after which the debt is larger than before, until there is a warning
+
+
+# Compacts one table; see `TableCompactor.compact`.
+CompactTable: TypeAlias = Callable[[TableIdentifier, CompactionBudget, Callable[[], bool]], CompactionResult]
+
+
+@dataclass
+class _Account:
+    """When a table is looked at, and how its debt has changed."""
+
+    properties: Mapping[str, str]  # of the table
+    commits: int = COMMITS  # since the table was looked at; a session looks at each table after its first commit
+    due: float = 0.0  # not before
+    pause: float = FIRST_PAUSE
+    debt: int = 0
+    growing: int = 0  # runs in a row that have left a larger debt than the one before
+    is_warned: bool = False
+
+
+class BackgroundCompaction:
+    """Compacts tables one after another, those that have waited longest first."""
+
+    def __init__(self, compact: CompactTable) -> None:
+        self._compact = compact
+        self._accounts: dict[TableIdentifier, _Account] = {}
+        self._rested_at = 0.0
+        self._changed = threading.Condition()  # guards all of the above
+        self._ended = threading.Event()
+
+    def note_commit(self, commit: Committed) -> None:
+        """Note that a table has got commits, the newest of which is given. Nothing is read."""
+        with self._changed:
+            account = self._accounts.setdefault(TableIdentifier(*commit.table.name()), _Account({}))
+            account.properties = commit.metadata.properties
+            account.commits += 1
+            self._changed.notify_all()
+
+    def run(self) -> None:
+        """Compact the tables that are due until `end` was called."""
+        with suppress(SessionEndedError):
+            while path := self._wait():
+                began = time.monotonic()
+                self._compact_one(path)
+                with self._changed:
+                    self._rested_at = time.monotonic() + REST * (time.monotonic() - began)
+
+    def end(self) -> None:
+        """Let `run` return as soon as it looks for an interruption."""
+        self._ended.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait(self) -> TableIdentifier | None:
+        """Return the next table when it is due: the one that has waited longest. None if the session has ended."""
+        with self._changed:
+            while not self._ended.is_set():
+                now = time.monotonic()
+                waiting = {path: account for path, account in self._accounts.items() if account.commits >= COMMITS}
+                first = min(waiting, key=lambda path: waiting[path].due, default=None)
+                if first is None:
+                    self._changed.wait()
+                elif (due := max(waiting[first].due, self._rested_at)) > now:
+                    self._changed.wait(due - now)
+                else:
+                    waiting[first].commits = 0
+                    waiting[first].due = now
+                    return first
+        return None
+
+    def _compact_one(self, path: TableIdentifier) -> None:
+        began = time.monotonic()
+        try:
+            if not is_compaction_enabled(self._accounts[path].properties):
+                return
+            result = self._compact(path, RUN, self._ended.is_set)
+        except SessionEndedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - maintenance must not end the session
+            if not self._ended.is_set():
+                log.warning(
+                    "table %s: its small files were not compacted, so reads get slower: %s: %s",
+                    path,
+                    type(error).__name__,
+                    error,
+                )
+            self._put_off(path)
+            _measure(path, time.monotonic() - began, None)
+            return
+        _measure(path, result.seconds, result)
+        if result.failed:
+            self._put_off(path)
+        self._note_debt(path, result)
+
+    def _put_off(self, path: TableIdentifier) -> None:
+        with self._changed:
+            account = self._accounts[path]
+            account.due = time.monotonic() + account.pause
+            account.pause = min(2 * account.pause, LONGEST_PAUSE)
+
+    def _note_debt(self, path: TableIdentifier, result: CompactionResult) -> None:
+        with self._changed:
+            account = self._accounts[path]
+            if not result.failed:
+                account.pause = FIRST_PAUSE
+            if result.debt and result.commits:
+                account.commits = COMMITS  # go on after the rest
+            account.growing = account.growing + 1 if result.debt > max(account.debt, RUN.size) else 0
+            account.debt = result.debt
+            is_due = account.growing >= GROWING and not account.is_warned
+            account.is_warned = account.growing > 0 and (account.is_warned or is_due)
+        if is_due:
+            log.warning(
+                "table %s: %.1f MB of its data files wait for compaction, and more come than are compacted. Reads get "
+                "slower. Let the task upload less often, or run `materialize-iceberg maintain compact`.",
+                path,
+                result.debt / 1e6,
+            )
+
+
+def _measure(path: TableIdentifier, seconds: float, result: CompactionResult | None) -> None:
+    """Tell metrics how a run has ended. Without a result, it has failed."""
+    if not facts.observe:
+        return
+    table = str(path)
+    facts.observe(MaintenanceRun(table, COMPACT_DATA_FILES, seconds, result is None or result.failed > 0))
+    if result:
+        facts.observe(MaintainedFiles(table, COMPACT_DATA_FILES, result.files_before, result.bytes_before))
+        facts.observe(CompactionDebt(table, result.debt))
+
+
+@contextmanager
+def run_compaction(compact: CompactTable, key_range: str = FIRST) -> Iterator[BackgroundCompaction]:
+    """Run a thread that compacts tables until the session ends. `key_range` is the session's.
+
+    Of a task with several shards, only the first one compacts: the others would rewrite the same files.
+    """
+    compaction = BackgroundCompaction(compact)
+    if not key_range.startswith(FIRST):
+        yield compaction  # nothing looks at the commits that it notes
+        return
+    threading.Thread(target=compaction.run, name="maintenance-compaction", daemon=True).start()
+    try:
+        yield compaction
+    finally:
+        compaction.end()

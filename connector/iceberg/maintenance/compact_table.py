@@ -1,0 +1,270 @@
+"""Compacts one table: plans, has the groups rewritten, and commits, until nothing is left or the budget is spent.
+
+A session and the command `maintain` do the same, with other budgets. Each commit has a bounded number of bytes. So
+little work is lost if the process ends, and no new file gets too old to be committed.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table
+
+from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup
+from connector.encoding.data_files import TARGET_SIZE
+from connector.encoding.source_rows import TargetColumn
+from connector.host.logs import Event, fields
+from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
+from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.commits.rewrite_files import refresh_access
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, plan_compaction
+from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
+from connector.iceberg.metadata.avro_files import FORMAT_VERSION
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.stored_files import is_in_table_bucket
+from connector.iceberg.metadata.table_arrangement import find_arrangement
+from connector.iceberg.tables import check_table_properties
+from connector.model.properties import Properties
+from connector.model.table_identifier import TableIdentifier
+from connector.storage.storage_errors import translate_errors
+
+log = logging.getLogger(__name__)
+
+COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
+COMMIT_SECONDS: Final = 900.0  # after which the groups that are done are committed
+
+
+@dataclass(frozen=True)
+class CompactionBudget:
+    """How much a compaction may do. It ends with the group during which the time is over."""
+
+    seconds: float = math.inf
+    size: float = math.inf  # bytes of data files that are rewritten
+
+
+NO_LIMIT: Final = CompactionBudget()
+
+
+@dataclass(frozen=True)
+class CompactionResult:
+    """What was done, and what is left."""
+
+    commits: int = 0
+    groups: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows: int = 0  # of the new files
+    deleted_rows: int = 0  # that the new files do not have
+    delete_files: int = 0  # that were removed
+    seconds: float = 0.0
+    dropped: int = 0  # groups that another writer has changed meanwhile
+    failed: int = 0  # groups that could not be rewritten
+    debt: int = 0  # bytes of data files that are still to be rewritten
+
+    def after(self, committed: CommittedCompaction) -> "CompactionResult":
+        """Return the result with one more commit, if it has one."""
+        before = [file for file in committed.removed if file.content is DataFileContent.DATA]
+        after = [file for group in committed.groups for file in group.files]
+        rows = sum(file.rows for file in after)
+        return replace(
+            self,
+            commits=self.commits + bool(committed.groups),
+            groups=self.groups + len(committed.groups),
+            files_before=self.files_before + len(before),
+            files_after=self.files_after + len(after),
+            bytes_before=self.bytes_before + sum(file.size for file in before),
+            bytes_after=self.bytes_after + sum(file.size for file in after),
+            rows=self.rows + rows,
+            deleted_rows=self.deleted_rows + sum(file.rows for file in before) - rows,
+            delete_files=self.delete_files + len(committed.removed) - len(before),
+            dropped=self.dropped + len(committed.dropped),
+        )
+
+
+class TableCompactor:
+    """Compacts tables. In a session, it shares the writers of snapshots and the locks with the transactions."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        compact: Compact,
+        new_writer: Callable[[], SnapshotWriter] | None = None,
+        locks: TableLocks | None = None,
+    ) -> None:
+        lists = WrittenLists()
+        self._catalog = catalog
+        self._compact = compact
+        self._new_writer = new_writer or partial(SnapshotWriter, lists, ManifestReader(lists))
+        self._locks = locks or TableLocks()
+
+    def compact(
+        self,
+        path: TableIdentifier,
+        budget: CompactionBudget = NO_LIMIT,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> CompactionResult:
+        """Compact one table. A group that fails is left as it is, and the others are committed.
+
+        SessionEndedError if interrupted. Raises ConnectorError if nothing can be planned or committed.
+        """
+        began = time.monotonic()
+        result = CompactionResult()
+        left, tried = budget.size, set[str]()
+        while True:
+            table = self._catalog.load_table(path)
+            plan = self._plan(table)
+            result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
+            groups = take_groups(
+                [each for each in plan.groups if tried.isdisjoint(_paths(each))], min(left, COMMIT_SIZE)
+            )
+            seconds = budget.seconds - result.seconds
+            if not groups or seconds <= 0:
+                break
+            done = self._perform(table, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
+            result = done.add_to(result)
+            # A group that was not committed is left for a later call.
+            tried.update(path for each in groups for path in _paths(each))
+            left -= sum(each.size for each in groups)
+            if not done.committed.groups:
+                break
+        return result
+
+    def _plan(self, table: Table) -> CompactionPlan:
+        if is_in_table_bucket(table.location()) or table.metadata.format_version != FORMAT_VERSION:
+            return CompactionPlan(None)
+        check_table_properties(table)
+        with translate_errors(table.location()):
+            return plan_compaction(table, self._new_writer().manifests.list_files(table))
+
+    def _perform(
+        self, table: Table, groups: Sequence[GroupPlan], seconds: float, is_interrupted: Callable[[], bool]
+    ) -> "_Done":
+        began = time.monotonic()
+        base, compaction = _describe(table, groups)
+        commit = CompactionCommit(self._catalog, base, self._new_writer, self._locks)
+        compacted: list[CompactedGroup] = []
+        failed: list[FailedGroup] = []
+        outcomes = self._compact(compaction, [each.group for each in groups], refresh_access(self._catalog, table))
+        try:
+            for outcome in outcomes:
+                if is_interrupted():
+                    raise SessionEndedError
+                (compacted if isinstance(outcome, CompactedGroup) else failed).append(outcome)  # type: ignore[arg-type]
+                if time.monotonic() - began > seconds:
+                    break
+        finally:
+            if isinstance(outcomes, Generator):
+                outcomes.close()
+        done = _Done(commit.commit(compacted) if compacted else CommittedCompaction(), tuple(failed))
+        _log(base.path, done, time.monotonic() - began)
+        return done
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What became of the groups of one commit."""
+
+    committed: CommittedCompaction
+    failed: tuple[FailedGroup, ...]
+
+    def add_to(self, result: CompactionResult) -> CompactionResult:
+        return replace(result.after(self.committed), failed=result.failed + len(self.failed))
+
+
+def compact_table(
+    catalog: Catalog,
+    path: TableIdentifier,
+    compact: Compact,
+    budget: CompactionBudget = NO_LIMIT,
+    is_interrupted: Callable[[], bool] = lambda: False,
+) -> CompactionResult:
+    """Compact one table outside of a session; see `TableCompactor.compact`."""
+    return TableCompactor(catalog, compact).compact(path, budget, is_interrupted)
+
+
+def _describe(table: Table, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:
+    """Return how the new files of a table are written and committed."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None, "a table without a snapshot has no groups"
+    columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
+    arrangement = find_arrangement(table, {column.id for column in columns})
+    origin = CompactionOrigin(time.time_ns() // 1_000_000, str(table.metadata.table_uuid))
+    rows = {
+        source.path: count
+        for each in groups
+        for source, count in zip(each.group.sources, each.source_rows, strict=True)
+    }
+    properties = {name: value for name, value in table.properties.items() if name.startswith("write.")}
+    # A group has about the target size. It becomes one file, also if that is somewhat larger.
+    properties[TARGET_SIZE] = str(CompactionThresholds.of(table.properties).max_size)
+    return (
+        CompactionBase(table, snapshot.sequence_number or 0, arrangement.sort_order_id, origin, rows),
+        Compaction(columns, arrangement.sort, table.location(), Properties(properties), origin.file_prefix),
+    )
+
+
+def take_groups(groups: Iterable[GroupPlan], size: float) -> list[GroupPlan]:
+    """Return the first groups that together have at most this number of bytes. A larger group is passed over."""
+    taken = []
+    for group in groups:
+        if group.size <= size:
+            taken.append(group)
+            size -= group.size
+    return taken
+
+
+def _paths(plan: GroupPlan) -> list[str]:
+    return [source.path for source in plan.group.sources]
+
+
+def _log(path: TableIdentifier, done: _Done, seconds: float) -> None:
+    for failed in done.failed:
+        log.warning("table %s: %d data file(s) were not compacted: %s", path, len(failed.group.sources), failed.error)
+    for dropped in done.committed.dropped:
+        log.info(
+            "table %s: a compaction of %d data file(s) was given up: %s",
+            path,
+            len(dropped.compacted.group.sources),
+            dropped.reason,
+        )
+    if not done.committed.groups:
+        return
+    result = done.add_to(CompactionResult())
+    log.info(
+        "table %s: compacted %d data file(s) with %.1f MB into %d with %.1f MB, and removed %d delete file(s), %.1f s",
+        path,
+        result.files_before,
+        result.bytes_before / 1e6,
+        result.files_after,
+        result.bytes_after / 1e6,
+        result.delete_files,
+        seconds,
+        extra=fields(
+            Event.COMPACTED,
+            table=str(path),
+            groups=result.groups,
+            files=result.files_before,
+            new_files=result.files_after,
+            bytes=result.bytes_before,
+            new_bytes=result.bytes_after,
+            rows=result.rows,
+            deleted_rows=result.deleted_rows,
+            delete_files=result.delete_files,
+            dropped=result.dropped,
+            failed=result.failed,
+            attempts=done.committed.attempts,
+            seconds=round(seconds, 3),
+        ),
+    )

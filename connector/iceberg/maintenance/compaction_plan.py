@@ -1,0 +1,232 @@
+"""Plans compaction: which files of a table are rewritten together. A pure function of the table's files and properties.
+
+Small files of a partition are merged. A file is merged only if the new file is several times as large, or if it reaches
+the target size. So each row is rewritten a few times while its file grows to the target size, and then no more for its
+size. A file is also rewritten when too many of its rows are deleted. Then the deleted rows pay for it.
+
+A group is planned only if it has a gain: fewer files, or fewer deleted rows. A table that is compacted has no groups.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import Table
+
+from connector.encoding.compaction import FileGroup
+from connector.encoding.source_rows import SourceFile
+from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
+from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.model.table_identifier import Generation
+
+GROWTH: Final = 3  # a new file that is below the target size is so many times as large as its largest source
+_FULL: Final = 0.875  # of the target size. Above the least size, because the new file may be compressed better.
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """Files that are rewritten together, and what that costs."""
+
+    group: FileGroup
+    source_rows: tuple[int, ...]  # of each source; deleted ones included
+    size: int  # bytes
+    delete_files: int  # that apply to the files; some of them may also apply to others
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of all sources, deleted ones included."""
+        return sum(self.source_rows)
+
+    @property
+    def cost(self) -> float:
+        """Bytes that are rewritten for each file that a reader no longer opens, about."""
+        return self.size / (len(self.group.sources) - 1 + self.delete_files or 1)
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """The groups of one table, those with the best gain first, and the snapshot that they were planned from."""
+
+    snapshot_id: int | None
+    groups: tuple[GroupPlan, ...] = ()
+
+    @property
+    def files(self) -> int:
+        """The number of data files that would be rewritten."""
+        return sum(len(each.group.sources) for each in self.groups)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in these files, deleted ones included."""
+        return sum(each.rows for each in self.groups)
+
+    @property
+    def size(self) -> int:
+        """The debt: bytes of data files that would be rewritten."""
+        return sum(each.size for each in self.groups)
+
+
+def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPlan:
+    """Plan the groups of a table. `listed` are all live files of its current snapshot.
+
+    Nothing is planned while a backfill waits for its first rows, which replace all others. UserError if a property is
+    invalid.
+    """
+    with name_table_in_errors(table):
+        thresholds = CompactionThresholds.of(table.properties)
+        generation = Generation.recorded(table.properties)
+    snapshot = table.current_snapshot()
+    if snapshot is None or (generation and generation.is_awaited):
+        return CompactionPlan(snapshot.snapshot_id if snapshot else None)
+    return CompactionPlan(snapshot.snapshot_id, tuple(plan_groups(listed, thresholds)))
+
+
+def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:
+    """Return the groups of a table with these live files, those with the best gain first."""
+    deletes = PositionDeletes(listed)
+    of_many: dict[Partition, list[ListedFile]] = {}
+    for delete in deletes.of_many:
+        of_many.setdefault(delete.partition, []).append(delete)
+    chosen = [
+        files
+        for partition, of_partition in _group_by_partition(_list_candidates(listed)).items()
+        for files in _Partition(of_partition, deletes.of_one, of_many.get(partition, ()), thresholds).divide()
+    ]
+    applied = deletes.find_all(file for files in chosen for file in files)
+    return sorted((_make_group(files, applied) for files in chosen), key=lambda group: group.cost)
+
+
+def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
+    """Yield the data files that can be rewritten: Parquet files without deletes by value and with known deletes."""
+    files = list(listed)
+    by_value = [file for file in files if file.content is DataFileContent.EQUALITY_DELETES]
+    others = {
+        file.partition
+        for file in files
+        if file.content is DataFileContent.POSITION_DELETES and file.format is not FileFormat.PARQUET
+    }
+    for file in files:
+        is_parquet = file.content is DataFileContent.DATA and file.format is FileFormat.PARQUET
+        if is_parquet and file.partition not in others and not any(each.applies_by_value(file) for each in by_value):
+            yield file
+
+
+def _group_by_partition(files: Iterable[ListedFile]) -> dict[Partition, list[ListedFile]]:
+    by_partition: dict[Partition, list[ListedFile]] = {}
+    for file in files:
+        by_partition.setdefault(file.partition, []).append(file)
+    return by_partition
+
+
+class _Partition:
+    """The files of one partition, oldest first."""
+
+    def __init__(
+        self,
+        files: Sequence[ListedFile],
+        of_one: Mapping[str, Sequence[ListedFile]],
+        of_many: Sequence[ListedFile],
+        thresholds: CompactionThresholds,
+    ) -> None:
+        self._files = sorted(files, key=lambda file: (file.sequence_number, file.path))
+        self._of_many = of_many
+        self._thresholds = thresholds
+        self._deleted = {
+            file.path: min(file.rows, sum(each.rows for each in of_one.get(file.path, ()) if each.applies_to(file)))
+            for file in self._files
+            if file.path in of_one
+        }
+
+    def divide(self) -> Iterator[list[ListedFile]]:
+        """Yield the files of each group."""
+        with_deletes = self._find_with_deletes()
+        heavy = [file for file in self._files if file.path in with_deletes]
+        small = [
+            file for file in self._files if file.size < self._thresholds.min_size and file.path not in with_deletes
+        ]
+        yield from _fill(heavy, self._thresholds.target_size)
+        rest = []
+        for files in _fill(small, self._thresholds.target_size):
+            if self._is_full(files):
+                yield files
+            else:
+                rest += files
+        yield from self._merge_by_size(rest)
+
+    def _is_full(self, files: Sequence[ListedFile]) -> bool:
+        return len(files) > 1 and _size_of(files) >= _FULL * self._thresholds.target_size
+
+    def _merge_by_size(self, files: Iterable[ListedFile]) -> Iterator[list[ListedFile]]:
+        """Yield files of similar sizes, smallest first, as long as they make a file that is large enough."""
+        by_size = sorted(files, key=lambda file: file.size)  # stable: files of one size stay in their order
+        left: list[ListedFile] = []
+        for together in _fill(by_size, self._thresholds.target_size):
+            if self._is_full(together):
+                yield _sort_by_age(together)
+            else:
+                left += together
+        sizes = list(accumulate(file.size for file in left))
+        enough = [
+            count
+            for count, (file, size) in enumerate(zip(left, sizes, strict=True), start=1)
+            if count >= self._thresholds.min_files and GROWTH * file.size <= size <= self._thresholds.target_size
+        ]
+        if enough:
+            yield _sort_by_age(left[: enough[-1]])
+
+    def _find_with_deletes(self) -> set[str]:
+        """Return the paths of files of whose rows too many are deleted.
+
+        A delete file for many data files counts for all data files that it may name: their average is exact, and so is
+        the gain of rewriting all of them.
+        """
+        ratio = self._thresholds.delete_ratio
+        heavy = {file.path for file in self._files if self._deleted.get(file.path, 0) >= max(ratio * file.rows, 1)}
+        if not self._of_many:
+            return heavy
+        files = sorted(self._files, key=lambda file: file.path)
+        paths = [file.path.encode() for file in files]
+        rows = [0, *accumulate(file.rows for file in files)]
+        deleted = [0, *accumulate(self._deleted.get(file.path, 0) for file in files)]
+        for delete in self._of_many:
+            begin, end = find_range(paths, delete)
+            if delete.rows + deleted[end] - deleted[begin] >= max(ratio * (rows[end] - rows[begin]), 1):
+                heavy.update(file.path for file in files[begin:end] if delete.applies_to(file))
+        if sum(delete.rows for delete in self._of_many) + deleted[-1] >= ratio * rows[-1]:
+            oldest = max(delete.sequence_number for delete in self._of_many)
+            heavy.update(file.path for file in files if file.sequence_number <= oldest)
+        return heavy
+
+
+def _fill(files: Iterable[ListedFile], target_size: int) -> Iterator[list[ListedFile]]:
+    """Divide files, in their order, so that the files of each part have the target size at most, or are one file."""
+    part: list[ListedFile] = []
+    size = 0
+    for file in files:
+        if part and size + file.size > target_size:
+            yield part
+            part, size = [], 0
+        part.append(file)
+        size += file.size
+    if part:
+        yield part
+
+
+def _size_of(files: Iterable[ListedFile]) -> int:
+    return sum(file.size for file in files)
+
+
+def _sort_by_age(files: Iterable[ListedFile]) -> list[ListedFile]:
+    return sorted(files, key=lambda file: (file.sequence_number, file.path))
+
+
+def _make_group(files: Sequence[ListedFile], applied: Mapping[str, Sequence[ListedFile]]) -> GroupPlan:
+    sources = [
+        SourceFile(file.path, file.size, tuple(sorted(delete.path for delete in applied[file.path]))) for file in files
+    ]
+    deletes = {path for source in sources for path in source.position_deletes}
+    return GroupPlan(FileGroup(tuple(sources)), tuple(file.rows for file in files), _size_of(files), len(deletes))

@@ -1,0 +1,73 @@
+"""The thresholds of compaction: table properties that say which files are rewritten, and how large the new ones become.
+
+They have the names of the options of Spark's `rewrite_data_files`, with `flow.compaction.` before them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.utils.properties import property_as_bool
+
+from connector.encoding.data_files import FileOptions
+from connector.evolution.table_change import COMPACTION_PROPERTY
+
+MIN_FILE_SIZE: Final = "flow.compaction.min-file-size-bytes"
+MAX_FILE_SIZE: Final = "flow.compaction.max-file-size-bytes"
+MIN_INPUT_FILES: Final = "flow.compaction.min-input-files"
+DELETE_RATIO: Final = "flow.compaction.delete-ratio-threshold"
+
+_MIN_SHARE: Final = 0.75  # of the target size; the shares are those of Spark's `rewrite_data_files`
+_MAX_SHARE: Final = 1.8
+
+
+@dataclass(frozen=True)
+class CompactionThresholds:
+    """Which files of a table are too small, or have too many deleted rows."""
+
+    target_size: int  # bytes
+    min_size: int  # bytes; a smaller file is merged with others
+    max_size: int  # bytes; a new file does not become larger
+    min_files: int = 5  # small files that are merged, unless they make a file of the target size
+    delete_ratio: float = 0.3  # of a file's rows; a file is rewritten if as many are deleted
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "CompactionThresholds":
+        """Read a table's properties. ValueError if one of them is invalid."""
+        target = FileOptions.of_table(properties).target_size
+        min_size = int(_number(properties, MIN_FILE_SIZE, target * _MIN_SHARE))
+        max_size = int(_number(properties, MAX_FILE_SIZE, target * _MAX_SHARE))
+        if not min_size <= target <= max_size:
+            raise ValueError(
+                f"{MIN_FILE_SIZE} is {min_size} and {MAX_FILE_SIZE} is {max_size}; write.target-file-size-bytes, which "
+                f"is {target}, must be between them"
+            )
+        min_files = int(_number(properties, MIN_INPUT_FILES, cls.min_files))
+        ratio = _number(properties, DELETE_RATIO, cls.delete_ratio)
+        for name, value, least in ((MIN_INPUT_FILES, min_files, 2), (DELETE_RATIO, ratio, 0.01)):
+            if value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
+        return cls(target, min_size, max_size, min_files, ratio)
+
+
+def is_compaction_enabled(properties: Mapping[str, str]) -> bool:
+    """Whether sessions compact the table. ValueError if the property is invalid."""
+    try:
+        return property_as_bool(dict(properties), COMPACTION_PROPERTY, False)
+    except ValueError as error:
+        raise ValueError(
+            f"{COMPACTION_PROPERTY} is {properties[COMPACTION_PROPERTY]!r}; it must be true or false"
+        ) from error
+
+
+def check_compaction(properties: Mapping[str, str]) -> None:
+    """Raise ValueError if a table with these properties cannot be compacted."""
+    is_compaction_enabled(properties)
+    CompactionThresholds.of(properties)
+
+
+def _number(properties: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(properties.get(name, default))
+    except ValueError as error:
+        raise ValueError(f"{name} is {properties[name]!r}; it must be a number") from error

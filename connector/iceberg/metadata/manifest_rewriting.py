@@ -1,0 +1,63 @@
+"""Writes manifests again without the files that a commit removes.
+
+A compaction removes files from many manifests. Each of them could be written again, but then a table would keep as many
+manifests. So those of one spec and content are written as one, as far as it has the size of a manifest.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds
+
+
+def remove_files(
+    table: Table, prefix: str, factory: ManifestFactory, held: Sequence[ManifestFile], removed: Collection[ListedFile]
+) -> tuple[list[ManifestFile], list[ManifestFile]]:
+    """Return the manifests that stay, and new ones in place of those that list removed files.
+
+    The new ones name the removed files as deleted. Manifests that list no files any more are left out. Names of new
+    manifests begin with the prefix.
+    """
+    gone, changed = {file.path for file in removed}, {file.manifest for file in removed}
+    by_kind: dict[tuple[int, int], list[ManifestFile]] = {}
+    for manifest in held:
+        if manifest.manifest_path in changed:
+            by_kind.setdefault((manifest.partition_spec_id, manifest.content), []).append(manifest)
+    written = [
+        _write(table, prefix, factory, together, gone) for of_kind in by_kind.values() for together in _divide(of_kind)
+    ]
+    return [each for each in held if each.manifest_path not in changed and _lists_files(each)], written
+
+
+def _lists_files(manifest: ManifestFile) -> bool:
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+def _divide(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    """Divide manifests into those that are written as one."""
+    together: list[ManifestFile] = []
+    size = 0
+    for manifest in manifests:
+        if together and size + manifest.manifest_length > Thresholds.size:
+            yield together
+            together, size = [], 0
+        together.append(manifest)
+        size += manifest.manifest_length
+    if together:
+        yield together
+
+
+def _write(
+    table: Table, prefix: str, factory: ManifestFactory, manifests: Sequence[ManifestFile], gone: Collection[str]
+) -> ManifestFile:
+    with factory.open(table, prefix, manifests[0].partition_spec_id, manifests[0].content) as writer:
+        for manifest in manifests:
+            for entry in manifest.fetch_manifest_entry(table.io):
+                if entry.data_file.file_path in gone:
+                    writer.delete(entry)
+                else:
+                    writer.existing(entry)
+    return writer.to_manifest_file()

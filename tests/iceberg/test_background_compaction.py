@@ -1,0 +1,260 @@
+"""A session compacts its tables beside its transactions, for a part of the time, and holds nothing up."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.evolution.changes import DEFAULT_PROPERTIES
+from connector.host.errors import RetryableError
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.commit import Committed, Landed, TableLocks, try_commits
+from connector.iceberg.maintenance import background_compaction
+from connector.iceberg.maintenance.background import Maintenance
+from connector.iceberg.maintenance.background_compaction import (
+    COMMITS,
+    FIRST_PAUSE,
+    GROWING,
+    REST,
+    RUN,
+    BackgroundCompaction,
+    run_compaction,
+)
+from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult, TableCompactor
+from connector.iceberg.metadata import stored_files
+from connector.model.table_identifier import TableIdentifier
+from support.altered_tables import PATH, entries
+from support.compacting import EAGER, compact_here
+from support.processes import wait_until
+from support.tables import local_catalog
+from support.updated_rows import make_table, stage_updates, values_of
+
+OTHER: Final = TableIdentifier("shop", "others")
+
+
+@dataclass
+class Table:
+    """What a commit says of a table."""
+
+    path: TableIdentifier
+    properties: dict[str, str] = field(default_factory=lambda: {"flow.compaction.enabled": "true"})
+
+    @property
+    def committed(self) -> Committed:
+        table: Any = SimpleNamespace(name=lambda: self.path, location=lambda: "file:///table")
+        metadata: Any = SimpleNamespace(properties=self.properties)
+        return Committed(table, metadata)
+
+
+class Clock:
+    """Stands for the module `time`: it passes when compaction waits or works."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass
+class Running:
+    """A compaction whose waits end at once, and its runs with their times."""
+
+    clock: Clock
+    results: Callable[[TableIdentifier], CompactionResult] = lambda _: CompactionResult()
+    takes: float = 10.0  # seconds
+    runs: list[tuple[TableIdentifier, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.compaction = BackgroundCompaction(self._compact)
+        condition: Any = self.compaction._changed
+        condition.wait = self._wait
+
+    def _compact(self, path: TableIdentifier, _: CompactionBudget, __: Callable[[], bool]) -> CompactionResult:
+        self.runs.append((path, self.clock.now))
+        self.clock.now += self.takes
+        return self.results(path)
+
+    def _wait(self, seconds: float | None = None) -> None:
+        if seconds is None:
+            self.compaction._ended.set()
+        else:
+            self.clock.now += seconds
+
+    def run(self, *paths: TableIdentifier) -> list[tuple[TableIdentifier, float]]:
+        """Note commits of these tables, and do all that becomes due."""
+        for path in paths:
+            self.compaction.note_commit(Table(path).committed)
+        self.compaction._ended.clear()
+        self.compaction.run()
+        return self.runs
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Running:
+    clock = Clock()
+    monkeypatch.setattr(background_compaction, "time", clock)
+    return Running(clock)
+
+
+def test_a_table_is_looked_at_after_its_first_commit_and_then_after_some(running: Running) -> None:
+    assert len(running.run(PATH)) == 1
+    assert len(running.run(*[PATH] * (COMMITS - 1))) == 1
+    assert len(running.run(PATH)) == 2
+
+
+def test_compaction_takes_a_limited_share_of_the_time(running: Running) -> None:
+    debts = iter([5, 4, 3, 2, 1, 0])
+    running.results = lambda _: CompactionResult(commits=1, debt=next(debts))
+    times = [time for _, time in running.run(PATH)]
+    assert len(times) == 6, "as long as there is a debt, no commit is needed"
+    assert {after - before for before, after in pairwise(times)} == {(1 + REST) * running.takes}
+
+
+def test_what_was_not_committed_is_not_tried_again_without_a_commit(running: Running) -> None:
+    running.results = lambda _: CompactionResult(dropped=1, debt=9)
+    assert len(running.run(PATH)) == 1
+
+
+def test_tables_take_turns(running: Running) -> None:
+    debts = {PATH: [1, 1, 0], OTHER: [1, 0]}
+    running.results = lambda path: CompactionResult(commits=1, debt=debts[path].pop(0))
+    assert [path for path, _ in running.run(PATH, OTHER)] == [PATH, OTHER, PATH, OTHER, PATH]
+
+
+def test_a_table_that_does_not_want_it_is_left_alone(running: Running) -> None:
+    for properties in {}, {"flow.compaction.enabled": "false"}:
+        running.compaction.note_commit(Table(PATH, properties).committed)
+    assert not running.run()
+
+
+def test_a_failure_is_a_warning_with_its_consequence_and_is_not_repeated_at_once(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: TableIdentifier) -> CompactionResult:
+        raise RetryableError("the storage does not answer")
+
+    running.results = fail
+    running.run(PATH)
+    for _ in range(3):
+        running.run(*[PATH] * COMMITS)
+    times = [time for _, time in running.runs]
+    pauses = [after - before - running.takes for before, after in pairwise(times)]
+    assert pauses == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    [warning, *_] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "shop.orders: its small files were not compacted, so reads get slower" in warning
+    assert "the storage does not answer" in warning
+
+
+def test_a_failure_of_one_table_delays_no_other(running: Running) -> None:
+    running.results = lambda path: CompactionResult(failed=1, debt=1) if path == PATH else CompactionResult()
+    running.run(PATH)
+    running.run(*[PATH] * COMMITS, OTHER)
+    assert [path for path, _ in running.runs] == [PATH, OTHER, PATH]
+
+
+def test_a_debt_that_grows_is_a_warning_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    debts = [number * int(RUN.size) for number in (2, 3, 4, 5, 6, 7, 1, 0)]
+    running.results = lambda _: CompactionResult(commits=1, debt=debts.pop(0))
+    running.run(PATH)
+    assert not debts
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "more come than are compacted" in warning
+    assert f"{(GROWING + 1) * RUN.size / 1e6:.1f} MB" in warning
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties(DEFAULT_PROPERTIES | EAGER)
+    return catalog
+
+
+@pytest.fixture
+def maintained(catalog: Catalog) -> Iterator[Maintenance]:
+    """A session's maintenance, with its compaction; the tasks of maintenance are done by `land`."""
+    with run_compaction(TableCompactor(catalog, compact_here).compact) as compaction:
+        yield Maintenance(catalog, compaction.note_commit)
+
+
+def land(catalog: Catalog, maintained: Maintenance, *ids: int) -> None:
+    [outcome] = try_commits(catalog, [stage_updates(catalog, dict.fromkeys(ids, "a"))])
+    assert isinstance(outcome, Landed)
+    assert outcome.commit
+    maintained.after_commit(outcome.commit)
+    maintained.finish()
+    maintained.run()
+
+
+def test_a_session_compacts_the_tables_that_the_connector_has_made(
+    catalog: Catalog, maintained: Maintenance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    for number in range(2 * COMMITS):
+        land(catalog, maintained, number)
+    assert wait_until(lambda: len(entries(catalog)) < 2 * COMMITS)
+    assert values_of(catalog) == dict.fromkeys(range(2 * COMMITS), "a")
+
+
+def test_of_several_shards_the_first_one_compacts() -> None:
+    ran = threading.Event()
+
+    def compact(*_: object) -> CompactionResult:
+        ran.set()
+        return CompactionResult()
+
+    with run_compaction(compact, "80000000-ffffffff") as second, run_compaction(compact, "00000000-7fffffff") as first:
+        second.note_commit(Table(PATH).committed)
+        assert "maintenance-compaction" in {thread.name for thread in threading.enumerate()}
+        assert second._accounts
+        assert not ran.is_set()
+        first.note_commit(Table(PATH).committed)
+        assert ran.wait(60)
+
+
+def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[Committed] = []
+    maintained = Maintenance(catalog, noted.append)
+    land(catalog, maintained, 1)
+    assert len(noted) == 1
+    monkeypatch.setattr(stored_files, "BUCKET_SUFFIX", "")
+    land(catalog, maintained, 2)
+    assert len(noted) == 1
+
+
+def test_a_commit_waits_for_the_lock_of_its_table(catalog: Catalog) -> None:
+    locks = TableLocks()
+    staged = stage_updates(catalog, {1: "a"})
+    done: list[Any] = []
+    thread = threading.Thread(target=lambda: done.append(try_commits(catalog, [staged], locks=locks)))
+    with locks.of(OTHER):
+        assert isinstance(try_commits(catalog, [], locks=locks), list)
+    with locks.of(PATH):
+        thread.start()
+        assert wait_until(lambda: locks.of(PATH).locked())
+        assert not done
+    thread.join(60)
+    assert values_of(catalog) == {1: "a"}
+
+
+def test_the_session_does_not_wait_for_compaction_when_it_ends() -> None:
+    hung, released = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> CompactionResult:
+        hung.set()
+        released.wait(60)
+        return CompactionResult()
+
+    with run_compaction(hang) as compaction:
+        compaction.note_commit(Table(PATH).committed)
+        assert hung.wait(60)
+    released.set()

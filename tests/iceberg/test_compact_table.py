@@ -1,0 +1,535 @@
+"""A compacted table has the same rows, whatever happens between the plan and the commit."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.types import LongType, StringType
+
+from connector.encoding.compaction import Compaction, FailedGroup, FileGroup
+from connector.host.errors import CommitUnknownError, RetryableError, UserError
+from connector.host.logs import FIELDS
+from connector.iceberg.commits import commit, compaction_commit
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
+from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
+from connector.iceberg.maintenance.compaction_thresholds import check_compaction
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.references import SessionEndedError, file_name
+from connector.model.state import StagedCommit
+from connector.model.table_identifier import Generation
+from support.altered_tables import ID, PATH, QTY, append, current_manifests, entries, fit, rows, table_of, wanted
+from support.compacting import EAGER, compact, compact_here
+from support.foreign_deletes import delete_equal, delete_position
+from support.snapshots import check_text
+from support.staged_rows import WRITER
+from support.tables import local_catalog
+from support.updated_rows import BY_PART, make_table, row, stage_updates, values_of
+
+SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    make_eager(catalog)
+    return catalog
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+def make_eager(catalog: Catalog, spec: PartitionSpec | None = None) -> None:
+    make_table(catalog, spec)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties(EAGER)
+
+
+def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
+    staged = stage_updates(catalog, values, removed)
+    commit_all_or_raise(catalog, [staged])
+    return staged
+
+
+def files(catalog: Catalog, content: DataFileContent = DataFileContent.DATA) -> list[str]:
+    return [entry.data_file.file_path for entry in entries(catalog) if entry.data_file.content is content]
+
+
+def delete_files(catalog: Catalog) -> list[str]:
+    return files(catalog, DataFileContent.POSITION_DELETES)
+
+
+def stored(catalog: Catalog) -> set[str]:
+    """The names of all Parquet files beside the table."""
+    directory = Path(catalog.load_table(PATH).location().removeprefix("file://"))
+    return {file.name for file in directory.rglob("*.parquet")}
+
+
+def test_small_files_become_one(catalog: Catalog) -> None:
+    for number in range(6):
+        land(catalog, {number: "a"})
+    result = compact(catalog, PATH)
+    assert (result.files_before, result.files_after, result.rows, result.commits) == (6, 1, 6, 1)
+    assert values_of(catalog) == dict.fromkeys(range(6), "a")
+    [file] = files(catalog)
+    assert CompactionOrigin.of(file_name(file))
+    assert compact(catalog, PATH).commits == 0, "nothing is left to do"
+
+
+def test_deleted_rows_and_their_delete_files_go(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, {3: "b", 4: "b"}, removed=[5])
+    result = compact(catalog, PATH)
+    assert (result.deleted_rows, result.delete_files) == (3, 1)
+    assert values_of(catalog) == {number: "b" if number in (3, 4) else "a" for number in range(10) if number != 5}
+    assert not delete_files(catalog)
+
+
+def test_the_summary_counts_what_the_table_has(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, {3: "b"})
+    compact(catalog, PATH, lambda: land(catalog, {4: "c"}))
+    snapshot = catalog.load_table(PATH).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    summary = snapshot.summary.additional_properties
+    held = [entry.data_file for entry in entries(catalog)]
+    data = [file for file in held if file.content is DataFileContent.DATA]
+    deletes = [file for file in held if file.content is not DataFileContent.DATA]
+    assert snapshot.summary.operation is Operation.REPLACE
+    assert summary["total-data-files"] == str(len(data))
+    assert summary["total-records"] == str(sum(file.record_count for file in data))
+    assert summary["total-files-size"] == str(sum(file.file_size_in_bytes for file in held))
+    assert summary["total-delete-files"] == str(len(deletes)) == "1"
+    assert summary["total-position-deletes"] == str(sum(file.record_count for file in deletes)) == "1"
+    assert summary["flow.compaction"] == "1"
+
+
+def test_a_transaction_that_commits_meanwhile_loses_no_update(catalog: Catalog) -> None:
+    """Its deletes are carried over. Deletes that it has merged with older ones are not applied twice."""
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, dict.fromkeys(range(20, 30), "a"))
+    land(catalog, {1: "b", 21: "b"}, removed=[2])
+    result = compact(catalog, PATH, lambda: land(catalog, {3: "c", 22: "c"}, removed=[4, 9]))
+    assert result.commits == 1
+    expected = dict.fromkeys((*range(10), *range(20, 30)), "a") | {1: "b", 21: "b", 3: "c", 22: "c"}
+    assert values_of(catalog) == {number: value for number, value in expected.items() if number not in (2, 4, 9)}
+    assert len(delete_files(catalog)) == 1
+    compact(catalog, PATH)
+    assert values_of(catalog) == {number: value for number, value in expected.items() if number not in (2, 4, 9)}
+    assert not delete_files(catalog)
+
+
+def test_a_row_that_was_found_before_a_compaction_is_deleted_after_it(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    land(catalog, {3: "a"})
+    staged = stage_updates(catalog, {2: "b"}, removed=[3])
+    compact(catalog, PATH)
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "a", 2: "b"}
+
+
+def test_files_that_came_meanwhile_stay(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH, lambda: land(catalog, {7: "new"}), lambda: append(catalog, row(8, "foreign")))
+    assert values_of(catalog) == {0: "a", 1: "a", 2: "a", 7: "new", 8: "foreign"}
+
+
+def test_rows_that_another_engine_deletes_meanwhile_stay_deleted(catalog: Catalog) -> None:
+    for first in (0, 3, 6):
+        land(catalog, dict.fromkeys(range(first, first + 3), "a"))
+    second = files(catalog)[1]
+    result = compact(catalog, PATH, lambda: delete_position(catalog.load_table(PATH), second, 2))
+    assert (result.commits, len(files(catalog)), len(values_of(catalog))) == (1, 1, 8)
+
+
+def test_rows_that_another_engine_deletes_by_their_values_stay_deleted(catalog: Catalog) -> None:
+    """Then the files are left alone, and what was written for nothing is deleted."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    before = stored(catalog)
+    result = compact(catalog, PATH, lambda: delete_equal(catalog.load_table(PATH), 1))
+    assert (result.commits, result.dropped) == (0, 1)
+    assert not any(name.startswith("compact-") for name in stored(catalog) - before)
+    land_after = [each for each in entries(catalog) if each.data_file.content is DataFileContent.EQUALITY_DELETES]
+    assert len(land_after) == 1
+
+
+def test_new_files_are_as_old_as_the_snapshot_that_was_planned_from(catalog: Catalog) -> None:
+    """A later delete by value applies to them, also if it was committed before them."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    newest = catalog.load_table(PATH).current_snapshot()
+    assert newest
+    assert newest.sequence_number
+    append(catalog, row(8, "foreign"))
+    compact(catalog, PATH, lambda: append(catalog, row(9, "foreign")))
+    [new] = [entry for entry in entries(catalog) if CompactionOrigin.of(file_name(entry.data_file.file_path))]
+    assert new.sequence_number == newest.sequence_number + 1
+
+
+def test_files_that_another_engine_has_rewritten_are_given_up(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+
+    def rewrite() -> None:
+        table = catalog.load_table(PATH)
+        table.overwrite(table.scan().to_arrow())
+
+    before = stored(catalog)
+    result = compact(catalog, PATH, rewrite)
+    assert (result.commits, result.dropped) == (0, 1)
+    assert values_of(catalog) == dict.fromkeys(range(3), "a")
+    assert not [name for name in stored(catalog) - before if name.startswith("compact-")]
+
+
+def test_rows_that_another_engine_restores_meanwhile_stay(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    """It takes the table back to the snapshot before they were deleted."""
+    land(catalog, dict.fromkeys(range(5), "a"))
+    first = catalog.load_table(PATH).current_snapshot()
+    assert first
+    land(catalog, {}, removed=[1, 2])
+
+    def roll_back() -> None:
+        catalog.load_table(PATH).manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+
+    caplog.set_level(logging.INFO, "connector")
+    result = compact(catalog, PATH, roll_back)
+    assert (result.commits, result.dropped) == (0, 1)
+    check_text(SNAPSHOTS, "given up: restored", given_up(caplog), {})
+    assert values_of(catalog) == dict.fromkeys(range(5), "a")
+
+
+def test_rows_of_a_file_that_is_gone_do_not_come_back(catalog: Catalog) -> None:
+    """A transaction drops a file of which it deletes all rows."""
+    for number in range(10):
+        land(catalog, {number: "a"})
+    before = set(files(catalog))
+    result = compact(catalog, PATH, lambda: land(catalog, {3: "b"}, removed=[4]))
+    assert (result.commits, result.dropped) == (1, 0)
+    assert len(before & set(files(catalog))) == 0
+    assert values_of(catalog) == {number: "b" if number == 3 else "a" for number in range(10) if number != 4}
+
+
+@pytest.mark.parametrize(
+    ("case", "happen"),
+    [
+        ("files", lambda catalog: catalog.load_table(PATH).overwrite(catalog.load_table(PATH).scan().to_arrow())),
+        ("values", lambda catalog: delete_equal(catalog.load_table(PATH), 99)),
+        ("columns", lambda catalog: add_column(catalog)),
+        ("table", lambda catalog: catalog.drop_table(PATH)),
+    ],
+)
+def test_the_log_says_why_a_compaction_was_given_up(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, case: str, happen: Callable[[Catalog], object]
+) -> None:
+    caplog.set_level(logging.INFO, "connector")
+    for number in range(4):
+        land(catalog, {number: "a"})
+    assert compact(catalog, PATH, lambda: happen(catalog)).dropped == 1
+    check_text(SNAPSHOTS, f"given up: {case}", given_up(caplog), {})
+
+
+def given_up(caplog: pytest.LogCaptureFixture) -> str:
+    [message] = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
+    return message
+
+
+def add_column(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_schema() as update:
+        update.add_column("more", LongType())
+
+
+def test_deletes_in_a_file_that_is_no_parquet_are_not_carried_over(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "connector")
+    land(catalog, dict.fromkeys(range(9), "a"))
+    for number in range(10, 14):
+        land(catalog, {number: "a"})
+
+    def delete_elsewhere() -> None:
+        land(catalog, {}, removed=[10])
+        listed = ManifestReader.list_files
+
+        def as_avro(reader: ManifestReader, table: Table) -> list[ListedFile]:
+            return [
+                each if each.content is DataFileContent.DATA else replace(each, format=FileFormat.AVRO)
+                for each in listed(reader, table)
+            ]
+
+        monkeypatch.setattr(ManifestReader, "list_files", as_avro)
+
+    land(catalog, {10: "b", 20: "b"})
+    assert compact(catalog, PATH, delete_elsewhere).dropped == 1
+    check_text(SNAPSHOTS, "given up: no Parquet", given_up(caplog), {})
+
+
+def test_a_converted_column_makes_a_compaction_void(catalog: Catalog) -> None:
+    catalog.drop_table(PATH)
+    table_of(catalog, ID, QTY, rows=[[{"id": number, "qty": number}] for number in range(3)])
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties(EAGER)
+    text = wanted("qty", StringType())
+    result = compact(catalog, PATH, lambda: fit(catalog, wanted("id", LongType()), text))
+    assert (result.commits, result.dropped) == (0, 1)
+    assert rows(catalog) == [{"id": number, "qty": str(number)} for number in range(3)]
+
+
+def test_a_table_that_was_dropped_or_replaced_gets_nothing(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    result = compact(catalog, PATH, lambda: catalog.drop_table(PATH))
+    assert (result.commits, result.dropped) == (0, 1)
+
+    def replace_table() -> None:
+        catalog.drop_table(PATH)
+        make_table(catalog)
+        append(catalog, row(9, "other"))
+
+    make_eager(catalog)
+    for number in range(3):
+        land(catalog, {number: "a"})
+    assert compact(catalog, PATH, replace_table).dropped == 1
+    assert values_of(catalog) == {9: "other"}
+
+
+def test_a_table_whose_rows_a_backfill_replaces_is_left_alone(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    result = compact(catalog, PATH, lambda: begin_backfill(catalog))
+    assert (result.commits, result.dropped) == (0, 1)
+    assert compact(catalog, PATH).commits == 0, "the rows are about to be replaced"
+    assert values_of(catalog) == dict.fromkeys(range(3), "a")
+
+
+def begin_backfill(catalog: Catalog) -> None:
+    table = catalog.load_table(PATH)
+    awaited = replace(Generation.of(str(table.metadata.table_uuid), {}, WRITER.materialization), uuid=SOME_UUID)
+    with table.transaction() as transaction:
+        transaction.set_properties(replace(awaited, materialization=WRITER.materialization, schema_id=0).encode())
+
+
+def test_partitions_stay_apart(catalog: Catalog) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b"})
+    result = compact(catalog, PATH, lambda: land(catalog, {1: "b", 11: "c"}))
+    assert (result.files_before, result.files_after) == (6, 2), "the transaction has removed two"
+    expected = dict.fromkeys((0, 2, 3), "a") | dict.fromkeys((1, 10, 12, 13), "b") | {11: "c"}
+    assert values_of(catalog) == dict(sorted(expected.items()))
+    for part, ids in ("a", [0, 2, 3]), ("b", [1, 10, 12, 13]), ("c", [11]):
+        found = catalog.load_table(PATH).scan(row_filter=f"part = '{part}'").to_arrow()["id"].to_pylist()
+        assert sorted(found) == ids, "readers skip other partitions"
+
+
+def test_files_of_a_former_spec_stay_in_it(catalog: Catalog) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a"})
+    with catalog.load_table(PATH).update_spec() as update:
+        update.remove_field("part")
+    for number in range(4, 8):
+        land(catalog, {number: "b"})
+    assert compact(catalog, PATH).files_after == 2
+    manifests = current_manifests(catalog.load_table(PATH))
+    assert sorted(each.partition_spec_id for each in manifests if each.added_files_count) == [0, 1]
+    assert values_of(catalog) == dict.fromkeys(range(4), "a") | dict.fromkeys(range(4, 8), "b")
+
+
+class Answers:
+    """The catalog's answers to commits of compactions: each is sent, lost, or refused."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Exception | None, reaches: bool = True) -> None:
+        self.remaining = list(answers)
+        self.reaches = reaches
+        commit_table = SqlCatalog.commit_table
+
+        def send(catalog: SqlCatalog, table: Any, requirements: Any, updates: Any) -> Any:
+            is_ours = any(
+                SUMMARY_COMPACTION in (update.snapshot.summary or {})
+                for update in updates
+                if isinstance(update, AddSnapshotUpdate)
+            )
+            answer = self.remaining.pop(0) if is_ours and self.remaining else None
+            if answer and not self.reaches:
+                raise answer
+            response = commit_table(catalog, table, requirements, updates)
+            if answer:
+                raise answer
+            return response
+
+        monkeypatch.setattr(SqlCatalog, "commit_table", send)
+
+
+@pytest.mark.parametrize("answer", [CommitStateUnknownException("504"), CommitFailedException("409"), OSError("gone")])
+@pytest.mark.parametrize("reaches", [True, False])
+def test_a_lost_answer_does_not_lose_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, answer: Exception, reaches: bool
+) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    Answers(monkeypatch, answer, reaches=reaches)
+    result = compact(catalog, PATH)
+    assert (result.commits, result.dropped) == (1, 0)
+    assert values_of(catalog) == dict.fromkeys(range(3), "a")
+    assert len(files(catalog)) == 1
+
+
+def test_files_of_a_commit_that_may_still_arrive_are_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was sent, and nobody knows. Then another engine rewrites the sources."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    commit_table = SqlCatalog.commit_table
+    sent: list[Any] = []
+
+    def lose(catalog: SqlCatalog, table: Any, *about: Any) -> Any:
+        if not sent:
+            sent.append(about)
+            table = catalog.load_table(PATH)
+            table.overwrite(table.scan().to_arrow())
+            raise CommitStateUnknownException("504")
+        return commit_table(catalog, table, *about)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", lose)
+    result = compact(catalog, PATH)
+    assert (result.commits, result.dropped) == (0, 1)
+    assert any(name.startswith("compact-") for name in stored(catalog))
+
+
+def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files may be taken for orphans soon."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    later = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10**9, monotonic=time.monotonic)
+    with pytest.raises(RetryableError) as caught:
+        compact(catalog, PATH, lambda: monkeypatch.setattr(compaction_commit, "time", later))
+    check_text(SNAPSHOTS, "too old", str(caught.value), {})
+    assert len(files(catalog)) == 3
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "answer"),
+    [
+        ("refused", RetryableError, CommitFailedException("409")),
+        ("no answer", CommitUnknownError, CommitStateUnknownException("504")),
+    ],
+)
+def test_a_catalog_that_takes_no_compaction(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, case: str, kind: type[Exception], answer: Exception
+) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    monkeypatch.setattr(compaction_commit, "RETRY_FOR", 0.01)
+    Answers(monkeypatch, *([answer] * 100), reaches=False)
+    with pytest.raises(kind) as caught:
+        compact(catalog, PATH)
+    check_text(SNAPSHOTS, case, str(caught.value), {})
+    assert len(files(catalog)) == 3
+
+
+def test_manifests_stay_few(catalog: Catalog) -> None:
+    for number in range(12):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    manifests = current_manifests(catalog.load_table(PATH))
+    assert len(manifests) == 2, "one has the new file, one has the removed ones"
+    land(catalog, {20: "a"})
+    land(catalog, {21: "a"})
+    land(catalog, {22: "a"})
+    compact(catalog, PATH)
+    listed = [each for each in current_manifests(catalog.load_table(PATH)) if each.content is ManifestContent.DATA]
+    assert len(listed) == 2
+    assert values_of(catalog) == dict.fromkeys((*range(12), 20, 21, 22), "a")
+
+
+def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    result = compact_table(catalog, PATH, compact_here, CompactionBudget(size=10))
+    assert (result.commits, len(files(catalog))) == (0, 3)
+    assert result.debt > 10
+    assert compact_table(catalog, PATH, compact_here, CompactionBudget(seconds=0)).commits == 0
+
+
+def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b"})
+
+    def fail_first(compaction: Compaction, groups: Sequence[FileGroup], access: Any) -> Iterator[Any]:
+        yield FailedGroup(groups[0], RetryableError("the storage does not answer"))
+        yield from compact_here(compaction, groups[1:], access)
+
+    result = compact_table(catalog, PATH, fail_first)
+    assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
+    assert len(values_of(catalog)) == 8
+    assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
+
+
+def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "connector")
+    for number in range(3):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    [record] = [record for record in caplog.records if getattr(record, FIELDS, {}).get("event") == "compacted"]
+    values = getattr(record, FIELDS)
+    assert (values["table"], values["files"], values["new_files"], values["rows"]) == ("shop.orders", 3, 1, 3)
+    assert values["bytes"] > values["new_bytes"]
+
+
+def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    with pytest.raises(SessionEndedError):
+        compact_table(catalog, PATH, compact_here, is_interrupted=lambda: True)
+    assert len(files(catalog)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("min-input-files", "few"),
+        ("min-input-files", "1"),
+        ("delete-ratio-threshold", "0"),
+        ("max-file-size-bytes", "1"),
+    ],
+)
+def test_an_invalid_threshold_is_named(catalog: Catalog, name: str, value: str) -> None:
+    make_property(catalog, f"flow.compaction.{name}", value)
+    land(catalog, {1: "a"})
+    with pytest.raises(UserError) as caught:
+        compact_table(catalog, PATH, compact_here)
+    check_text(SNAPSHOTS, f"{name} {value}", str(caught.value), {})
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_named() -> None:
+    with pytest.raises(ValueError, match="must be true or false") as caught:
+        check_compaction({"flow.compaction.enabled": "maybe"})
+    check_text(SNAPSHOTS, "enabled", str(caught.value), {})
+
+
+def make_property(catalog: Catalog, name: str, value: str) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({name: value})

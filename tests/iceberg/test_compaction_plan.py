@@ -1,0 +1,183 @@
+"""What is rewritten, how often, and that a table that is compacted is left alone."""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+from typing import Final
+
+import pytest
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.typedef import Record
+
+from connector.iceberg.maintenance.compaction_plan import GROWTH, GroupPlan, plan_groups
+from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds, is_compaction_enabled
+from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.metadata.partitions import Partition
+
+MB: Final = 1 << 20
+TARGET: Final = 128 * MB
+THRESHOLDS: Final = CompactionThresholds.of({"write.target-file-size-bytes": str(TARGET)})
+NOWHERE: Final = Partition.of(0, Record())
+NORTH, SOUTH = (Partition.of(1, Record(place)) for place in ("north", "south"))
+
+
+def data(name: str, size: int, number: int = 1, partition: Partition = NOWHERE, rows: int = 1000) -> ListedFile:
+    parquet = FileFormat.PARQUET
+    return ListedFile(name, "m", DataFileContent.DATA, parquet, rows, size, 1, partition, number, number, None)
+
+
+def deletes(rows: int, *of: str, number: int = 9, partition: Partition = NOWHERE) -> ListedFile:
+    bounds = (min(of).encode(), max(of).encode()) if of else None
+    content, parquet = DataFileContent.POSITION_DELETES, FileFormat.PARQUET
+    name = f"deletes-{'-'.join(of)}"
+    return ListedFile(name, "m", content, parquet, rows, rows, 1, partition, number, number, bounds)
+
+
+def deletes_by_value(number: int, partition: Partition = NOWHERE) -> ListedFile:
+    return replace(
+        deletes(1, number=number, partition=partition), content=DataFileContent.EQUALITY_DELETES, bounds=None
+    )
+
+
+def names(groups: Sequence[GroupPlan]) -> list[list[str]]:
+    return [[source.path for source in planned.group.sources] for planned in groups]
+
+
+def plan(*files: ListedFile) -> list[list[str]]:
+    return names(plan_groups(files, THRESHOLDS))
+
+
+def many(count: int, size: int = MB, partition: Partition = NOWHERE, prefix: str = "f") -> list[ListedFile]:
+    return [data(f"{prefix}{number:06}", size, number, partition) for number in range(count)]
+
+
+def test_small_files_are_merged_oldest_first() -> None:
+    assert plan(*reversed(many(5))) == [["f000000", "f000001", "f000002", "f000003", "f000004"]]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [],
+        many(1),
+        many(4),  # fewer than flow.compaction.min-input-files
+        many(50, TARGET),
+        many(50, 100 * MB),  # nearly as large: nothing would be gained
+        many(50, 70 * MB),  # two of them are larger than one file may be
+        [*many(4), data("large", 60 * MB)],
+        [*many(4, partition=NORTH), *many(4, partition=SOUTH)],
+    ],
+    ids=len,
+)
+def test_nothing_is_planned_without_a_gain(files: list[ListedFile]) -> None:
+    assert not plan(*files)
+
+
+def test_files_of_several_partitions_and_specs_stay_apart() -> None:
+    groups = plan(*many(5, partition=NORTH, prefix="n"), *many(5, partition=SOUTH, prefix="s"), *many(5, prefix="o"))
+    assert sorted({name[0] for name in group}.pop() * len(group) for group in groups) == ["nnnnn", "ooooo", "sssss"]
+
+
+def test_a_group_makes_one_file_of_the_target_size() -> None:
+    groups = plan_groups(many(1000), THRESHOLDS)
+    assert {planned.size for planned in groups[:-1]} == {TARGET}
+    assert sum(len(planned.group.sources) for planned in groups) == 1000
+
+
+def test_files_to_which_deletes_by_value_apply_are_left_alone() -> None:
+    files = many(10)  # with the sequence numbers 0 to 9
+    assert plan(*files, deletes_by_value(5)) == [["f000005", "f000006", "f000007", "f000008", "f000009"]]
+    in_north, in_south = many(5, partition=NORTH, prefix="n"), many(5, partition=SOUTH, prefix="s")
+    assert {name[0] for [name, *_] in plan(*in_north, *in_south, deletes_by_value(9, NORTH))} == {"s"}
+    assert not plan(*in_north, *in_south, deletes_by_value(9)), "of the unpartitioned spec: they apply to all"
+
+
+def test_files_that_are_no_parquet_are_left_alone() -> None:
+    files = [replace(file, format=FileFormat.ORC) for file in many(10)]
+    assert not plan(*files)
+    avro = replace(deletes(1, "f000000"), format=FileFormat.AVRO)
+    assert not plan(*many(10), avro)
+
+
+def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
+    large = data("large", TARGET)
+    assert not plan(large, deletes(299, "large"))
+    assert plan(large, deletes(300, "large")) == [["large"]]
+    assert plan(large, deletes(150, "large"), deletes(150, "large")) == [["large"]]
+    assert not plan(data("large", TARGET, number=10), deletes(300, "large")), "the deletes are older than the file"
+
+
+def test_files_that_share_a_delete_file_are_rewritten_for_their_average() -> None:
+    files = many(4, TARGET)
+    assert not plan(*files, deletes(1199, "f000000", "f000003"))
+    assert len(plan(*files, deletes(1200, "f000000", "f000003"))) == 4
+    assert len(plan(*files, deletes(600, "f000000", "f000001"))) == 2
+    assert not plan(*files, *(deletes(100) for _ in range(11)))
+    assert len(plan(*files, *(deletes(100) for _ in range(12)))) == 4
+
+
+def test_a_group_names_the_deletes_that_apply_to_each_source() -> None:
+    shared, old = deletes(10, "f000001", "f000003"), deletes(10, "f000004", number=3)
+    [planned] = plan_groups([*many(5), deletes(10, "f000000"), shared, old], THRESHOLDS)
+    assert [len(source.position_deletes) for source in planned.group.sources] == [1, 1, 1, 1, 0]
+    assert planned.delete_files == 2
+
+
+def test_the_best_gain_comes_first() -> None:
+    groups = plan(*many(10, 8 * MB, NORTH, "n"), *many(10, MB, SOUTH, "s"), data("x", TARGET), deletes(999, "x"))
+    assert [group[0][0] for group in groups] == ["s", "n", "x"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_row_is_rewritten_a_few_times_while_its_file_grows(seed: int) -> None:
+    """As many times as its file can grow, and once more when it reaches the target size."""
+    chance = random.Random(seed)
+    files: list[ListedFile] = []
+    times: dict[str, int] = {}
+    most = 0
+    smallest = MB // 4
+    for number in range(1500):
+        size = chance.choice((smallest, MB, MB, 4 * MB))
+        files.append(data(f"w{number}", size, number))
+        for planned in plan_groups(files, THRESHOLDS):
+            sources = {source.path for source in planned.group.sources}
+            made = f"c{number}-{len(times)}"
+            times[made] = 1 + max(times.get(source, 0) for source in sources)
+            files = [file for file in files if file.path not in sources] + [data(made, planned.size, number)]
+        assert not plan_groups(files, THRESHOLDS), "what is planned is planned once"
+        most = max(most, sum(file.size < THRESHOLDS.min_size for file in files))
+    assert max(times.values()) <= log(TARGET / smallest, GROWTH) + 2
+    assert most <= 20, "small files"
+
+
+def test_a_hundred_thousand_files_are_planned_quickly() -> None:
+    files = many(100_000)
+    shared = [deletes(150, f"f{4 * each:06}", f"f{4 * each + 3:06}", number=200_000) for each in range(25_000)]
+    began = time.process_time()
+    groups = plan_groups([*files, *shared], THRESHOLDS)
+    assert sum(len(planned.group.sources) for planned in groups) > 99_000
+    assert time.process_time() - began < 3
+
+
+def test_the_thresholds_without_properties_are_those_of_spark() -> None:
+    assert not is_compaction_enabled({})
+    assert is_compaction_enabled({"flow.compaction.enabled": "true"})
+    thresholds = THRESHOLDS
+    assert (thresholds.target_size, thresholds.min_size, thresholds.max_size) == (128 * MB, 96 * MB, 241591910)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("flow.compaction.min-file-size-bytes", "1e12"),
+        ("flow.compaction.max-file-size-bytes", "1"),
+        ("flow.compaction.min-input-files", "1"),
+        ("flow.compaction.delete-ratio-threshold", "many"),
+        ("flow.compaction.delete-ratio-threshold", "0"),
+    ],
+)
+def test_an_invalid_threshold_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        CompactionThresholds.of({name: value})

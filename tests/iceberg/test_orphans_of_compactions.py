@@ -1,0 +1,137 @@
+"""Files of compactions are deleted when no compaction can commit them any more, and not before."""
+
+import time
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.iceberg.commits import commit, compaction_commit, snapshot
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.compaction_commit import MAX_AGE
+from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
+from connector.iceberg.maintenance.remove_orphan_files import COMPACTION_AGE, remove_orphan_files
+from connector.iceberg.metadata.references import file_name
+from support.altered_tables import PATH, entries
+from support.compacting import EAGER, compact
+from support.staged_files import write_file
+from support.staged_rows import WRITER
+from support.tables import local_catalog
+from support.updated_rows import make_table, stage_updates, values_of
+
+HOUR: Final = 3_600_000  # milliseconds
+NOW: Final = time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties(EAGER)
+    return catalog
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+def land(catalog: Catalog, *ids: int) -> None:
+    commit_all_or_raise(catalog, [stage_updates(catalog, dict.fromkeys(ids, "a"))])
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, milliseconds: int) -> None:
+    """Of commits, from now on."""
+    began = time.time_ns()
+    clock = SimpleNamespace(
+        time_ns=lambda: milliseconds * 10**6 + time.time_ns() - began, monotonic=time.monotonic, sleep=time.sleep
+    )
+    for module in (compaction_commit, snapshot):
+        monkeypatch.setattr(module, "time", clock)
+
+
+def leave_behind(catalog: Catalog, created_ms: int, table_uuid: str | None = None) -> str:
+    """A file of a compaction that was killed; its location."""
+    table = catalog.load_table(PATH)
+    origin = CompactionOrigin(created_ms, table_uuid or str(table.metadata.table_uuid))
+    return write_file(table, f"{origin.file_prefix}-{uuid.uuid4()}.parquet", 666)
+
+
+def collect(catalog: Catalog) -> int:
+    return remove_orphan_files(catalog, PATH, WRITER, ())
+
+
+def exists(catalog: Catalog, location: str) -> bool:
+    return catalog.load_table(PATH).io.new_input(location).exists()
+
+
+@pytest.mark.parametrize(("hours", "is_deleted"), [(26, True), (23, False), (0, False), (-26, False)])
+def test_files_that_nothing_can_commit_any_more_are_deleted(catalog: Catalog, hours: int, is_deleted: bool) -> None:
+    """How much younger than the file the newest snapshot is decides, not what the time is now."""
+    left = leave_behind(catalog, NOW - hours * HOUR)
+    land(catalog, 1)
+    assert collect(catalog) == is_deleted
+    assert exists(catalog, left) is not is_deleted
+
+
+def test_files_that_a_snapshot_refers_to_are_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        land(catalog, number)
+    compact(catalog, PATH)
+    set_clock(monkeypatch, NOW + 48 * HOUR)
+    land(catalog, 9)
+    assert collect(catalog) == 0
+    assert len(values_of(catalog)) == 5
+
+
+def test_files_of_another_table_in_the_same_directory_are_kept(catalog: Catalog) -> None:
+    """A table that was renamed keeps its directory."""
+    left = leave_behind(catalog, NOW - 48 * HOUR, str(uuid.uuid4()))
+    land(catalog, 1)
+    assert collect(catalog) == 0
+    assert exists(catalog, left)
+
+
+def test_a_slow_compaction_does_not_commit_files_that_were_taken_for_orphans(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        land(catalog, number)
+
+    def a_day_passes() -> None:
+        set_clock(monkeypatch, NOW + 25 * HOUR)
+        land(catalog, 9)
+        assert collect(catalog) > 0
+
+    with pytest.raises(Exception, match="more than 60 minutes"):
+        compact(catalog, PATH, a_day_passes)
+    assert len(values_of(catalog)) == 5
+
+
+def test_metadata_files_of_a_compaction_are_told_by_their_names(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, number)
+    table = catalog.load_table(PATH)
+    metadata = Path(table.location().removeprefix("file://"), "metadata")
+    before = set(metadata.iterdir())
+    compact(catalog, PATH, lambda: land(catalog, 1))
+    new = [each.name for each in set(metadata.iterdir()) - before if each.name.startswith(("compact-", "snap-"))]
+    ours = [name for name in new if CompactionOrigin.of(name)]
+    assert len(ours) >= 3, "manifests and a manifest list"
+    assert all(CompactionOrigin.of(name) or FileOrigin.of(name) for name in new)
+    for entry in entries(catalog):
+        name = file_name(entry.data_file.file_path)
+        assert (CompactionOrigin.of(name) is None) != (FileOrigin.of(name) is None)
+
+
+@pytest.mark.parametrize("name", ["compact-1.parquet", f"compact-{NOW}-{uuid.uuid4()}.parquet", "compacted.parquet"])
+def test_names_of_other_programs_are_not_taken_for_ours(name: Any) -> None:
+    assert CompactionOrigin.of(name) is None
+
+
+def test_there_is_time_between_the_last_commit_of_a_file_and_its_deletion() -> None:
+    assert COMPACTION_AGE - MAX_AGE >= 12 * HOUR, "the difference between two clocks is less"

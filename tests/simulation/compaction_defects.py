@@ -1,0 +1,116 @@
+"""Defects of compaction that the simulation has to find, each planted in the shipped code from outside."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from connector.encoding.compaction import CompactedGroup
+from connector.encoding.moved_rows import MovedRows, find_moved
+from connector.encoding.position_deletes import Positions
+from connector.iceberg.commits import compaction_changes, compaction_commit
+from connector.iceberg.commits.compaction_commit import CompactionCommit
+from connector.iceberg.maintenance import remove_orphan_files
+from connector.iceberg.metadata.manifests import manifests_of
+
+
+def deletes_are_not_carried_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction_changes._Table, "carry_over", lambda *_: {})
+
+
+def deletes_are_carried_over_to_their_old_positions(patch: pytest.MonkeyPatch) -> None:
+    def stay(io: FileIO, compacted: CompactedGroup, rows: Mapping[str, Positions]) -> dict[str, MovedRows]:
+        ends = np.cumsum([file.rows for file in compacted.files])
+        return {
+            path: MovedRows(np.where(found.are_kept, 0, -1), np.where(found.are_kept, positions % (ends[0]), -1))
+            for (path, found), positions in zip(find_moved(io, compacted, rows).items(), rows.values(), strict=True)
+        }
+
+    patch.setattr(compaction_changes, "find_moved", stay)
+
+
+def deletes_that_were_applied_are_carried_over_again(patch: pytest.MonkeyPatch) -> None:
+    """As if the new files had the rows that the sources have lost before."""
+
+    def twice(io: FileIO, compacted: CompactedGroup, rows: Mapping[str, Positions]) -> dict[str, MovedRows]:
+        found = find_moved(io, compacted, rows)
+        return {path: _first_instead_of_none(moved) for path, moved in found.items()}
+
+    patch.setattr(compaction_changes, "find_moved", twice)
+
+
+def _first_instead_of_none(moved: MovedRows) -> MovedRows:
+    return MovedRows(np.maximum(moved.files, 0), np.maximum(moved.positions, 0))
+
+
+def rows_of_a_source_that_is_gone_come_back(patch: pytest.MonkeyPatch) -> None:
+    def without_gone(io: FileIO, compacted: CompactedGroup, rows: Mapping[str, Positions]) -> Any:
+        sources = {source.path for source in compacted.group.sources}
+        whole = {path for path in sources & rows.keys() if len(rows[path]) == 1 + max(rows[path], default=-1)}
+        return find_moved(io, compacted, {path: positions for path, positions in rows.items() if path not in whole})
+
+    patch.setattr(compaction_changes, "find_moved", without_gone)
+
+
+def files_that_came_meanwhile_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """The new snapshot has the manifests of the one that was planned from."""
+    planned: dict[CompactionCommit, list[ManifestFile]] = {}
+    write = CompactionCommit._write
+
+    def write_old(commit: CompactionCommit, table: Table, *what: Any) -> Any:
+        base = commit._base.table
+        planned[commit] = manifests_of(table.io, base.current_snapshot())
+        with pytest.MonkeyPatch.context() as context:
+            context.setattr(compaction_commit, "manifests_of", lambda *_: planned[commit])
+            return write(commit, table, *what)
+
+    patch.setattr(CompactionCommit, "_write", write_old)
+
+
+def files_of_a_lost_answer_are_deleted(patch: pytest.MonkeyPatch) -> None:
+    finish = CompactionCommit._finish
+
+    def forget(commit: CompactionCommit, groups: Sequence[CompactedGroup], landed: Any, attempts: int) -> Any:
+        commit._sent.clear()
+        return finish(commit, groups, landed, attempts)
+
+    patch.setattr(CompactionCommit, "_finish", forget)
+    patch.setattr(CompactionCommit, "_find_landed", lambda *_: None)
+
+
+def files_of_a_slow_compaction_are_orphans(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(remove_orphan_files, "COMPACTION_AGE", -(10**12))
+
+
+def a_compaction_of_any_age_is_committed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction_commit, "MAX_AGE", 10**12)
+
+
+def delete_files_of_other_data_files_are_removed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction_changes, "list_data_files", lambda *_: ())
+
+
+def new_files_have_only_what_the_plan_knew_of_deletes(patch: pytest.MonkeyPatch) -> None:
+    """Deletes that a transaction has merged into new files count as applied."""
+    patch.setattr(compaction_changes._Table, "_find_new_deletes", lambda *_: np.empty(0, np.int64))
+
+
+COMPACTION_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    plant.__name__: plant
+    for plant in (
+        deletes_are_not_carried_over,
+        deletes_are_carried_over_to_their_old_positions,
+        deletes_that_were_applied_are_carried_over_again,
+        rows_of_a_source_that_is_gone_come_back,
+        files_that_came_meanwhile_are_dropped,
+        files_of_a_lost_answer_are_deleted,
+        files_of_a_slow_compaction_are_orphans,
+        a_compaction_of_any_age_is_committed,
+        delete_files_of_other_data_files_are_removed,
+        new_files_have_only_what_the_plan_knew_of_deletes,
+    )
+}

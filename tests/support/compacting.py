@@ -1,0 +1,42 @@
+"""Compaction without Spark: groups are rewritten in this process, and something may happen meanwhile."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import load_file_io
+
+from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.group_compaction import compact_group
+from connector.host.refresh import Refreshed
+from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult, compact_table
+from connector.iceberg.maintenance.compaction_plan import plan_compaction
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.model.properties import Properties
+from connector.model.table_identifier import TableIdentifier
+
+# Everything is merged, and a file is rewritten for one deleted row in a hundred.
+EAGER: Final = {"flow.compaction.min-input-files": "2", "flow.compaction.delete-ratio-threshold": "0.01"}
+
+
+def compact_here(
+    compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+) -> Iterator[CompactedGroup | FailedGroup]:
+    """What Spark's tasks do."""
+    io = load_file_io(dict(access.current().value), compaction.location)
+    return (compact_group(io, compaction, group) for group in groups)
+
+
+def compact(catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], object]) -> CompactionResult:
+    """Compact what is there now. When the new files are written, and before the commit, something happens."""
+
+    def compact_then(
+        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+    ) -> Iterator[CompactedGroup | FailedGroup]:
+        yield from list(compact_here(compaction, groups, access))
+        for happen in meanwhile:
+            happen()
+
+    table = catalog.load_table(path)
+    size = plan_compaction(table, ManifestReader().list_files(table)).size
+    return compact_table(catalog, path, compact_then, CompactionBudget(size=size))
