@@ -24,14 +24,16 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType
 
 from connector.encoding import copied_row_groups, data_files, group_files, sorted_compaction, sorted_runs, source_rows
+from connector.encoding.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
+from connector.encoding.data_files import FileOptions
 from connector.encoding.group_compaction import compact_group
 from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import write_position_deletes
 from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.encoding.statistics import upper_bound_of_text
 from connector.host.errors import ConnectorError, RetryableError, UserError
-from connector.model.binding import SortField
+from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 from support.snapshots import check_text
 
@@ -109,12 +111,13 @@ def _field(name: str, arrow_type: pa.DataType, number: int) -> pa.Field:
 @st.composite
 def sources(draw: st.DrawFn) -> list[Source]:
     found: list[Source] = []
-    has_pairs = draw(st.booleans())
+    has_pairs = draw(st.sampled_from([False, False, False, True]))
     first = 0
     for count in draw(st.lists(st.integers(1, 30), min_size=1, max_size=6)):
         values = [draw(ROWS) for _ in range(count)]
         rows = [(first + n, number, text, pair if has_pairs else None) for n, (number, text, pair) in enumerate(values)]
-        deleted = draw(st.frozensets(st.integers(0, count - 1)) | st.just(frozenset(range(count))))
+        some = st.frozensets(st.integers(0, count - 1))
+        deleted = draw(st.just(frozenset()) | some | st.just(frozenset(range(count))))
         flags = draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
         found.append(Source(tuple(rows), deleted, *flags, draw(st.integers(1, 20)), draw(st.booleans()), has_pairs))
         first += count
@@ -186,8 +189,8 @@ class _Descending:
         return bool(other.value < self.value)
 
 
-@settings(max_examples=50, deadline=None)
-@given(sources(), ORDERS, st.sampled_from([1, 2000, 1 << 30]))
+@settings(max_examples=60, deadline=None)
+@given(sources(), st.just(()) | ORDERS, st.sampled_from([1, 2000, 1 << 30]))
 def test_new_files_have_the_live_rows_in_order_and_moved_rows_are_found(
     drawn: list[Source], order: tuple[SortField, ...], target_size: int
 ) -> None:
@@ -263,6 +266,30 @@ def pages(path: str, column: str) -> bytes:
     assert file.num_row_groups == 1
     chunk = file.metadata.row_group(0).column(file.schema_arrow.get_field_index(column))
     return Path(path[7:]).read_bytes()[chunk.data_page_offset :][: chunk.total_compressed_size]
+
+
+@pytest.mark.parametrize("decoded", [0, 1, 2])
+def test_copied_and_decoded_rows_keep_their_order(tmp_path: Path, decoded: int) -> None:
+    rows = [(number, 1.5, "text", None) for number in range(6)]
+    sources = [
+        source(*rows[place * 2 : place * 2 + 2], is_plain=place != decoded).write(tmp_path, place) for place in range(3)
+    ]
+    files = compact(tmp_path, FileGroup(tuple(sources)), (), target_size=1 << 30).files
+    assert [row[0] for file in files for row in read(file.path)] == [*range(6)]
+
+
+def test_bounds_are_those_of_all_copied_chunks_or_there_are_none(tmp_path: Path) -> None:
+    columns = [Column("text", "text", 3, StringType(), required=False)]
+    rows = pa.table([pa.array(["", ""])], schema=pa.schema([_field("text", pa.string(), 3)]))
+    known, unknown, null = (b"a", b"b"), None, None
+    bounds = []
+    for place, second in enumerate([(known, 0), ((b"c", b"d"), 0), (unknown, 0), (null, 1)]):
+        file = AssembledFile(IO, f"file://{tmp_path}/{place}.parquet", columns, FileOptions(1, "none", None))
+        chunks = [ColumnChunk(b"", 1, nulls, 10, bound) for bound, nulls in ((known, 0), second)]
+        file.write(rows, {0: chunks})
+        [statistics] = file.close().columns
+        bounds.append((statistics.lower, statistics.upper))
+    assert bounds == [(b"a", b"b"), (b"a", b"d"), (None, None), (b"a", b"b")]
 
 
 def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:
@@ -350,10 +377,12 @@ import pyarrow as pa
 from pathlib import Path
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import BinaryType, LongType
+from connector.encoding.assembled_files import AssembledFile, ColumnChunk
+from connector.encoding.data_files import FileOptions
 from connector.encoding.compaction import Compaction, FileGroup
 from connector.encoding.group_compaction import compact_group
 from connector.encoding.source_rows import SourceFile, TargetColumn
-from connector.model.binding import SortField
+from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 
 directory, times, is_sorted = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "sorted"
