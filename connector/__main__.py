@@ -125,6 +125,19 @@ def _inspect(options: argparse.Namespace) -> int:
     return FAILED if inspected.errors else 0
 
 
+def _maintain(options: argparse.Namespace) -> int:
+    from connector.cli import maintain_command as maintain_command
+    from connector.cli import maintain_texts as maintain_texts
+    from connector.cli.waiting import on_stderr
+
+    maintained = maintain_command.maintain_tables(
+        maintain_command.read_arguments(options, _find_source(options)), on_stderr()
+    )
+    encode = maintain_texts.encode_maintenance if options.json else maintain_texts.describe_maintenance
+    _show(encode(maintained))
+    return FAILED if maintained.has_failed else 0
+
+
 def _fence(options: argparse.Namespace) -> None:
     from connector.cli import fence_command as fence_command
     from connector.iceberg.commits.reset import Decision
@@ -150,6 +163,7 @@ COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int | None]]] = {
     "plan": _plan,
     "inspect": _inspect,
     "fence": _fence,
+    "maintain": _maintain,
     "demo": _demo,
 }
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from connector.host import signals
+from connector.host import facts, signals
+from connector.host.facts import AcknowledgedTransaction
 from connector.host.logs import Event, fields
 from connector.host.signals import UNREAD, Stopped
 from connector.model.state import StagedTransaction
@@ -119,7 +120,9 @@ def _serve_transactions(
                 _check_patches(message.state_patches, requests)
                 committed = session.acknowledge(staged)
                 answer = response.Acknowledged(_patch(committed.patch))
-                _hold_back(interval.find_delay(committed.size), requests, partial(send, answer))
+                held = _hold_back(interval.find_delay(committed.size), requests, partial(send, answer))
+                if facts.observe:
+                    facts.observe(AcknowledgedTransaction(held, bool(staged.commits)))
                 transaction = session.begin()
             case request.Load():
                 transaction.load(message)
@@ -137,9 +140,10 @@ def _serve_transactions(
                 send(response.StartedCommit(_patch(staged.patch)))
 
 
-def _hold_back(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> None:
+def _hold_back(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> float:
     """Answer after `seconds`. Answer earlier if waiting no longer helps: the next flush has arrived, the input has
-    ended, or the process has to stop."""
+    ended, or the process has to stop. Return for how many seconds it has waited."""
+    began = time.monotonic()
     if seconds > 0:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         log.info(
@@ -152,7 +156,9 @@ def _hold_back(seconds: float, requests: RequestReader, answer: Callable[[], Non
         except Stopped:
             answer()
             raise
+    held = time.monotonic() - began
     answer()
+    return held if seconds > 0 else 0.0
 
 
 def _check_patches(patches: tuple[Json, ...], requests: RequestReader) -> None:

@@ -1,11 +1,14 @@
 """The requests that the runtime sends, in the order of a session."""
 
+import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from protocol.flow import Collection, Json, Materialization, Range, ValidateBinding
+
+OFFSET: Final = re.compile("[0-9]{1,18}")  # of a checkpoint: 64-bit integers may be strings
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,6 +97,22 @@ class StartCommit(msgspec.Struct, frozen=True, rename="camel"):
 
     runtime_checkpoint: Json = None
     state_patches: tuple[Json, ...] = ()
+
+    def describe_offsets(self, longest: int) -> dict[str, str]:
+        """Return how far the journals of each binding's collection were read: by state key, a JSON object.
+
+        The checkpoint names a source as `journal;suffix`, and the suffix ends with the state key. Other sources, a
+        checkpoint of another form, and objects that are longer than so many characters are left out.
+        """
+        sources = self.runtime_checkpoint.get("sources") if isinstance(self.runtime_checkpoint, dict) else None
+        offsets: dict[str, dict[str, int]] = {}
+        for source, read in sorted(sources.items()) if isinstance(sources, dict) else ():
+            journal, _, suffix = source.partition(";")
+            through = read.get("readThrough", 0) if isinstance(read, dict) else None
+            if suffix and isinstance(through, int | str) and OFFSET.fullmatch(str(through)):
+                offsets.setdefault(suffix.rpartition("/")[2], {})[journal] = int(through)
+        texts = {state_key: msgspec.json.encode(journals).decode() for state_key, journals in offsets.items()}
+        return {state_key: text for state_key, text in texts.items() if len(text) <= longest}
 
 
 Request: TypeAlias = Spec | Validate | Apply | Open | Acknowledge | Load | Flush | Store | StartCommit

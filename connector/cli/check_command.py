@@ -23,6 +23,7 @@ from connector.cli.task_requests import make_validate
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
+from connector.config.metrics_options import MetricsOptions
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
@@ -85,6 +86,8 @@ def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[
     yield run("java", spark_installation.find_installation)
     yield run_after(parsed, "spark", lambda found: where_tasks_run(found.endpoint.advanced.spark))
     yield run("disk", _find_free_space)
+    if parsed.found and parsed.found.endpoint.advanced.metrics.are_on:
+        yield run_after(parsed, "metrics", lambda found: _try_metrics(found.endpoint.advanced.metrics))
 
 
 def _parse(source: ConfigFile | FlowFile) -> ParsedTask:
@@ -98,6 +101,14 @@ def _validate(parsed: Step[ParsedTask]) -> list[str]:
     assert parsed.found, "its catalog was opened"
     answers = validate(make_validate(parsed.found.task))
     return [".".join(binding.resource_path) for binding in answers.bindings]
+
+
+def _try_metrics(options: MetricsOptions) -> str:
+    from connector.metrics.publishing import try_metrics
+
+    try_metrics(options)
+    places = [str(options.listen)] * bool(options.listen) + [str(options.file)] * bool(options.file)
+    return f"can be published at {' and in '.join(places)}"
 
 
 def _find_free_space() -> str:
@@ -141,6 +152,7 @@ FINDINGS: Final[Mapping[str, Callable[[Any], str]]] = {
     "java": _describe_java,
     "spark": str,
     "disk": str,
+    "metrics": str,
 }
 MARKS: Final = {"ok": "✓", "failed": "✗", "skipped": "-"}
 

@@ -6,12 +6,23 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from connector.cli.flow_files import ConfigFile, FlowFile
+from connector.cli.health_texts import encode_health
 from connector.cli.staged_state import parse_table, read_staged
 from connector.cli.table_texts import describe_status, encode_status
 from connector.config.settings import parse, resource_path
-from connector.host.errors import UserError
+from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from connector.iceberg.table_status import FoundTables, TableStatus, find_own_tables, load_tables, read_status
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.maintenance.table_health import TableHealth, read_health
+from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.table_status import (
+    FoundTables,
+    TableStatus,
+    find_own_tables,
+    list_files,
+    load_tables,
+    read_status,
+)
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
@@ -27,10 +38,18 @@ class InspectArguments:
 
 
 @dataclass(frozen=True)
-class InspectedTables:
-    """The status of each table, and the errors of those that cannot be read."""
+class InspectedTable:
+    """The status and the health of a table. Its health is None if its files cannot be listed."""
 
-    found: Sequence[TableStatus]
+    status: TableStatus
+    health: TableHealth | None
+
+
+@dataclass(frozen=True)
+class InspectedTables:
+    """What is known of each table, and the errors of those that cannot be read."""
+
+    found: Sequence[InspectedTable]
     errors: Sequence[tuple[TableIdentifier, str]]
 
 
@@ -55,23 +74,34 @@ def _read(
     *,
     has_chosen: bool,
 ) -> InspectedTables:
-    statuses, errors = [], []
+    inspected, errors = list[InspectedTable](), list[tuple[TableIdentifier, str]]()
     for path, table in found:
         if isinstance(table, UserError):
             errors.append((path, str(table)))
         else:
             of_table = None if staged is None else [commit for commit in staged if commit.path == path]
-            statuses.append(read_status(path, table, of_table))
-    seen = {status.path for status in statuses} | {path for path, _ in errors}
+            try:
+                listed: Sequence[ListedFile] | None = list_files(table)
+                health: TableHealth | None = read_health(table, listed or ())
+            except (ConnectorError, *BROKEN_METADATA) as error:
+                listed = health = None
+                why = (
+                    error
+                    if isinstance(error, ConnectorError)
+                    else f"a metadata file is broken ({type(error).__name__})."
+                )
+                errors.append((path, f"its health is not known: {why}"))
+            inspected.append(InspectedTable(read_status(path, table, listed, of_table), health))
+    seen = {each.status.path for each in inspected} | {path for path, _ in errors}
     if not has_chosen:
         for path in sorted({commit.path for commit in staged or ()} - seen):
             errors.append((path, "the state names staged commits for it, but the task has no such table."))
-    return InspectedTables(statuses, errors)
+    return InspectedTables(inspected, errors)
 
 
 def describe_tables(inspected: InspectedTables) -> str:
     """Describe the tables for a person."""
-    lines = [line for status in inspected.found for line in (*describe_status(status), "")]
+    lines = [line for each in inspected.found for line in (*describe_status(each.status, each.health), "")]
     lines += (f"table {path}: {error}" for path, error in inspected.errors)
     return "\n".join(lines).strip() or "The connector has created no table here."
 
@@ -80,7 +110,10 @@ def encode_tables(inspected: InspectedTables) -> str:
     """Return the tables as JSON."""
     return json.dumps(
         {
-            "tables": [*map(encode_status, inspected.found)],
+            "tables": [
+                {**encode_status(each.status), "health": each.health and encode_health(each.health)}
+                for each in inspected.found
+            ],
             "errors": [{"table": str(path), "message": error} for path, error in inspected.errors],
         },
         indent=2,

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from connector.cli.health_texts import describe_age, describe_health, describe_rows, format_bytes
 from connector.evolution.table_change import Owner
 from connector.iceberg.commits.reset import Judged, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
+from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus
 
 VERDICT_TEXTS: Final = {Verdict.OTHER_TABLE: "staged for a table that this one has replaced"}
 NO_STATE: Final = "unknown: give the task's connector state with --state"
-UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
 def describe_writers(writers: Sequence[RecordedWriter]) -> Iterator[str]:
@@ -71,18 +71,22 @@ def encode_staged(verdicts: Sequence[Judged]) -> list[dict[str, Any]]:
     ]
 
 
-def describe_status(status: TableStatus) -> Iterator[str]:
+def describe_status(status: TableStatus, health: TableHealth | None) -> Iterator[str]:
     """Describe a table in several lines."""
     size = status.size
-    files = f"{size.data_files:,} data files, {size.delete_files:,} delete files, {_format_bytes(size.size)}"
+    files = f"{size.data_files:,} data files, {size.delete_files:,} delete files, {format_bytes(size.size)}"
     yield f"table {status.path}"
-    yield f"  rows         {size.rows:,}{', including rows that delete files delete' if size.delete_files else ''}"
+    yield f"  rows         {describe_rows(size.rows, size.delete_files, health)}"
     yield f"  files        {files}"
+    yield from describe_health(health) if health else ()
     by = ", ".join(status.partition_fields) or "none"
     yield f"  partitions   {by}{f' ({status.partitions:,} with files)' if status.partitions else ''}"
     yield f"  sorted by    {', '.join(status.sort_fields) or 'no column'}"
     yield f"  snapshots    {status.snapshots:,}"
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"
+    if fresh := status.freshness:
+        until = f"{fresh.last:%Y-%m-%d %H:%M:%S} UTC ({describe_age(fresh.last)})"
+        yield f"  freshness    published until {until}: {fresh.upserted:,} rows, {fresh.deleted:,} deleted"
     yield f"  created by   {_name(status.owner) if status.owner else 'another program'}"
     if status.awaits_backfill:
         yield "  backfill     has begun: the first commit replaces all rows"
@@ -109,31 +113,16 @@ def _list(title: str, lines: Iterator[str]) -> Iterator[str]:
 
 def _describe_commit(commit: LastSnapshot) -> str:
     by = _name(commit.owner) if commit.owner else commit.engine or "another program"
-    return f"{commit.at:%Y-%m-%d %H:%M:%S} UTC ({_describe_age(commit.at)}): {commit.operation} by {by}"
+    return f"{commit.at:%Y-%m-%d %H:%M:%S} UTC ({describe_age(commit.at)}): {commit.operation} by {by}"
 
 
 def _name(owner: Owner) -> str:
-    return f"{owner.materialization}, state key {owner.state_key}"
-
-
-def _describe_age(at: datetime) -> str:
-    seconds = max(0, int((datetime.now(UTC) - at).total_seconds()))
-    unit, length = next((each for each in UNITS if seconds >= each[1]), UNITS[-1])
-    number = seconds // length
-    return f"{number} {unit}{'' if number == 1 else 's'} ago"
-
-
-def _format_bytes(size: int) -> str:
-    number, units = float(size), iter(("bytes", "kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while number >= 1000 and (larger := next(units, None)):
-        number, unit = number / 1000, larger
-    return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+    return f"{owner.materialization}, state key {owner.state_key}" if owner.state_key else owner.materialization
 
 
 def encode_status(status: TableStatus) -> dict[str, Any]:
     """Return the status of a table as a JSON value."""
-    commit = status.last_commit
+    commit, fresh = status.last_commit, status.freshness
     return {
         "table": str(status.path),
         "uuid": status.uuid,
@@ -154,6 +143,14 @@ def encode_status(status: TableStatus) -> dict[str, Any]:
             "operation": commit.operation,
             "owner": _encode_owner(commit.owner),
             "engine": commit.engine or None,
+        },
+        "freshness": fresh
+        and {
+            "minPublishedAt": fresh.first.isoformat(),
+            "maxPublishedAt": fresh.last.isoformat(),
+            "upsertedRows": fresh.upserted,
+            "deletedRows": fresh.deleted,
+            "offsets": json.loads(fresh.offsets) if fresh.offsets else None,
         },
         "columns": [
             {"name": column.name, "type": str(column.field_type), "required": column.required}

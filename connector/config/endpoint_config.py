@@ -6,16 +6,20 @@ from typing import Annotated, ClassVar, Final
 from connector.config.catalog import Catalog, GlueCatalog
 from connector.config.credentials import Credentials, OlderKeys
 from connector.config.definition import Definition, Setting, schema_of
+from connector.config.metrics_options import MetricsOptions
+from connector.config.secret import Secret
 from connector.config.storage import PREFIX, Storage
 from connector.config.values import (
     MACHINE_CREDENTIALS,
     SECRET_SETTING,
     SPARK_SETTING,
+    WEBHOOK_ADDRESS,
     WITHOUT_DOTS,
     WITHOUT_SLASHES,
     SchemaEvolution,
     parse_address,
     parse_feature_flags,
+    parse_signing_secret,
     parse_upload_interval,
     refuse_format_version_3,
 )
@@ -105,6 +109,32 @@ class AdvancedOptions(Definition, frozen=True):
             minimum=1,
         ),
     ] = 128 << 20
+    metrics: Annotated[
+        MetricsOptions,
+        Setting("Metrics", "Where metrics for Prometheus go. By default, there are none."),
+    ] = MetricsOptions()
+
+
+class Notification(Definition, frozen=True, kw_only=True):
+    """The webhook that is told of each snapshot which the task commits."""
+
+    url: Annotated[
+        Secret,
+        Setting(
+            "URL",
+            "The address to which a message is posted for each snapshot that the task commits. It is kept secret, "
+            "because it may contain a token.",
+            pattern=WEBHOOK_ADDRESS,
+        ),
+    ]
+    secret: Annotated[
+        Secret | None,
+        Setting(
+            "Signing Secret",
+            "The secret that signs the messages, as Standard Webhooks says: whsec_ and 24 to 64 bytes in base64.",
+            parse=parse_signing_secret,
+        ),
+    ] = None
 
 
 class EndpointConfig(Definition, frozen=True, kw_only=True):
@@ -170,6 +200,10 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
             "Storage",
             "The store for data files, if it is not the S3 bucket above. For REST, SQL and Hive catalogs.",
         ),
+    ] = None
+    notify: Annotated[
+        Notification | None,
+        Setting("Notifications", "A webhook that is told of each snapshot. By default, none is told."),
     ] = None
     advanced: Annotated[
         AdvancedOptions,

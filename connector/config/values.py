@@ -23,11 +23,16 @@ SERVICE_ACCOUNT: Final = ("client_email", "private_key", "token_uri")
 FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
 
 
+# Of the secret that signs messages to a webhook.
+SIGNING_SECRET_PREFIX: Final = "whsec_"
+SHORTEST_KEY, LONGEST_KEY = 24, 64  # bytes
+
 # Patterns for texts.
 WITHOUT_DOTS: Final = "^[^.]*$"
 WITHOUT_SLASHES: Final = "^[^/]*$"
 WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
 HTTP_ADDRESS: Final = "^https?://"
+WEBHOOK_ADDRESS: Final = "^https?://[^/?#@\\s]+([/?][^#\\s]*)?$"
 POSTGRESQL: Final = "^postgresql://([^:@/]*@)?[^@/]+/(?!.*[?&](ssl)?password=)[^/]+$"
 METASTORES: Final = "^thrift://[^/?#@,]+(,thrift://[^/?#@,]+)*$"
 TABLE_BUCKET_ARN: Final = "^arn:aws[-a-z]*:s3tables:[-a-z0-9]+:[0-9]+:bucket/.+$"
@@ -55,6 +60,7 @@ PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     # PyIceberg reads a location as a URI. It would write to the part before such a character.
     WITHOUT_URI_SIGNS: "must not contain # or ?",
     HTTP_ADDRESS: "must begin with http:// or https://",
+    WEBHOOK_ADDRESS: "must begin with http:// or https://, and have no user, password or fragment",
     POSTGRESQL: "must be postgresql://user@host/database. Put the password into /catalog/password",
     METASTORES: "must be thrift://host:port, or several of those separated by commas",
     TABLE_BUCKET_ARN: "must be the ARN of a table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake",
@@ -161,6 +167,23 @@ def parse_account_key(text: str) -> Secret:
         b64decode(text, validate=True)
     except ValueError:
         raise ValueError("must be an access key of the storage account, as Azure's portal shows it") from None
+    return Secret(text)
+
+
+def parse_signing_secret(text: str) -> Secret:
+    """Check a secret that signs messages, in the form of Standard Webhooks."""
+    from base64 import b64decode
+
+    demand = (
+        f"must be {SIGNING_SECRET_PREFIX} followed by {SHORTEST_KEY} to {LONGEST_KEY} random bytes in base64, as "
+        f'`echo "{SIGNING_SECRET_PREFIX}$(openssl rand -base64 32)"` prints it'
+    )
+    try:
+        key = b64decode(text.removeprefix(SIGNING_SECRET_PREFIX), validate=True)
+    except ValueError:
+        raise ValueError(demand) from None
+    if not text.startswith(SIGNING_SECRET_PREFIX) or not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+        raise ValueError(demand)
     return Secret(text)
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
+from connector.encoding import data_pages
 from connector.encoding.column_types import column_id, find_columns
 from connector.encoding.deleted_rows import find_deleted_rows
 from connector.encoding.document_keys import Key, MalformedDocumentError, check_document, document_key
@@ -181,6 +182,9 @@ class _Source:
         if document_id not in self._names:
             raise self._lacks_document(positions[0])
         first, rows = int(self._begins[group]), self._footer.row_group(group).num_rows
+        if (few := self._read_few(stream, group, document_id, positions - first)) is not None:
+            yield 0, len(positions), few
+            return
         size = sum(chunk.total_uncompressed_size for chunk in self._chunks(group, [document_id]))
         at_once = max(1, min(_MOST_DOCUMENTS, _DOCUMENTS * rows // max(size, 1)))
         # What is read stays in memory until the file is closed, so each row group has its own.
@@ -197,6 +201,20 @@ class _Source:
                 return
             first += batch.num_rows
 
+    def _read_few(self, stream: Any, group: int, document_id: int, rows: Positions) -> pa.StringArray | None:
+        """Return the documents of a few rows of a row group. None if there are many, or if Arrow has to read them."""
+        places = [
+            place
+            for place, chunk in enumerate(self._all_chunks(group))
+            if chunk.path_in_schema == self._names[document_id]
+        ]
+        if len(places) != 1:
+            return None
+        chunk = self._footer.row_group(group).column(places[0])
+        if not data_pages.are_few(rows, chunk):
+            return None
+        return data_pages.read_texts(stream, chunk, self._footer.schema.column(places[0]), rows)
+
     def _open(self, stream: Any) -> pq.ParquetFile:
         return pq.ParquetFile(stream, metadata=self._footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
 
@@ -205,9 +223,11 @@ class _Source:
 
     def _chunks(self, group: int, ids: Sequence[int]) -> list[pq.ColumnChunkMetaData]:
         columns = self._columns(ids)
+        return [chunk for chunk in self._all_chunks(group) if chunk.path_in_schema in columns]
+
+    def _all_chunks(self, group: int) -> list[pq.ColumnChunkMetaData]:
         row_group = self._footer.row_group(group)
-        chunks = [row_group.column(place) for place in range(row_group.num_columns)]
-        return [chunk for chunk in chunks if chunk.path_in_schema in columns]
+        return [row_group.column(place) for place in range(row_group.num_columns)]
 
     def _bounds(self, group: int, number: int, arrow_type: pa.DataType) -> Bounds:
         if number not in self._names:

@@ -60,6 +60,10 @@ class LostColumnError(UserError):
     """A column that this session writes was dropped from its table: a new session writes the other columns."""
 
 
+class SignInError(UserError):
+    """A server does not accept the credentials, or does not accept them any more."""
+
+
 class FencedError(ConnectorError):
     """Another process acts as this writer, or the table does not say which one does: this process must stop."""
 

@@ -29,6 +29,7 @@ class Event(StrEnum):
     HELD = "held"
     RETRIED = "retried"
     WAITING = "waiting"
+    UNDELIVERED = "undelivered"
     CLAMPED = "clamped"
     NULLED = "nulled"
     REJECTED = "rejected"

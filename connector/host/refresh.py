@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from connector.host import facts
+from connector.host.facts import RefreshedCredentials
+
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -59,10 +62,18 @@ class Refreshed(Generic[T]):
 
     def _fetch_or_keep(self, old: Lease[T] | None) -> Lease[T]:
         try:
-            return self._fetch()
+            lease = self._fetch()
+            _measure(has_failed=False)
+            return lease
         except Exception as error:
+            _measure(has_failed=True)
             left = 0.0 if old is None or old.expires_at is None else old.expires_at - time.time()
             if old is None or left <= 0:
                 raise
             log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, type(error).__name__, left)
             return Lease(old.value, old.expires_at, time.time() + PAUSE * left)
+
+
+def _measure(*, has_failed: bool) -> None:
+    if facts.observe:
+        facts.observe(RefreshedCredentials(has_failed))

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, PrimitiveType
+from pyiceberg.types import NestedField, PrimitiveType, TimestamptzType
 
 from connector.encoding.column_types import is_written
 from connector.evolution import rejected_table
@@ -55,6 +55,7 @@ class BoundTable:
     properties: Properties
     access: FileAccess
     quarantine: Quarantine | None = None
+    published: int | None = None  # the id of the column with the publication times of documents
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
@@ -73,17 +74,34 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
 
     def bind_one(index: int) -> BoundTable:
         writer = WriterId(task.name, requested[index].state_key, key_range)
+        updates = all_policies[index].updates
         bound = _bind(catalog, index, requested[index], writer, all_policies[index].on_invalid)
-        if all_policies[index].updates is UpdateMode.DELTA:
+        is_of_rejected_rows = index >= len(task.bindings)
+        has_collection = requested[index].collection is not None or bool(task.linked_collections)
+        if updates is UpdateMode.DELTA and (is_of_rejected_rows or not has_collection):
             return bound
         collection = find_collection(requested[index], task.linked_collections)
-        return _with_updates(bound, collection, is_hard_delete=all_policies[index].updates is UpdateMode.HARD_DELETE)
+        bound = replace(bound, published=_find_published(bound.binding, collection))
+        if updates is UpdateMode.DELTA:
+            return bound
+        return _with_updates(bound, collection, is_hard_delete=updates is UpdateMode.HARD_DELETE)
 
     tables = map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
     for place, index in enumerate(rejected_paths, start=len(task.bindings)):
         quarantine = Quarantine(place, policies[index].max_rejected_ratio)
         tables[index] = replace(tables[index], quarantine=quarantine)
     return tables
+
+
+def _find_published(binding: Binding, collection: Collection) -> int | None:
+    """Return the id of the column with the publication times of documents, if their field is selected."""
+    fields = {
+        projection.field
+        for projection in collection.projections
+        if projection.ptr == collection.uuid_ptr and projection.inference.string.format == "date-time"
+    }
+    columns = (each for each in binding.columns if each.field in fields and each.type == TimestamptzType())
+    return next((column.id for column in columns), None)
 
 
 def _with_updates(bound: BoundTable, collection: Collection, *, is_hard_delete: bool) -> BoundTable:

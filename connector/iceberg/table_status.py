@@ -19,10 +19,16 @@ from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.reset import Judged, judge_commits
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SUMMARY_STATE_KEY
+from connector.iceberg.commits.snapshot import (
+    SUMMARY_DELETED,
+    SUMMARY_FIRST,
+    SUMMARY_LAST,
+    SUMMARY_MATERIALIZATION,
+    SUMMARY_OFFSETS,
+    SUMMARY_STATE_KEY,
+)
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
-from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
 from connector.model.state import StagedCommit
@@ -44,8 +50,19 @@ class LastSnapshot:
 
 
 @dataclass(frozen=True)
+class Freshness:
+    """What the newest commit of the connector with publication times says about its rows."""
+
+    first: datetime  # the smallest publication time of its rows
+    last: datetime
+    upserted: int  # rows that it wrote
+    deleted: int  # older versions of rows
+    offsets: str  # how far its source was read: a JSON object; "" if the snapshot does not say
+
+
+@dataclass(frozen=True)
 class TableSize:
-    """The totals of the current snapshot. Rows that delete files delete still count."""
+    """The totals of the live files. Rows that delete files delete still count."""
 
     rows: int = 0
     data_files: int = 0
@@ -69,12 +86,24 @@ class TableStatus:
     size: TableSize
     snapshots: int
     last_commit: LastSnapshot | None
+    freshness: Freshness | None
     writers: Sequence[RecordedWriter]
     staged: Sequence[Judged] | None
 
 
-def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedCommit] | None) -> TableStatus:
-    """Return the status of a table. `staged` are the commits that the state names for it; None without a state."""
+def list_files(table: Table) -> list[ListedFile]:
+    """Return all live files of a table. UserError if a manifest cannot be read."""
+    with storage_errors.translate_errors(table.location()):
+        return ManifestReader().list_files(table)
+
+
+def read_status(
+    path: TableIdentifier, table: Table, listed: Sequence[ListedFile] | None, staged: Sequence[StagedCommit] | None
+) -> TableStatus:
+    """Return the status of a table with these live files. Without them, the totals are those of its last commit.
+
+    `staged` are the commits that the state names for it; None without a state.
+    """
     snapshot = table.current_snapshot()
     return TableStatus(
         path,
@@ -85,10 +114,11 @@ def read_status(path: TableIdentifier, table: Table, staged: Sequence[StagedComm
         table.schema().fields,
         [str(_read_term(table, field.source_id, field.transform)) for field in table.spec().fields],
         [str(_read_sort_term(table, field)) for field in table.sort_order().fields],
-        _count_partitions(table),
-        _read_size(table, snapshot) if snapshot else TableSize(),
+        _count_partitions(table, listed or ()),
+        _read_totals(snapshot) if listed is None else _count_size(listed),
         len(table.metadata.snapshots),
         _describe_commit(snapshot) if snapshot else None,
+        _read_freshness(table),
         list_recorded_writers(table),
         None if staged is None else judge_commits(table, staged),
     )
@@ -136,35 +166,22 @@ def _list_tables(catalog: Catalog, namespace: str) -> list[TableIdentifier]:
     return [TableIdentifier(namespace, identifier[-1]) for identifier in sorted(listed)]
 
 
-def _read_size(table: Table, snapshot: Snapshot) -> TableSize:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+def _read_totals(snapshot: Snapshot | None) -> TableSize:
+    """Return the totals that a snapshot's summary names. Some engines write none."""
+    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     totals = [summary.get(name, "") for name in TOTALS]
-    return TableSize(*map(int, totals)) if all(map(str.isdigit, totals)) else _count_size(table, snapshot)
+    return TableSize(*map(int, totals)) if all(map(str.isdigit, totals)) else TableSize()
 
 
-def _count_size(table: Table, snapshot: Snapshot) -> TableSize:
-    """Count what a snapshot without totals has. Some engines write none."""
-    with storage_errors.translate_errors(table.location()):
-        files = [
-            entry.data_file
-            for manifest in manifests_of(table.io, snapshot)
-            for entry in manifest.fetch_manifest_entry(table.io)
-        ]
-    data = [file for file in files if file.content is DataFileContent.DATA]
+def _count_size(listed: Sequence[ListedFile]) -> TableSize:
+    data = [file for file in listed if file.content is DataFileContent.DATA]
     return TableSize(
-        sum(file.record_count for file in data),
-        len(data),
-        len(files) - len(data),
-        sum(file.file_size_in_bytes for file in files),
+        sum(file.rows for file in data), len(data), len(listed) - len(data), sum(file.size for file in listed)
     )
 
 
-def _count_partitions(table: Table) -> int:
-    if not any(spec.fields for spec in table.specs().values()):
-        return 0
-    with storage_errors.translate_errors(table.location()):
-        files = ManifestReader().list_files(table)
-    partitions = {file.partition for file in files if file.content is DataFileContent.DATA}
+def _count_partitions(table: Table, listed: Sequence[ListedFile]) -> int:
+    partitions = {file.partition for file in listed if file.content is DataFileContent.DATA}
     return sum(bool(table.specs()[partition.spec_id].fields) for partition in partitions)
 
 
@@ -179,6 +196,18 @@ def _read_sort_term(table: Table, field: SortField) -> SortTerm:
     is_descending = field.direction is SortDirection.DESC
     nulls_first = field.null_order is NullOrder.NULLS_FIRST
     return SortTerm(_read_term(table, field.source_id, field.transform), is_descending, nulls_first)
+
+
+def _read_freshness(table: Table) -> Freshness | None:
+    for snapshot in reversed(table.snapshots()):
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        try:
+            first, last = (datetime.fromisoformat(summary[name]) for name in (SUMMARY_FIRST, SUMMARY_LAST))
+            upserted, deleted = int(summary["added-records"]), int(summary[SUMMARY_DELETED])
+        except (KeyError, ValueError):
+            continue  # another engine may write what it likes
+        return Freshness(first, last, upserted, deleted, summary.get(SUMMARY_OFFSETS, ""))
+    return None
 
 
 def _describe_commit(snapshot: Snapshot) -> LastSnapshot:

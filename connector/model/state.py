@@ -5,11 +5,13 @@ the facts that its place in the state shows. A patch (RFC 7396) adds an entry, o
 replaces an object that another shard may be writing. `state_reader` reads the state, and checks all of it.
 
 Every entry has a version, because shards of different images may write side by side. An image refuses a version that
-it does not know. Whoever changes the form of an entry must change VERSION, and keep reading the older forms.
+it does not know. To change the form of an entry, change VERSION, and add the form of before to `old_entries`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -18,7 +20,7 @@ from msgspec import Meta
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 FENCE_VALUE: Final = "[0-9a-f]{32}"
 # A value, a value that was closed, or a value that was reset (from none, too). `iceberg/commits/fence` makes them.
@@ -26,15 +28,20 @@ RECORDED_VALUE: Final = f"(?:closed:)?{FENCE_VALUE}|closed:[0-9a-f]{{8}}:(?:{FEN
 KEY_RANGE: Final = "[0-9a-f]{8}-[0-9a-f]{8}"
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
-_Name: TypeAlias = Annotated[str, Meta(min_length=1)]
-_Int: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # Iceberg's int
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+Int: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # Iceberg's int
 _Long: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # Iceberg's long
+
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its texts end with Z
+
+_read_long: Final = partial(int.from_bytes, byteorder="little", signed=True)
 
 
 class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Statistics of one column of a data file, in Iceberg's form."""
 
-    field_id: _Int
+    field_id: Int
     size: _Long  # compressed bytes
     values: _Long  # rows, nulls included
     nulls: _Long | None
@@ -45,7 +52,7 @@ class ColumnStatistics(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A data file that a Spark task has written: its manifest entry in compact form."""
 
-    path: _Name
+    path: Name
     rows: _Long
     size: _Long  # bytes
     splits: tuple[_Long, ...]  # where its row groups begin
@@ -53,11 +60,18 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     # The values of the partition spec's fields, in its order, in Iceberg's single-value serialization.
     partition: tuple[bytes | None, ...] = ()
 
+    def find_range(self, column_id: int) -> tuple[int, int] | None:
+        """Return the smallest and largest value of a column of times, in microseconds. None if one is not known."""
+        for column in self.columns:
+            if column.field_id == column_id and column.lower is not None and column.upper is not None:
+                return _read_long(column.lower), _read_long(column.upper)
+        return None
+
 
 class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An object that lists data files, if they are too many for the state. See `storage/file_io`."""
 
-    location: _Name
+    location: Name
     files: _Long
     rows: _Long
     size: _Long  # bytes of the data files
@@ -67,15 +81,17 @@ class LocatedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     """An object that lists the rows which a commit deletes: the versions that its new rows replace. See
     `encoding/located_rows`."""
 
-    location: _Name
+    location: Name
     rows: _Long
     snapshot_id: _Long | None  # the table's snapshot in which the rows were found; None: it had none
 
 
-class _EveryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class EntryBase(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The part of an entry that all versions have."""
+
     table_uuid: Annotated[str, Meta(pattern=rf"^(?:{_UUID})\Z")]
-    spec_id: _Int
-    schema_id: _Int
+    spec_id: Int
+    schema_id: Int
     files: tuple[DataFile, ...] = ()
     file_list: FileList | None = None  # instead of files
     checkpoint: str = ""
@@ -83,50 +99,14 @@ class _EveryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     prev: Annotated[str, Meta(pattern=rf"^(?:{RECORDED_VALUE}|)\Z")] = ""
 
 
-class FirstEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A staged commit in the form of version 1, which names no version."""
-
-    path: tuple[_Name, _Name]
-
-
-class SecondEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=2):
-    """A staged commit in the form of version 2, whose commits delete nothing.
-
-    It has `table` instead of `path`. So an image that only knows version 1 refuses the entry. Otherwise it would apply
-    the part that it knows, and then delete the entry.
-    """
-
-    table: tuple[_Name, _Name]
-
-
-class ThirdEntry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=3):
-    """A staged commit in the form of version 3, whose files are of no partition and in no sort order."""
-
-    table: tuple[_Name, _Name]
-    located: LocatedRows | None = None
-
-
-class Entry(_EveryEntry, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
+class Entry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
     """A staged commit in the form that this image writes."""
 
-    table: tuple[_Name, _Name]
+    table: tuple[Name, Name]
     located: LocatedRows | None = None
-    sort_order_id: _Int = 0
-
-    @classmethod
-    def of_older(cls, entry: FirstEntry | SecondEntry | ThirdEntry) -> "Entry":
-        """Convert an entry of an older version."""
-        return cls(
-            table=entry.path if isinstance(entry, FirstEntry) else entry.table,
-            table_uuid=entry.table_uuid,
-            spec_id=entry.spec_id,
-            schema_id=entry.schema_id,
-            files=entry.files,
-            file_list=entry.file_list,
-            located=entry.located if isinstance(entry, ThirdEntry) else None,
-            checkpoint=entry.checkpoint,
-            prev=entry.prev,
-        )
+    sort_order_id: Int = 0
+    published: Int | None = None
+    offsets: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,6 +148,8 @@ class StagedCommit:
     checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
     located: LocatedRows | None = None  # the rows that the commit deletes
     sort_order_id: int = 0  # of the data files; 0: they are in no sort order of the table
+    published: int | None = None  # the id of the column with the publication times of the rows
+    offsets: str = ""  # how far the transaction has read its source: a JSON object of journals, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
 
@@ -206,6 +188,26 @@ class StagedCommit:
     def size(self) -> int:
         """The bytes of its data files."""
         return self.files.size if isinstance(self.files, FileList) else sum(file.size for file in self.files)
+
+
+PublishedTimes: TypeAlias = tuple[str, str]  # the smallest and the largest, in ISO 8601
+
+
+def find_published(files: Iterable[tuple[StagedCommit, DataFile]]) -> PublishedTimes | None:
+    """Return the publication times of the rows. None if they are not known of all rows."""
+    first: list[int] = []
+    last: list[int] = []
+    for commit, file in files:
+        found = None if commit.published is None else file.find_range(commit.published)
+        if found is None:
+            return None
+        first.append(found[0])
+        last.append(found[1])
+    return (_format_time(min(first)), _format_time(max(last))) if first else None
+
+
+def _format_time(microseconds: int) -> str:
+    return f"{(_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec='microseconds')}Z"
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,8 @@ def _encode(commit: StagedCommit) -> Json:
             located=commit.located,
             sort_order_id=commit.sort_order_id,
             checkpoint=commit.checkpoint,
+            published=commit.published,
+            offsets=commit.offsets,
             prev=commit.prev,
         )
     )

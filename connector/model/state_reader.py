@@ -11,16 +11,14 @@ from typing import Final, TypeVar
 import msgspec
 
 from connector.host.errors import UserError
+from connector.model.old_entries import FirstEntry, FourthEntry, SecondEntry, ThirdEntry, convert_entry
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
     VERSION,
     ChainId,
     Entry,
-    FirstEntry,
-    SecondEntry,
     StagedCommit,
-    ThirdEntry,
     WriterId,
 )
 from connector.model.table_identifier import TableIdentifier
@@ -38,7 +36,11 @@ _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most
 _FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
 _ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
 
-_OLDER: Final[Mapping[int, type[SecondEntry | ThirdEntry]]] = {2: SecondEntry, 3: ThirdEntry}
+_OLDER: Final[Mapping[int, type[SecondEntry | ThirdEntry | FourthEntry]]] = {
+    2: SecondEntry,
+    3: ThirdEntry,
+    4: FourthEntry,
+}
 
 T = TypeVar("T")
 
@@ -125,16 +127,18 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
         located=entry.located,
         sort_order_id=entry.sort_order_id,
         checkpoint=entry.checkpoint,
+        published=entry.published,
+        offsets=entry.offsets,
         is_recovered=True,
     )
 
 
 def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
-        return Entry.of_older(_read(place, kept, FirstEntry))
+        return convert_entry(_read(place, kept, FirstEntry))
     version = kept["version"]
     if type(version) is int and version in _OLDER:
-        return Entry.of_older(_read(place, kept, _OLDER[version]))
+        return convert_entry(_read(place, kept, _OLDER[version]))
     if type(version) is int and version > VERSION:
         raise _newer(place, f"it has version {version}, and this image reads up to version {VERSION}")
     return _read(place, kept, Entry)

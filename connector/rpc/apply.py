@@ -1,11 +1,12 @@
 """Apply: plans what has to change in every table, then does it. It can be repeated after a crash at any point."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from connector.checks.endpoint import OpenedEndpoint, open_endpoint
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting import Rewrite
 from connector.evolution.changes import plan_changes
@@ -15,6 +16,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.opening import table_location, translate_errors
 from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.tables import evolve, find_all
 from connector.model.state import encode_removed
@@ -59,7 +61,7 @@ def _sort_actions(performed: Iterable[str], expected: Sequence[str]) -> list[str
 def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str]:
     """Perform one table's plan. Return the actions that were done, a line each."""
     config, catalog = endpoint.config, endpoint.catalog
-    commit_all_or_raise(catalog, plan.finished)
+    commit_all_or_raise(catalog, plan.finished, _choose_writer(config, plan))
     performed = list(plan.state_actions())
     if plan.changes:
         path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
@@ -68,6 +70,15 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
             done = evolve(catalog, path, table_location(config, path), plan_again, alter)
         performed += (change.description for change in done)
     return performed
+
+
+def _choose_writer(config: EndpointConfig, plan: Plan) -> Callable[[], SnapshotWriter]:
+    """Return what writes the snapshots of pending commits. The next session tells the webhook of them."""
+    if config.notify is None:
+        return SnapshotWriter
+    from connector.notifications.notified_snapshots import mark_commit
+
+    return partial(SnapshotWriter, mark=partial(mark_commit, plan.target.owner.materialization))
 
 
 def _plan_again(plan: Plan, found: Found) -> list[TableChange]:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
+from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import Committed, Failed, Landed, Outcome, Superseded
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
+from connector.session.commit_facts import measure_outcomes
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +31,20 @@ class Attempt(Protocol):
 class Committer:
     """Commits for one session, from any number of threads. Two attempts never work on the same table.
 
-    Commits that fail stay in the connector state, and are retried. `after_commit` is called for each that succeeds.
+    Commits that fail stay in the connector state, and are retried. `after_commit` is called for each that succeeds,
+    `after_landing` also for those that the table had already.
     """
 
     def __init__(
-        self, attempt: Attempt, limit: Limit, after_commit: Callable[[Committed], object] = lambda _: None
+        self,
+        attempt: Attempt,
+        limit: Limit,
+        after_commit: Callable[[Committed], object] = lambda _: None,
+        after_landing: Callable[[Landed], object] = lambda _: None,
     ) -> None:
         self._attempt = attempt
         self._after_commit = after_commit
+        self._after_landing = after_landing
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
@@ -121,12 +129,16 @@ class Committer:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, once=failing)
+        if facts.observe:
+            measure_outcomes(outcomes)
         with self._changed:
             committed, final = self._record(outcomes)
             self._changed.notify_all()
         for outcome in outcomes:
-            if isinstance(outcome, Landed) and outcome.commit:
-                self._after_commit(outcome.commit)
+            if isinstance(outcome, Landed):
+                self._after_landing(outcome)
+                if outcome.commit:
+                    self._after_commit(outcome.commit)
         if final:
             raise final
         return committed

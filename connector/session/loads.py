@@ -21,7 +21,9 @@ from connector.encoding.key_tables import KEY, write_keys
 from connector.encoding.load_lines import key_table, parse_loads
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_lines import Lines
+from connector.host import facts
 from connector.host.errors import ConnectorError
+from connector.host.facts import AnsweredLoads
 from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding, Updates
@@ -115,11 +117,14 @@ class TransactionLoads:
             else:
                 lines = read_lines(group.documents, layout.io)
                 yield from (line for line, chosen in zip(lines, is_newest, strict=True) if chosen)
+        answered = KeyDigest()
         if len(rows.keys):
             updates = table.binding.updates
             assert updates, "only bindings that update rows are searched"
             answered = digest_of_loads(keys.take(pa.array(np.unique(rows.keys))))
             self.found[index] = Found(_stage_located(layout, view, rows, keys, updates), answered)
+        if facts.observe:
+            facts.observe(AnsweredLoads(table.binding.table, keys.num_rows, answered.keys))
 
     def _search(self, binding: Binding, layout: TableLayout, keys: pa.Table, view: TableView) -> Sequence[FoundInGroup]:
         source = self._store_keys(layout, keys)

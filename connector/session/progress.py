@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from connector.host import facts
 from connector.host.logs import Event, fields
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
+from connector.session.received_rows import ReceivedTotals
 from protocol.request import Store
 
 log = logging.getLogger(__name__)
@@ -26,8 +28,10 @@ WARNINGS: Final = {
 class TransactionProgress:
     """Counts the rows and bytes of one transaction, and reports them."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, tables: Sequence[str] = ()) -> None:
+        """`tables` has the table of each binding."""
         self._number = number
+        self._received = ReceivedTotals(tables) if facts.observe else None
         self._began: float | None = None
         self._reported = self._drawn = 0.0
         self._rows = self._size = 0
@@ -38,8 +42,11 @@ class TransactionProgress:
         now = time.monotonic()
         if self._began is None:
             self._began = self._reported = now
+        size = store.size
         self._rows += store.count
-        self._size += store.size
+        self._size += size
+        if self._received:
+            self._received.add(store.binding, store.count, size, now)
         if self._terminal and now - self._drawn >= REDRAW_EVERY:
             self._drawn = now
             print(
@@ -54,6 +61,11 @@ class TransactionProgress:
                 self._describe(now),
                 extra=fields(Event.RECEIVING, **self._count_received(now)),
             )
+
+    def end_received(self) -> None:
+        """Tell metrics about the last rows, before they are staged."""
+        if self._received:
+            self._received.tell()
 
     def report_loaded(self, asked: int, found: int) -> None:
         """Log that all Loads are answered."""

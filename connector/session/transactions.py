@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 
 from connector.encoding.key_digest import KeyDigest
 from connector.evolution.table_change import Owner
+from connector.host import facts
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
@@ -25,6 +26,7 @@ from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
+from connector.session.commit_facts import measure_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.loads import Found, SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress, TreatmentWarnings
@@ -36,6 +38,8 @@ from connector.spark.table_files import Layout, TableLayout
 from connector.spark.write_job import WriteJob, Written, choose_transfer
 from protocol import request
 from protocol.protocol_error import ProtocolError
+
+LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
 # The argument of both: the prefix of each table's files.
 StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]
@@ -65,7 +69,8 @@ class Session:
             for table in tables
             if table.quarantine
         }
-        self._warnings = TreatmentWarnings([table.binding.table for table in tables])
+        self._names = [table.binding.table for table in tables]
+        self._warnings = TreatmentWarnings(self._names)
 
     def retry_pending(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
         """Retry pending commits in the background, and one last time at the end; see `run_retries`."""
@@ -84,7 +89,7 @@ class Session:
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""
         return OpenTransaction(
-            next(self._numbers),
+            TransactionProgress(next(self._numbers), self._names),
             lambda: self._start_writing(self._file_prefixes()),
             lambda: self._start_loading(self._file_prefixes()),
             self._stage,
@@ -100,20 +105,27 @@ class Session:
         tables = zip(self._tables, self._tenures, strict=True)
         return [file_prefix(table.writer, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
 
-    def _stage(self, written: Written, found: Mapping[int, Found], checkpoint: str) -> StagedTransaction:
+    def _stage(self, written: Written, found: Mapping[int, Found], message: request.StartCommit) -> StagedTransaction:
         """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
         value."""
         for index, table in enumerate(self._tables):
             if table.binding.updates:
                 _check_updates(table, found.get(index), written.updates.get(index))
+        digest = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
+        offsets = message.describe_offsets(LONGEST_OFFSETS)
         commits = {
-            index: self._stage_table(index, written.files.get(index, ()), found.get(index), checkpoint)
+            index: replace(
+                self._stage_table(index, written.files.get(index, ()), found.get(index), digest),
+                offsets=offsets.get(self._tables[index].writer.state_key, ""),
+            )
             for index in sorted({*written.files, *found})
         }
         for index, limit in self._limits.items():
             accepted = commits[index].rows if index in commits else 0
             limit.check(accepted, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
+        if facts.observe:
+            measure_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
     def _stage_table(
@@ -130,6 +142,7 @@ class Session:
             schema_id=table.schema_id,
             files=files,
             checkpoint=checkpoint,
+            published=table.published,
             located=found.located if found else None,
             sort_order_id=table.arrangement.sort_order_id,
             known=tenure.known,
@@ -144,12 +157,12 @@ class OpenTransaction:
 
     def __init__(
         self,
-        number: int,
+        progress: TransactionProgress,
         start_writing: Callable[[], WriteJob],
         start_loading: Callable[[], TransactionLoads],
-        stage: Callable[[Written, Mapping[int, Found], str], StagedTransaction],
+        stage: Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction],
     ) -> None:
-        self._progress = TransactionProgress(number)
+        self._progress = progress
         self._start_writing = start_writing
         self._start_loading = start_loading
         self._stage = stage
@@ -178,12 +191,12 @@ class OpenTransaction:
 
     def start_commit(self, message: request.StartCommit) -> StagedTransaction:
         """Make all rows durable outside this process, and return the staged commits."""
+        self._progress.end_received()
         found = self._loads.found if self._loads else {}
         if self._writing is None and not found:
             return StagedTransaction()
-        checkpoint = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
         written = self._writing.finish() if self._writing else Written()
-        staged = self._stage(written, found, checkpoint)
+        staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated.values())
         return staged
 

@@ -6,13 +6,16 @@ Sorted runs are counted like files.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from connector.encoding.key_digest import KeyDigest
+from connector.host import facts
 from connector.host.errors import RetryableError
+from connector.host.facts import FullSpool
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
 from connector.spark.spool import Block, Spool
@@ -70,7 +73,7 @@ class Ledger:
             self._let_claim(full)
             if not self._spool.has_room:
                 self._let_claim(self._spool.seal_all())  # a spool full of half-filled blocks would never get room
-                self._changed.wait_for(lambda: self._spool.has_room or self._failure)
+                self._wait_for_room()
             self.check()
 
     def complete(self) -> None:
@@ -185,6 +188,12 @@ class Ledger:
                 "anew. If the error comes back, report it with the log (LOG_LEVEL=debug logs what Spark says)."
             )
         return self._counted
+
+    def _wait_for_room(self) -> None:
+        began = time.monotonic()
+        self._changed.wait_for(lambda: self._spool.has_room or self._failure)
+        if facts.observe:
+            facts.observe(FullSpool(time.monotonic() - began))
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._spooled

@@ -14,7 +14,9 @@ from itertools import count, islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from connector.host import facts
 from connector.host.errors import RetryableError
+from connector.host.facts import SpoolSize
 from connector.spark.limits import SPOOL_LIMIT
 from protocol.request import Store
 
@@ -131,6 +133,7 @@ class Spool:
         """Delete a block's file, and make room."""
         block.path.unlink(missing_ok=True)
         self._take(-block.size)
+        self._measure()
 
     def take_back(self, block: Block) -> None:
         """Count a freed block again. Its file is not made again: the object store has a copy."""
@@ -152,7 +155,13 @@ class Spool:
 
     def _seal(self, block: OpenBlock) -> Block:
         del self._open[block.binding]
+        self._measure()
         return block.seal()
+
+    def _measure(self) -> None:
+        """Tell metrics the size, once for each block that is sealed or freed."""
+        if facts.observe:
+            facts.observe(SpoolSize(self._size, self._limit))
 
     @contextmanager
     def _on_disk(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -70,6 +71,22 @@ def all_but(**others: str) -> dict[str, str]:
 
 
 # What is said
+
+
+def test_the_places_of_metrics_are_tried_if_there_are_any(tmp_path: Path) -> None:
+    address, file = free_address(), tmp_path / "flow.prom"
+    metrics = {"listen": address, "file": str(file)}
+    said: list[str] = []
+    assert check(
+        source(tmp_path, {**local(tmp_path), "advanced": {"metrics": metrics}}), said.append, SILENT, as_json=False
+    )
+    assert said[-2].startswith(f"✓ metrics   can be published at {address} and in {file} (")
+    with socket.create_server(("127.0.0.1", int(address.split(":")[1]))):
+        said.clear()
+        assert not check(
+            source(tmp_path, {**local(tmp_path), "advanced": {"metrics": metrics}}), said.append, SILENT, as_json=False
+        )
+    assert f"cannot listen at {address}" in said[-2]
 
 
 def test_a_person_reads_a_line_a_step_with_its_time(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ COMMANDS: Final = (
     ["inspect"],
     ["fence", "show"],
     ["fence", "reset"],
+    ["maintain"],
     ["demo"],
 )
 SILENCE: Final = 30  # seconds
@@ -63,7 +64,15 @@ def test_each_command_has_help_and_takes_json(command: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "meant"),
-    [(["chek"], "check"), (["inspct"], "inspect"), (["fence", "rest"], "reset"), (["Plan"], "plan"), (["dmo"], "demo")],
+    [
+        (["chek"], "check"),
+        (["inspct"], "inspect"),
+        (["fence", "rest"], "reset"),
+        (["Plan"], "plan"),
+        (["dmo"], "demo"),
+        (["maintian"], "maintain"),
+        (["maintain", "orphan"], "orphans"),
+    ],
     ids=str,
 )
 def test_a_wrong_command_is_answered_with_the_one_that_was_meant(wrong: list[str], meant: str) -> None:

@@ -24,8 +24,9 @@ from connector.iceberg.commits import commit, fence
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
+from support.compacting import compact
 from support.endpoint_configs import on_s3, rest
-from support.foreign_deletes import delete_equal
+from support.foreign_deletes import delete_equal, delete_position
 from support.rest_catalog import RestCatalogOnS3
 from support.snapshots import check_text
 from support.staged_files import stage
@@ -37,6 +38,7 @@ ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 TASK: Final = "acme/lake"
 ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId(TASK, "shop%2Forders.v0", "00000000-ffffffff")
+REQUIRED_ID: Final = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 OWNER: Final = Owner(TASK, WRITER.state_key)
 
 
@@ -54,6 +56,11 @@ class Lake:
         staged = stage(self.catalog, ORDERS, WRITER, *ids, prev=prev)
         commit.commit_all_or_raise(self.catalog, [staged])
         return staged
+
+    def file(self) -> str:
+        """The path of a data file."""
+        [first, *_] = self.catalog.load_table(ORDERS).inspect.data_files()["file_path"].to_pylist()
+        return str(first)
 
     def write_state(self, *staged: StagedCommit) -> str:
         file = self.directory / "state.json"
@@ -104,6 +111,33 @@ def test_the_rows_the_files_and_the_last_commit_of_the_task_are_shown(lake: Lake
     assert (writer["value"], writer["keyRange"], writer["materialization"]) == (second.next, WRITER.key_range, TASK)
     current = lake.catalog.load_table(ORDERS)
     assert (table["uuid"], table["location"]) == (str(current.metadata.table_uuid), current.location())
+
+
+def test_the_freshness_of_the_newest_commit_that_has_times_is_shown(lake: Lake) -> None:
+    lake.commit(1, 2)
+    (table,) = lake.inspect()["tables"]
+    assert table["freshness"] is None
+    assert not any(line.startswith("  freshness") for line in lake.describe())
+    snapshots = lake.catalog.load_table(ORDERS)
+    fresh = {
+        "flow.min-published-at": "2026-11-22T12:00:00.500000Z",
+        "flow.max-published-at": "2026-11-22T12:00:03.000001Z",
+        "flow.deleted-rows": "1",
+        "flow.offsets": '{"acmeCo/orders/pivot=00":7}',
+    }
+    snapshots.append(pa.table({"id": pa.array([3, 4, 5], pa.int64())}, schema=REQUIRED_ID), fresh)
+    for other in ({}, {"flow.max-published-at": "soon"}):
+        lake.catalog.load_table(ORDERS).append(pa.table({"id": pa.array([6], pa.int64())}, schema=REQUIRED_ID), other)
+    (table,) = lake.inspect()["tables"]
+    assert table["freshness"] == {
+        "minPublishedAt": "2026-11-22T12:00:00.500000+00:00",
+        "maxPublishedAt": "2026-11-22T12:00:03.000001+00:00",
+        "upsertedRows": 3,
+        "deletedRows": 1,
+        "offsets": {"acmeCo/orders/pivot=00": 7},
+    }
+    [line] = [line for line in lake.describe() if line.startswith("  freshness")]
+    assert re.fullmatch(r"  freshness    published until 2026-11-22 12:00:03 UTC \(.* ago\): 3 rows, 1 deleted", line)
 
 
 def test_a_backfill_that_has_begun_is_shown(lake: Lake) -> None:
@@ -157,6 +191,59 @@ def test_what_a_snapshot_without_totals_has_is_counted(lake: Lake) -> None:
     assert (table["rows"], table["dataFiles"], table["deleteFiles"]) == (2, 1, 1)
     assert table["bytes"] > staged.size
     assert "  rows         2, including rows that delete files delete" in lake.describe()
+
+
+def test_the_health_of_a_table_is_shown(lake: Lake) -> None:
+    value = fence.NONE
+    for number in range(6):
+        value = lake.commit(2 * number, 2 * number + 1, prev=value).next
+    delete_position(lake.catalog.load_table(ORDERS), lake.file(), 1)
+    (table,) = lake.inspect()["tables"]
+    health = table["health"]
+    assert (table["rows"], health["visibleRows"], health["deletedRows"]) == (12, 11, 1)
+    assert (health["smallFiles"], health["debt"]["files"], health["debt"]["rows"]) == (6, 6, 12)
+    assert (health["lastCompaction"], health["manifests"]) == (None, 7)
+    lines = lake.describe()
+    assert "  rows         11 (1 more are deleted, but still in data files)" in lines
+    assert "  small files  6 below half of the target size, 536.9 MB" in lines
+    assert any(re.fullmatch(r"  debt         [\d.]+ kB in 6 data files are worth compacting", line) for line in lines)
+    assert "  compacted    not lately" in lines
+    metadata = r"  metadata     7 manifests, [\d.]+ kB, and a metadata file of [\d.]+ kB"
+    assert any(re.fullmatch(metadata, line) for line in lines)
+
+
+def test_the_last_compaction_and_what_it_saved_are_shown(lake: Lake) -> None:
+    value = fence.NONE
+    for number in range(6):
+        value = lake.commit(number, prev=value).next
+    result = compact(lake.catalog, ORDERS)
+    (table,) = lake.inspect()["tables"]
+    assert table["health"]["debt"] == {"files": 0, "rows": 0, "bytes": 0}
+    last = table["health"]["lastCompaction"]
+    assert (last["filesBefore"], last["filesAfter"]) == (6, 1)
+    assert (last["bytesBefore"], last["bytesAfter"]) == (result.bytes_before, result.bytes_after)
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC \(\d+ (second|minute)s? ago\)"
+    became = r"6 files with [\d.]+ kB became 1 with ([\d.]+ kB|\d+ bytes)"
+    assert any(re.fullmatch(f"  compacted    {when}: {became}", line) for line in lake.describe())
+    assert "  debt         none" in lake.describe()
+
+
+@pytest.mark.parametrize("content", [None, b"Obj"], ids=["gone", "cut short"])
+def test_a_table_whose_files_cannot_be_listed_is_shown_without_its_health(lake: Lake, content: bytes | None) -> None:
+    lake.commit(1, 2)
+    snapshot = lake.catalog.load_table(ORDERS).current_snapshot()
+    assert snapshot
+    place = Path(snapshot.manifest_list.removeprefix("file://"))
+    place.unlink()
+    if content is not None:
+        place.write_bytes(content)
+    inspected = lake.inspect()
+    ((table,), (error,)) = inspected["tables"], inspected["errors"]
+    assert (table["rows"], table["dataFiles"], table["health"]) == (2, 1, None)
+    assert len(table["writers"]) == 1
+    name = f"inspect: a manifest list is {'gone' if content is None else 'broken'}"
+    location = lake.catalog.load_table(ORDERS).location()
+    check_text(ERRORS, name, error["message"], {str(place): "FILE", location: "LOCATION"})
 
 
 def test_a_person_reads_a_table_line_by_line(lake: Lake) -> None:
@@ -237,7 +324,7 @@ def test_tables_of_a_rest_catalog_are_shown(tmp_path: Path, rest_on_s3: RestCata
     file = tmp_path / "config.json"
     file.write_text(json.dumps(on_s3(rest_on_s3.s3, rest_on_s3.bucket, "inspected", rest(rest_on_s3.uri))))
     inspected = inspect_tables(InspectArguments(ConfigFile(str(file))))
-    (status,) = inspected.found
+    ((status, _),) = ((each.status, each.health) for each in inspected.found)
     assert (status.path, status.size.rows, status.owner) == (("inspected", "orders"), 2, OWNER)
 
 

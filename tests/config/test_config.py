@@ -12,7 +12,7 @@ import pytest
 
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
-from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions, EndpointConfig
+from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions, EndpointConfig, Notification
 from connector.config.keywords import KEYWORDS
 from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import chosen_catalog
@@ -39,6 +39,7 @@ EVERYTHING: Json = {
     "prefix": "/lake/flow/",
     "upload_interval": "PT1H30M",
     "s3_endpoint": "http://store:9000",
+    "notify": {"url": "https://hooks/lake?token=t", "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"},
     "catalog": {
         **REST["catalog"],
         "credential": "client:pass",
@@ -138,6 +139,9 @@ def test_everything_that_can_be_set_arrives() -> None:
         prefix="lake/flow",
         region="us-east-1",
         s3_endpoint="http://store:9000",
+        notify=Notification(
+            url=Secret("https://hooks/lake?token=t"), secret=Secret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX")
+        ),
         advanced=AdvancedOptions(
             feature_flags=frozenset({"allow_existing_tables_for_new_bindings"}),
             spark=Properties({"spark.master": "local[2]"}),
@@ -399,7 +403,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known properties are feature_flags, "
             "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution, "
-            "commit_after_rows, commit_after_bytes",
+            "commit_after_rows, commit_after_bytes, metrics",
         ),
     ],
 )

@@ -20,6 +20,7 @@ ON_S3: Final = {"namespace": "shop", "bucket": "lake", "region": "us-east-1", "c
 ON_LOCAL: Final = {"namespace": "shop", "catalog": {"catalog_type": LOCAL}}
 REST_CATALOG: Final = {"catalog_type": REST, "uri": "https://host", "warehouse": "lake"}
 SQL_CATALOG: Final = {"catalog_type": SQL, "uri": "postgresql://host/lake"}
+WEBHOOK_SECRET: Final = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 ROLE: Final = {"auth_type": "AWSRole", "aws_role_arn": "arn:aws:iam::123456789012:role/flow"}
 AZURE: Final = {"storage_type": "Azure", "account": "lake", "container": "c-1"}
 
@@ -30,6 +31,10 @@ def on_rest(**properties: str) -> Json:
 
 def stored_in(storage: Json, **config: Json) -> Json:
     return {"namespace": "shop", "catalog": SQL_CATALOG, "storage": storage, **config}
+
+
+def webhook_with(secret: str) -> Json:
+    return {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/planted", "secret": secret}}
 
 
 def advanced(**settings: Json) -> Json:
@@ -79,6 +84,15 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "namespace": "shop",
         "catalog": {**REST_CATALOG, "uri": "host", "oauth2_server_uri": "host"},
     },
+    "a webhook without an address": {**ON_LOCAL, "notify": {"secret": WEBHOOK_SECRET}},
+    "a webhook that is no address": {**ON_LOCAL, "notify": {"url": "hooks.example.com/planted"}},
+    "a webhook with a password": {**ON_LOCAL, "notify": {"url": "https://me:planted@hooks.example.com/"}},
+    "a webhook with a fragment": {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/#planted"}},
+    "a secret that is not of Standard Webhooks": webhook_with("planted"),
+    "a secret that is no base64": webhook_with("whsec_planted!"),
+    "a secret that is too short": webhook_with("whsec_cGxhbnRlZA=="),
+    "a secret that is too long": webhook_with("whsec_" + "cGxh" * 22),
+    "a webhook with other settings": {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/", "headers": {}}},
     "a store of Azure's that cannot be": stored_in(
         {"storage_type": "Azure", "account": "Lake!", "container": "C", "account_key": "???"}
     ),
@@ -123,6 +137,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "no setting of Spark's": advanced(spark={"master": "local[2]"}),
     "too little that may wait": advanced(max_waiting_commits=0, max_waiting_bytes=0),
     "too little for a commit": advanced(commit_after_rows=0, commit_after_bytes=0),
+    "no places for metrics": advanced(metrics={"listen": "somewhere", "file": "metrics.txt"}),
     "an unknown evolution": advanced(schema_evolution="loose"),
     "no namespace": {**ON_LOCAL, "namespace": " "},
     "a namespace of many lines": {**ON_LOCAL, "namespace": "a\nb"},

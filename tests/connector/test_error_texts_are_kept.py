@@ -32,6 +32,7 @@ OTHER_SENTENCES: Final = {
     "connector/cli/demo_command.py": "what there is, and what was done",
     "connector/cli/fence_command.py": "what there is, and what was done",
     "connector/cli/inspect_command.py": "what there is",
+    "connector/cli/maintain_texts.py": "what was done",
     "connector/cli/projections.py": "descriptions of projections",
     "connector/cli/table_lines.py": "how a table is opened",
     "connector/cli/table_texts.py": "what there is",
@@ -41,6 +42,7 @@ OTHER_SENTENCES: Final = {
     "connector/evolution/table_change.py": "descriptions of actions",
     "connector/evolution/type_changes.py": "what the ways are in which a type changes",
     "connector/iceberg/commits/reset.py": "what a reset will do",
+    "connector/metrics/definitions.py": "what the metrics mean",
     "connector/spark/cluster.py": "where tasks run",
 }
 LOGGING: Final = {"debug", "info", "warning", "error", "exception"}

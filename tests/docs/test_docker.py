@@ -13,6 +13,7 @@ Json: TypeAlias = Any
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SERVICES: Final = {"s3", "catalog", "check", "send", "query"}
+METRICS: Final = {"prometheus", "grafana"}
 
 
 def compose() -> Json:
@@ -37,7 +38,18 @@ def test_a_service_of_compose_works_where_docker_runs_in_a_virtual_machine(name:
 
 
 def test_compose_has_these_services() -> None:
-    assert compose()["services"].keys() == SERVICES
+    assert compose()["services"].keys() == SERVICES | METRICS
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_a_service_that_needs_the_host_is_started_only_by_name(name: str) -> None:
+    """It scrapes a connector of the host, and a browser of the host looks at it."""
+    service = compose()["services"][name]
+    assert service["profiles"] == ["metrics"]
+    assert service.keys().isdisjoint({"ports", "user", "pid", "ipc", "devices", "privileged"})
+    assert all(volume.startswith("./deploy/") and volume.endswith(":ro") for volume in service["volumes"])
+    told = f"{service.get('command')} {service.get('environment')}"
+    assert "127.0.0.1" in told, "it listens on loopback only"
 
 
 def test_the_servers_of_compose_have_the_versions_of_the_tests() -> None:

@@ -22,6 +22,7 @@ PINNED: Final = {
     "moto": ("requirements-moto.txt", r"^moto==([\d.]+)"),
     "own server": ("tests/jars/rest-catalog.pom.xml", r"iceberg-open-api</artifactId><version>([\d.]+)"),
     "versitygw": ("scripts/setup", r"versitygw v([\d.]+)"),
+    "Prometheus": ("scripts/setup", r"version=v([\d.]+) directory=\$PWD/.cache/go/bin module"),
     "fake-gcs-server": ("scripts/setup", r"fake-gcs-server v([\d.]+)"),
     "Azurite": ("scripts/setup", r"version=([\d.]+) directory=.cache/azurite"),
     "Hadoop": ("tests/jars/slow/hdfs.pom.xml", r"hadoop-client-minicluster</artifactId><version>([\d.]+)"),

@@ -56,7 +56,9 @@ class SearchedTable:
         ]
         path = f"file://{self.directory}/{next(self.numbers)}.parquet"
         present = [array for array in arrays.values() if array is not None]
-        pq.write_table(pa.table(present, schema=pa.schema(fields)), path[7:], row_group_size=row_group_size)
+        keys_only = [name for name, array in arrays.items() if array is not None and name != "flow_document"]
+        rows = pa.table(present, schema=pa.schema(fields))
+        pq.write_table(rows, path[7:], row_group_size=row_group_size, use_dictionary=keys_only)
         return path
 
     def delete(self, rows: Sequence[tuple[str, int]]) -> str:

@@ -21,6 +21,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.encoding import data_pages
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import RetryableError, UserError
 from encoding.searched_tables import SearchedTable
@@ -56,9 +57,11 @@ SHAPES = [[each] for each in VALUES] + [
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("types", SHAPES, ids=lambda types: "-".join(map(str, types)))
 def test_a_search_finds_what_a_model_finds(
-    tmp_path: Path, types: list[PrimitiveType], seed: int, with_documents: bool
+    tmp_path: Path, types: list[PrimitiveType], seed: int, with_documents: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
+    if seed % 2:
+        monkeypatch.setattr(data_pages, "_PAGE_SIZE", 1)  # then any rows are few
     table = SearchedTable(tmp_path, types, is_exact=False)
 
     def some_keys(count: int) -> list[str]:
@@ -191,6 +194,16 @@ def test_a_column_that_is_newer_than_the_file_is_null_there(tmp_path: Path) -> N
     path = table.write(['[1,"a"]', "[2,null]"], k1=None)
 
     assert [row[0] for row in table.find([whole(path)], ['[1,"a"]', "[2,null]"])] == ["[2,null]"]
+
+
+def test_a_few_documents_of_many_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write([f"[{n}]" for n in range(9_000)], row_group_size=4_000)
+    monkeypatch.setattr(data_pages, "_PAGE_SIZE", 1 << 10)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
+    found = table.find([whole(path)], ["[3]", "[3999]", "[8999]", "[9000]"])
+    assert [(key, position) for key, _, position, _ in found] == [("[3]", 3), ("[3999]", 3_999), ("[8999]", 8_999)]
+    assert [json.loads(document or "")["number"] for *_, document in found] == [3, 3_999, 8_999]
 
 
 def test_many_documents_are_read_a_few_at_a_time(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ A, B, C, D, E = (digit * 32 for digit in "abcde")
 def entry(prev: str = "", **others: Any) -> Any:
     """As this image writes it, but for what is given; None leaves a field out."""
     written = {
-        "version": 4,
+        "version": 5,
         "table": ["shop", "orders"],
         "tableUuid": UUID,
         "specId": 0,
@@ -113,7 +113,7 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "a fence value in capitals": (f"{OF_RANGE}, entry '{'A' * 32}'", kept({"A" * 32: entry()})),
     "a fence value of 33 digits": (f"{OF_RANGE}, entry '{'a' * 33}'", kept({"a" * 33: entry()})),
     # the version and fields that are unknown
-    "a newer version": (OF_ENTRY, with_entry(version=5)),
+    "a newer version": (OF_ENTRY, with_entry(version=6)),
     "a much newer version": (OF_ENTRY, with_entry(version=HUGE)),
     "a newer version of another shape": (OF_ENTRY, kept({A: entry(), B: {"version": 9, "rows": "many"}})),
     "version 1, which was not written": (OF_ENTRY, with_entry(version=1)),
@@ -161,6 +161,9 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
         OF_ENTRY,
         with_entry(version=3, sortOrderId=1),
     ),
+    "a column of publication times, which is unknown before version 5": (OF_ENTRY, with_entry(version=4, published=2)),
+    "a column of publication times that is negative": (OF_ENTRY, with_entry(published=-2)),
+    "offsets that are an object": (OF_ENTRY, with_entry(offsets={"acmeCo/orders/pivot=00": 5})),
     "a sort order that is negative": (OF_ENTRY, with_entry(sortOrderId=-1)),
     "a partition that is a text": (OF_ENTRY, with_entry(files=[data_file(partition="AA==")])),
     "a partition with a number": (OF_ENTRY, with_entry(files=[data_file(partition=[5])])),
@@ -376,7 +379,7 @@ SPOILS: Final[dict[str, Callable[[Task], Any]]] = {
     "a fork": lambda task: kept({task.value: task.entry, A: task.entry}),
     "a cycle": lambda task: kept({task.value: {**task.entry, "prev": task.value}}),
     "no value": lambda task: kept({"zz": task.entry}),
-    "a newer version": lambda task: kept({task.value: {**task.entry, "version": 5}}),
+    "a newer version": lambda task: kept({task.value: {**task.entry, "version": 6}}),
     "a field of a newer version": lambda task: kept({task.value: {**task.entry, "positionDeletes": []}}),
     "negative rows": lambda task: kept({task.value: {**task.entry, "fileList": ["/x", 1, -1, 1], "files": []}}),
 }

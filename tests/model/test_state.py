@@ -82,7 +82,7 @@ def test_the_shape_of_the_state_is_stable() -> None:
             "orders.v1": {
                 "00000000-ffffffff": {
                     value_of("b"): {
-                        "version": 4,
+                        "version": 5,
                         "prev": value_of("a"),
                         "table": ["shop", "orders"],
                         "tableUuid": UUID,
@@ -137,6 +137,20 @@ def test_partitions_and_the_sort_order_survive_the_state() -> None:
     file = msgspec.structs.replace(FILE, partition=(b"\x00\xff", None, b""))
     commit = replace(staged("b"), files=(file,), spec_id=3, sort_order_id=2)
     assert read_state("acme/orders", on_the_wire(state.encode_added([commit]))) == [commit]
+
+
+def test_what_is_known_of_the_freshness_survives_the_state() -> None:
+    commit = replace(staged("b"), published=7, offsets='{"acmeCo/orders/pivot=00":12}')
+    assert read_state("acme/orders", on_the_wire(state.encode_added([commit]))) == [commit]
+
+
+def test_entries_of_an_image_that_noted_no_freshness_are_read() -> None:
+    file = msgspec.structs.replace(FILE, partition=(b"\x00", None))
+    commit = replace(staged("b"), files=(file,), spec_id=3, sort_order_id=2)
+    patch = on_the_wire(state.encode_added([commit]))
+    [entry] = patch["bindingStates"]["orders.v1"]["00000000-ffffffff"].values()
+    entry["version"] = 4
+    assert read_state("acme/orders", patch) == [commit]
 
 
 def test_entries_of_an_image_that_knew_no_partitions_are_read() -> None:

@@ -1,5 +1,5 @@
 import json
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pytest
@@ -342,3 +342,46 @@ def test_a_response_is_one_line_under_its_name(message: Response, expected: dict
     text = bytes(encode_response(message))
     assert json.loads(text) == expected
     assert text.index(b"\n") == len(text) - 1
+
+
+SUFFIX: Final = "materialize/acmeCo/lake"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"at": 7}, {}),
+        ({"sources": [1]}, {}),
+        ({"sources": {"acmeCo/orders/pivot=00": {"readThrough": "7"}}}, {}),
+        ({"sources": {f"acmeCo/orders/pivot=00;{SUFFIX}/a.v1": {"readThrough": "x"}}}, {}),
+        ({"sources": {f"acmeCo/orders/pivot=00;{SUFFIX}/a.v1": {"readThrough": "9" * 30}}}, {}),
+        ({"sources": {f"acmeCo/orders/pivot=00;{SUFFIX}/a.v1": None}}, {}),
+        # proto3 leaves out a zero
+        ({"sources": {f"acmeCo/orders/pivot=00;{SUFFIX}/a.v1": {}}}, {"a.v1": {"acmeCo/orders/pivot=00": 0}}),
+        (
+            {
+                "sources": {
+                    f"acmeCo/orders/pivot=80;{SUFFIX}/a.v1": {"readThrough": "12", "producers": [{"id": "BwA="}]},
+                    f"acmeCo/orders/pivot=00;{SUFFIX}/a.v1": {"readThrough": 7},
+                    f"acmeCo/orders/pivot=00;{SUFFIX}/b%2Fc.v0": {"readThrough": "3"},
+                },
+                "ackIntents": {},
+            },
+            {
+                "a.v1": {"acmeCo/orders/pivot=00": 7, "acmeCo/orders/pivot=80": 12},
+                "b%2Fc.v0": {"acmeCo/orders/pivot=00": 3},
+            },
+        ),
+    ],
+)
+def test_the_offsets_of_a_checkpoint_go_by_state_key(checkpoint: Any, expected: Any) -> None:
+    found = request.StartCommit(checkpoint).describe_offsets(1_000)
+    assert {state_key: json.loads(text) for state_key, text in found.items()} == expected
+
+
+def test_offsets_that_are_too_long_are_left_out() -> None:
+    sources = {f"acmeCo/orders/pivot=00;{SUFFIX}/a.v1": {"readThrough": "7"}}
+    sources |= {f"acmeCo/many/pivot={n:02x};{SUFFIX}/b.v1": {"readThrough": "7"} for n in range(50)}
+    assert [*request.StartCommit({"sources": sources}).describe_offsets(1_000)] == ["a.v1"]

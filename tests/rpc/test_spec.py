@@ -111,6 +111,8 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/storage/account_key",
                 "/catalog/properties/s3.proxy-uri",
                 "/storage/client_secret",
+                "/notify/secret",
+                "/notify/url",
                 "/storage/sas_token",
                 "/storage/service_account_json",
                 "/credentials/awsSecretAccessKey",

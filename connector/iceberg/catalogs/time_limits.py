@@ -1,4 +1,4 @@
-"""Time limits on requests to a REST catalog: for a connection, for each piece of an answer, and for the whole answer.
+"""Time limits on requests to a REST catalog or a webhook: for a connection, each piece of an answer, and all of it.
 
 The timeout of `requests` starts again with each byte. So a server that sends single bytes would be waited for without
 limit.
@@ -19,11 +19,15 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 
 class TimeLimits(NamedTuple):
-    """Seconds to wait for a connection, for each piece of an answer, and for the whole of a request."""
+    """Seconds to wait for a connection, for each piece of an answer, and for the whole of a request.
+
+    Without `reads_content`, an answer ends with its headers.
+    """
 
     connect: float
     read: float
     whole: float = 300
+    reads_content: bool = True
 
 
 TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
@@ -106,7 +110,7 @@ class _TimeLimitedAdapter(HTTPAdapter):
         with _deadline_in(limits.whole) as deadline:
             try:
                 response = super().send(request, stream, timeout or (limits.connect, limits.read), *args, **kwargs)
-                _ = response.content
+                _ = response.content if limits.reads_content else b""
             except RequestException as error:
                 if not deadline.has_passed:
                     raise

@@ -22,7 +22,6 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.host.errors import ConnectorError, UserError
-from connector.host.logs import Event, fields
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
@@ -100,9 +99,11 @@ class TableLocks:
         return self._locks.setdefault(path, threading.Lock())
 
 
-def commit_all_or_raise(catalog: Catalog, staged: Sequence[StagedCommit]) -> list[Landed]:
+def commit_all_or_raise(
+    catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
+) -> list[Landed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
-    outcomes = try_commits(catalog, staged)
+    outcomes = try_commits(catalog, staged, new_writer=new_writer)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
@@ -198,14 +199,7 @@ def _commit_pending(
         except list_retried_errors() as error:
             if is_final(error):
                 raise commit_errors.explain_refusal(path, error) from error
-            log.warning(
-                "table %s: commit attempt %d: %s: %s",
-                path,
-                number + 1,
-                type(error).__name__,
-                commit_errors.quote(error),
-                extra=fields(Event.RETRIED, table=str(path), attempt=number + 1),
-            )
+            commit_errors.report_retry(path, number + 1, error)
             last = error
     assert last is not None
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)

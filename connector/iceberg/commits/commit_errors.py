@@ -1,5 +1,6 @@
 """Tells what an error of a catalog's client means for a commit, and makes the error that the task gets."""
 
+import logging
 import sys
 import zlib
 from collections.abc import Sequence
@@ -21,12 +22,17 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.host import facts
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
+from connector.host.facts import AttemptFailure, FailedAttempt
+from connector.host.logs import Event, fields
 from connector.host.redaction import redact
 from connector.iceberg.catalog_messages import TableLockError, read_message
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_errors import has_code, is_refusal, refuses_credentials
+
+log = logging.getLogger(__name__)
 
 QUOTED_CHARACTERS: Final = 300  # of a catalog's answer
 _ADDED_LATER: Final = "the task adds those that the table does not have yet"
@@ -58,6 +64,13 @@ def is_final(error: Exception) -> bool:
     return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _FINAL)
 
 
+def classify(error: Exception) -> AttemptFailure:
+    """Return why an attempt to commit has failed, for metrics."""
+    if isinstance(error, list_unknown_errors()):
+        return AttemptFailure.UNKNOWN
+    return AttemptFailure.CONFLICT if isinstance(error, CommitFailedException) else AttemptFailure.REFUSED
+
+
 def _unwrap(error: Exception) -> Exception:
     """Return the error of the catalog itself. A database's error comes without the SQL statement."""
     databases = _databases()
@@ -73,7 +86,7 @@ def _databases() -> ModuleType | None:
 def explain_refusal(path: TableIdentifier, error: Exception) -> ConnectorError:
     """Return the error of a commit that the catalog would refuse again."""
     if isinstance(error, _SIGN_IN_REFUSED) or refuses_credentials(error):
-        return UserError(
+        return SignInError(
             f"table {path}: the catalog does not accept the sign-in any more ({quote(error)}). {_STILL_STAGED} The "
             "token or the credential has expired or was revoked. If it is in the config (/catalog/token, "
             "/catalog/credential or /credentials), set a new one there and publish the task again. Otherwise start "
@@ -142,3 +155,17 @@ def explain_replaced_table(staged: Sequence[StagedCommit], uuid: str) -> UserErr
 def _describe(staged: Sequence[StagedCommit]) -> str:
     rows = sum(commit.rows for commit in staged)
     return f"the task's state names {rows} rows that are staged for the old table (uuid {staged[0].table_uuid})"
+
+
+def report_retry(path: TableIdentifier, attempt: int, error: Exception) -> None:
+    """Log that an attempt has failed and is followed by another, and tell metrics."""
+    log.warning(
+        "table %s: commit attempt %d: %s: %s",
+        path,
+        attempt,
+        type(error).__name__,
+        quote(error),
+        extra=fields(Event.RETRIED, table=str(path), attempt=attempt),
+    )
+    if facts.observe:
+        facts.observe(FailedAttempt(str(path), classify(error)))

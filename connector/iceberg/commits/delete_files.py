@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.manifest import FileFormat
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes, write_position_deletes
@@ -36,6 +36,25 @@ class DeleteChanges:
 
     added: tuple[tuple[Partition, DataFile], ...] = ()
     removed: tuple[ListedFile, ...] = ()
+
+    def summarize(self, added_size: int) -> dict[str, str]:
+        """Return the entries of a snapshot's summary. `added_size` are the bytes of the data files that it adds."""
+        added = [file for _, file in self.added]
+        data = [file for file in self.removed if file.content is DataFileContent.DATA]
+        deletes = [file for file in self.removed if file.content is not DataFileContent.DATA]
+        counts = {
+            "added-delete-files": len(added),
+            "added-position-delete-files": len(added),
+            "added-position-deletes": sum(file.rows for file in added),
+            "removed-delete-files": len(deletes),
+            "removed-position-delete-files": len(deletes),
+            "removed-position-deletes": sum(file.rows for file in deletes),
+            "deleted-data-files": len(data),
+            "deleted-records": sum(file.rows for file in data),
+            "removed-files-size": sum(file.size for file in self.removed),
+        }
+        size = added_size + sum(file.size for file in added)
+        return {"added-files-size": str(size), **{name: str(count) for name, count in counts.items() if count}}
 
 
 class DeleteFiles:

@@ -65,6 +65,14 @@ def is_passed(value: str, recorded: str) -> bool:
     return is_recorded_value(recorded) and value != recorded and position(value) <= position(recorded) - is_reset
 
 
+def is_void(value: str, recorded: str) -> bool:
+    """Whether no commit that was staged on `value` can succeed any more, even if a connector state names it.
+
+    A recovery may still commit what was staged on a closed value, which is the property's last one without its mark.
+    """
+    return is_passed(value, recorded) and position(value) < position(recorded)
+
+
 def is_recorded_value(value: str) -> bool:
     """Whether a connector may have written this value to a table's property."""
     return _RECORDED.fullmatch(value) is not None

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -29,13 +29,18 @@ from connector.iceberg.metadata.manifests import (
 )
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.table_updates import find_generation
-from connector.model.state import StagedCommit, WriterId
+from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
 from connector.storage.file_io import files_of
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
 SUMMARY_KEY_RANGE: Final = "flow.key-range"
 SUMMARY_FENCE: Final = "flow.fence"
+# How fresh the rows of a commit are; docs/freshness.md explains each.
+SUMMARY_FIRST: Final = "flow.min-published-at"
+SUMMARY_LAST: Final = "flow.max-published-at"
+SUMMARY_DELETED: Final = "flow.deleted-rows"
+SUMMARY_OFFSETS: Final = "flow.offsets"
 _POSITION_DELETES: Final = DataFileContent.POSITION_DELETES
 
 
@@ -51,32 +56,38 @@ class SnapshotWriter:
     """Writes the metadata files of one snapshot.
 
     Manifests are written once, and used by every attempt. The manifest list is new for each attempt, since it depends
-    on what the table has then.
+    on what the table has then. `mark` returns further entries of the summary of a commit that is based on a table.
     """
 
-    def __init__(self, lists: WrittenLists | None = None, manifests: ManifestReader | None = None) -> None:
+    def __init__(
+        self,
+        lists: WrittenLists | None = None,
+        manifests: ManifestReader | None = None,
+        mark: Callable[[Table], Mapping[str, str]] = lambda _: {},
+    ) -> None:
         self._lists = WrittenLists() if lists is None else lists
         self.manifests = ManifestReader(self._lists) if manifests is None else manifests
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self.factory = ManifestFactory(self._id)
         self._merger = ManifestMerger(self.factory)
-        self._manifests: dict[tuple[str, ...], list[ManifestFile]] = {}
+        self._mark = mark
+        self._manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: DeletedRows | None = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
         prefix = file_prefix(table, staged[0].writer)
-        added = self._manifests_of(table, prefix, staged)
+        added, summary = self._add(table, prefix, staged)
         if rows is None:
             held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
-            summary = _with_totals(Operation.APPEND, _summarize_append(staged), table)
-            return self._snapshot(table, prefix, [*added, *held], summary)
+            totals = _with_totals(Operation.APPEND, summary, table)
+            return self._snapshot(table, prefix, [*added, *held], totals)
         changes = self._delete_files.write(table, prefix, rows)
         added += self._list_deletes(table, prefix, changes)
         held, shortened = self._remove(table, prefix, changes)
         held = self._merger.merge(table, prefix, held, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
-        summary = _with_totals(operation, _summarize_append(staged) | _summarize_deletes(staged, changes), table)
-        return self._snapshot(table, prefix, [*added, *shortened, *held], summary)
+        totals = _with_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
+        return self._snapshot(table, prefix, [*added, *shortened, *held], totals)
 
     def replace_rows(
         self,
@@ -89,11 +100,11 @@ class SnapshotWriter:
         """Write a snapshot of the staged files that replaces all rows. `shown` is the table without them, and with the
         columns of the new rows. `removed` are the files of the current snapshot."""
         prefix = file_prefix(table, staged[0].writer)
-        added, summary = self._manifests_of(shown, prefix, staged), _summarize_append(staged)
+        added, summary = self._add(shown, prefix, staged)
         if rows:
             changes = self._delete_files.write(shown, prefix, rows)
             added += self._list_deletes(shown, prefix, changes)
-            summary |= _summarize_deletes(staged, changes)
+            summary |= changes.summarize(sum(commit.size for commit in staged))
         totals = _with_totals(Operation.OVERWRITE, summary, shown).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
         return self._snapshot(table, prefix, [*added, *removed.manifests], counted, shown.metadata.current_schema_id)
@@ -179,24 +190,31 @@ class SnapshotWriter:
             schema_id=metadata.current_schema_id if schema_id is None else schema_id,
         )
 
-    def _manifests_of(self, table: Table, prefix: str, staged: Sequence[StagedCommit]) -> list[ManifestFile]:
+    def _add(
+        self, table: Table, prefix: str, staged: Sequence[StagedCommit]
+    ) -> tuple[list[ManifestFile], dict[str, str]]:
+        """Return manifests of the staged files, and a summary of the commit."""
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         # So is the schema: once a column has been converted, the commit has other files.
         key = (prefix, *(f"{commit.next} {commit.schema_id}" for commit in staged))
         if key not in self._manifests:
             # A commit may have no files: its transaction only deletes rows.
-            filled = [commit for commit in staged if commit.file_count]
-            by_spec = groupby(sorted(filled, key=lambda commit: commit.spec_id), key=lambda commit: commit.spec_id)
-            self._manifests[key] = [
-                self._write_manifest(table, prefix, spec_id, list(commits)) for spec_id, commits in by_spec
-            ]
+            files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
+            by_spec = groupby(sorted(files, key=lambda each: each[0].spec_id), key=lambda each: each[0].spec_id)
+            written = [self._write_manifest(table, prefix, spec_id, list(of_spec)) for spec_id, of_spec in by_spec]
+            self._manifests[key] = written, find_published(files)
+        manifests, published = self._manifests[key]
         # New objects, because writing a manifest list sets the sequence number in the objects that it gets. A later
         # attempt with the same objects would commit the files under an old number. Then deletes of other engines would
         # hide their rows.
-        return [_fresh(manifest) for manifest in self._manifests[key]]
+        return [_fresh(manifest) for manifest in manifests], {
+            **_summarize_append(staged, published),
+            **self._mark(table),
+        }
 
-    def _write_manifest(self, table: Table, prefix: str, spec_id: int, staged: Sequence[StagedCommit]) -> ManifestFile:
-        files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
+    def _write_manifest(
+        self, table: Table, prefix: str, spec_id: int, files: Sequence[tuple[StagedCommit, DataFile]]
+    ) -> ManifestFile:
         spec = table.specs().get(spec_id)
         is_plain = spec is not None and not spec.fields and not any(file.partition for _, file in files)
         partitions = None if is_plain else PartitionReader(table, spec_id)
@@ -209,7 +227,7 @@ class SnapshotWriter:
             )
             for commit, file in files
         )
-        return self.factory.of_added(table, prefix, spec_id, entries, staged[-1].schema_id)
+        return self.factory.of_added(table, prefix, spec_id, entries, files[-1][0].schema_id)
 
 
 def _fresh(manifest: ManifestFile) -> ManifestFile:
@@ -226,9 +244,11 @@ def file_prefix(table: Table, writer: WriterId) -> str:
     return fence.file_prefix(writer, generation.uuid, fence.read_value(table.properties, writer))
 
 
-def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:
-    """Say, for people, whose transaction this was. Expiry removes summaries, so the fence is a table property."""
+def _summarize_append(staged: Sequence[StagedCommit], published: PublishedTimes | None) -> dict[str, str]:
+    """Say, for people, whose transaction this was and how fresh its rows are. Expiry removes summaries, so the fence is
+    a table property."""
     newest = staged[-1]
+    freshness = dict(zip((SUMMARY_FIRST, SUMMARY_LAST), published or (), strict=False))
     return {
         "added-data-files": str(sum(commit.file_count for commit in staged)),
         "added-records": str(sum(commit.rows for commit in staged)),
@@ -236,26 +256,10 @@ def _summarize_append(staged: Sequence[StagedCommit]) -> dict[str, str]:
         **writer_summary(newest.writer),
         SUMMARY_FENCE: newest.next,
         "flow.checkpoint": newest.checkpoint,
+        SUMMARY_DELETED: str(sum(commit.located.rows for commit in staged if commit.located)),
+        **freshness,
+        **({SUMMARY_OFFSETS: newest.offsets} if newest.offsets else {}),
     }
-
-
-def _summarize_deletes(staged: Sequence[StagedCommit], changes: DeleteChanges) -> dict[str, str]:
-    added = [file for _, file in changes.added]
-    data = [file for file in changes.removed if file.content is DataFileContent.DATA]
-    deletes = [file for file in changes.removed if file.content is not DataFileContent.DATA]
-    counts = {
-        "added-delete-files": len(added),
-        "added-position-delete-files": len(added),
-        "added-position-deletes": sum(file.rows for file in added),
-        "removed-delete-files": len(deletes),
-        "removed-position-delete-files": len(deletes),
-        "removed-position-deletes": sum(file.rows for file in deletes),
-        "deleted-data-files": len(data),
-        "deleted-records": sum(file.rows for file in data),
-        "removed-files-size": sum(file.size for file in changes.removed),
-    }
-    size = sum(commit.size for commit in staged) + sum(file.size for file in added)
-    return {"added-files-size": str(size), **{name: str(count) for name, count in counts.items() if count}}
 
 
 def writer_summary(writer: WriterId) -> dict[str, str]:

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 
+from connector.host import facts
+from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit import Committed
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -38,6 +40,7 @@ class _Task:
     path: TableIdentifier
     consequence: str  # of a failure, for the warning
     perform: Callable[[IsInterrupted], object]
+    action: str  # the label of its metrics; "" for a task that only finds out what is due
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Maintenance:
                     TableIdentifier(*commit.table.name()),
                     "old metadata files and snapshots were not removed",
                     partial(self._maintain, uuid),
+                    "",
                 )
             )
 
@@ -101,10 +105,22 @@ class Maintenance:
         is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
-            self._perform(_Task(path, "located rows were not deleted", partial(delete_all, table.io, recent.located)))
+            self._perform(
+                _Task(
+                    path,
+                    "located rows were not deleted",
+                    partial(delete_all, table.io, recent.located),
+                    "remove_located_rows",
+                )
+            )
         if dropped:
             self._perform(
-                _Task(path, "old metadata files were not deleted", partial(delete_all, table.io, frozenset(dropped)))
+                _Task(
+                    path,
+                    "old metadata files were not deleted",
+                    partial(delete_all, table.io, frozenset(dropped)),
+                    "remove_old_metadata",
+                )
             )
         if is_expiry_due and not is_interrupted():
             self._perform(self._expiry(path))
@@ -120,12 +136,15 @@ class Maintenance:
                     path,
                     "orphan files of earlier sessions were not deleted",
                     partial(remove_orphan_files, self._catalog, path, table.writer, staged),
+                    REMOVE_ORPHAN_FILES,
                 )
             )
             self._tasks.put(self._expiry(path))
 
     def _expiry(self, path: TableIdentifier) -> _Task:
-        return _Task(path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path))
+        return _Task(
+            path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path), EXPIRE_SNAPSHOTS
+        )
 
     def run(self) -> None:
         """Perform the tasks until `finish` or `end` was called."""
@@ -134,11 +153,14 @@ class Maintenance:
                 self._perform(task)
 
     def _perform(self, task: _Task) -> None:
+        began = time.monotonic()
         try:
             task.perform(self._ended.is_set)
+            _measure(task, began, has_failed=False)
         except SessionEndedError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
+            _measure(task, began, has_failed=True)
             if not self._ended.is_set():
                 log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
 
@@ -150,6 +172,12 @@ class Maintenance:
         """Let `run` return as soon as its current task checks for an interruption."""
         self._ended.set()
         self.finish()
+
+
+def _measure(task: _Task, began: float, *, has_failed: bool) -> None:
+    if task.action and facts.observe:
+        seconds = time.monotonic() - began
+        facts.observe(MaintenanceRun(str(task.path), task.action, seconds, has_failed))
 
 
 @contextmanager

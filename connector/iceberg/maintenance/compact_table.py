@@ -126,7 +126,9 @@ class TableCompactor:
             table = self._catalog.load_table(path)
             plan = self._plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
-            groups = _take([each for each in plan.groups if tried.isdisjoint(_paths(each))], min(left, COMMIT_SIZE))
+            groups = take_groups(
+                [each for each in plan.groups if tried.isdisjoint(_paths(each))], min(left, COMMIT_SIZE)
+            )
             seconds = budget.seconds - result.seconds
             if not groups or seconds <= 0:
                 break
@@ -213,7 +215,7 @@ def _describe(table: Table, groups: Sequence[GroupPlan]) -> tuple[CompactionBase
     )
 
 
-def _take(groups: Iterable[GroupPlan], size: float) -> list[GroupPlan]:
+def take_groups(groups: Iterable[GroupPlan], size: float) -> list[GroupPlan]:
     """Return the first groups that together have at most this number of bytes. A larger group is passed over."""
     taken = []
     for group in groups:

@@ -8,15 +8,19 @@ does not refuse it, and the tag is lost. The time between loading and commit is 
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
 
+from connector.host import facts
+from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
 from connector.iceberg.metadata.references import find_unreachable
-from connector.iceberg.metadata.retention import due
+from connector.iceberg.metadata.retention import due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.table_updates import same_table
 from connector.model.table_identifier import TableIdentifier
@@ -24,33 +28,85 @@ from connector.model.table_identifier import TableIdentifier
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class ExpiredSnapshots:
+    """Expired snapshots, and the files to which only they referred."""
+
+    table: Table  # without the snapshots
+    count: int
+    locations: Sequence[str] = ()
+
+
 def expire_snapshots(
     catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool] = lambda: False
 ) -> int:
-    """Expire the snapshots of one table that are due. Returns the number of deleted files.
+    """Expire the snapshots of one table that are due, and delete their files. Returns the number of deleted files.
 
     Several processes may do this at once. A process whose commit is refused leaves the work to a later call.
     """
-    before, now = catalog.load_table(path), time.time_ns() // 1_000_000
-    ids = due(before.metadata, now)
-    if not ids or not _may_be_dated(before, now) or not _remove_snapshots(catalog, before, ids):
+    expired = remove_snapshots(catalog, path, due, is_interrupted)
+    if not expired.count:
         return 0
+    delete_all(expired.table.io, expired.locations, is_interrupted)
+    log_expiry(path, expired)
+    return len(expired.locations)
+
+
+def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False) -> ExpiredSnapshots:
+    """Find all expired snapshots of a table and their files. Changes nothing."""
+    ids = find_expired(table.metadata, _now())
+    if not ids:
+        return ExpiredSnapshots(table, 0)
+    kept = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in ids]
+    metadata = table.metadata.model_copy(update={"snapshots": kept})
+    after = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+    return ExpiredSnapshots(after, len(ids), _find_files(table, after, is_interrupted))
+
+
+def remove_snapshots(
+    catalog: Catalog,
+    path: TableIdentifier,
+    choose: Callable[[TableMetadata, int], list[int]],
+    is_interrupted: Callable[[], bool] = lambda: False,
+) -> ExpiredSnapshots:
+    """Remove the snapshots that `choose` returns for the table's metadata and the time. Their files stay.
+
+    Returns no snapshots if the commit was refused.
+    """
+    before, now = catalog.load_table(path), _now()
+    ids = choose(before.metadata, now)
+    if not ids or not _may_be_dated(before, now) or not _commit_removal(catalog, before, ids):
+        return ExpiredSnapshots(before, 0)
     after = catalog.load_table(path)
     if after.metadata.table_uuid != before.metadata.table_uuid:
-        return 0
-    locations = find_unreachable(before.metadata, after, is_interrupted)
-    if must_delete_old_metadata(after):
-        locations += find_stale_metadata(after)
-    delete_all(after.io, locations, is_interrupted)
+        return ExpiredSnapshots(after, 0)
+    return ExpiredSnapshots(after, len(ids), _find_files(before, after, is_interrupted))
+
+
+def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
+    """Log that snapshots were expired and their files deleted."""
     table = ".".join(path)
+    if facts.observe:
+        facts.observe(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
     log.info(
         "table %s: expired %d snapshot(s), deleted %d file(s)",
         table,
-        len(ids),
-        len(locations),
-        extra=fields(Event.EXPIRED, table=table, snapshots=len(ids), files=len(locations)),
+        expired.count,
+        len(expired.locations),
+        extra=fields(Event.EXPIRED, table=table, snapshots=expired.count, files=len(expired.locations)),
     )
-    return len(locations)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _find_files(before: Table, after: Table, is_interrupted: Callable[[], bool]) -> Sequence[str]:
+    """Return the files to which only the removed snapshots referred, and old metadata files."""
+    locations = find_unreachable(before.metadata, after, is_interrupted)
+    if must_delete_old_metadata(after):
+        locations += find_stale_metadata(after)
+    return locations
 
 
 def _may_be_dated(table: Table, now: int) -> bool:
@@ -59,7 +115,7 @@ def _may_be_dated(table: Table, now: int) -> bool:
     return not isinstance(table.catalog, MetastoreCatalog) or now >= table.metadata.last_updated_ms
 
 
-def _remove_snapshots(catalog: Catalog, table: Table, ids: Sequence[int]) -> bool:
+def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> bool:
     """Remove snapshots, unless a branch or tag has moved since the table was loaded.
 
     Returns False if the snapshots were certainly not removed.

@@ -23,6 +23,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
+from connector.host import facts
+from connector.host.facts import REMOVE_ORPHAN_FILES, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.compaction_commit import MAX_AGE
@@ -61,6 +63,8 @@ def remove_orphan_files(
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
         of_table = ".".join(path)
+        if facts.observe:
+            facts.observe(MaintainedFiles(of_table, REMOVE_ORPHAN_FILES, len(orphans)))
         log.info(
             "table %s: deleted %d orphan file(s) of earlier sessions",
             of_table,

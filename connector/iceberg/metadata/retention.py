@@ -46,6 +46,12 @@ class Retention:
         return cls(max_age, min_kept)
 
 
+def find_expired(metadata: TableMetadata, now: int) -> list[int]:
+    """Return the ids of all expired snapshots. `now` is in milliseconds."""
+    retention = Retention.of(metadata.properties)
+    return _find_expired(metadata, retention, now) if retention else []
+
+
 def due(metadata: TableMetadata, now: int) -> list[int]:
     """Return the ids of all expired snapshots once one of them is late; before, none. `now` is in milliseconds."""
     retention = Retention.of(metadata.properties)

@@ -6,6 +6,8 @@ of their own do so themselves. PyIceberg deletes them only after its own commits
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
@@ -28,14 +30,35 @@ BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
 DELETE_OLD_METADATA: Final = "write.metadata.delete-after-commit.enabled"
 
 
+@dataclass(frozen=True)
+class StoredFile:
+    """A file as its storage lists it."""
+
+    location: str
+    size: int  # bytes
+    modified: datetime | None  # by the storage's clock; None if it does not say
+
+
 def files_under(io: FileIO, directory: str) -> Iterator[str]:
     """List the locations of all files in a directory and below it."""
+    return (file.location for file in list_stored_files(io, directory))
+
+
+def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
+    """List all files in a directory and below it."""
     assert isinstance(io, PyArrowFileIO), "the only one that open_catalog asks for"
     scheme, netloc, root = io.parse_location(directory, io.properties)
     selector = FileSelector(root, recursive=True, allow_not_found=True)
     for file in io.fs_by_scheme(scheme, netloc).get_file_info(selector):
         if file.type == FileType.File:
-            yield directory + file.path.removeprefix(root)
+            yield StoredFile(directory + file.path.removeprefix(root), file.size or 0, file.mtime)
+
+
+def find_directories(table: Table) -> list[str]:
+    """Return the directories of the table's files, none of which is within another one."""
+    provider = load_location_provider(table.location(), table.properties)
+    directories = sorted({each.rstrip("/") for each in (table.location(), provider.data_path, provider.metadata_path)})
+    return [each for each in directories if not any(each.startswith(f"{other}/") for other in directories)]
 
 
 def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -92,3 +115,15 @@ def _belongs_to(table: Table, location: str) -> bool:
 def _version(location: str) -> int:
     match = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(PurePosixPath(location).name)
     return int(match[1]) if match else -1
+
+
+def measure_files(io: FileIO, locations: Iterable[str]) -> list[StoredFile]:
+    """Return the files with their sizes, without those that are gone."""
+
+    def measure(location: str) -> StoredFile | None:
+        try:
+            return StoredFile(location, len(io.new_input(location)), None)
+        except FileNotFoundError:
+            return None
+
+    return [file for file in map_in_threads(measure, sorted(locations), DELETIONS_AT_ONCE, "measure") if file]

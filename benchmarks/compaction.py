@@ -1,0 +1,284 @@
+"""Compaction: many small files, and files with deleted rows, against Spark's own `rewrite_data_files`, warm and on the
+same files. What counts is the processor time of all processes of each."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pyiceberg.table import Table
+
+from benchmarks import rows
+from benchmarks.connector import Connector
+from benchmarks.process_tree import PeakMemory, children, cpu_seconds, own_cpu_seconds
+from benchmarks.publishing import publish_task
+from benchmarks.report import conditions, publish
+from benchmarks.servers import lake
+from benchmarks.stores import CACHE, MB
+from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FileGroup
+from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.host.refresh import Lease, Refreshed
+from connector.host.tempdirs import make_directories
+from connector.model.properties import Properties
+from connector.spark.compaction_job import compact_in
+from connector.spark.lanes import Lane
+from connector.spark.spark_session import Spark
+from fixtures.conversation import line, opening
+from support import spark_catalogs
+from support.jars import jars
+from support.readers import local_catalog
+from support.spark_sql import SparkSql, spark_sql
+
+T = TypeVar("T")
+
+WARM: Final = 2  # rounds before those that count
+SPARK_WARM: Final = 6  # until the JVM has compiled nearly all
+# With its best compiler, unlike in the tests.
+COMPILED: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
+TABLE: Final = "shop.measurements"
+DELETED: Final = 4  # one of so many rows
+SETTINGS: Final = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one compaction took."""
+
+    seconds: float
+    cpu: float
+    peak_megabytes: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """MB are millions of bytes of the source files, rows those of the new files."""
+
+    files: str
+    source_files: int
+    megabytes: float
+    rows: int
+    new_files: int
+    seconds: float
+    cpu_seconds: float
+    peak_pss_megabytes: float
+    megabytes_per_cpu_second: float
+    rows_per_cpu_second: float
+    spark_seconds: float
+    spark_cpu_seconds: float
+    spark_peak_pss_megabytes: float
+    spark_megabytes_per_cpu_second: float
+    spark_rows_per_cpu_second: float
+    times_as_many_per_cpu_second: float
+
+
+def main() -> int:
+    arguments = _arguments()
+    before = conditions()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    measured = [
+        measure("small", arguments.rows, arguments.files, delete=False),
+        measure("with deletes", arguments.rows, max(arguments.files // 10, 1), delete=True),
+    ]
+    publish("compaction", before, measured)
+    return 0
+
+
+def measure(name: str, count: int, files: int, *, delete: bool) -> Measurement:
+    """Compact a table that so many transactions have written."""
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as place:
+        directory = Path(place)
+        _fill(directory, count, files)
+        if delete:
+            with _spark(directory) as spark:
+                spark.rows(
+                    f"ALTER TABLE local.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')",
+                    f"DELETE FROM local.{TABLE} WHERE account % {DELETED} = 0",
+                )
+        table = local_catalog(directory / "warehouse").load_table(TABLE)
+        group = _group(table)
+        ours, compacted = _measure_ours(table, group)
+        with _spark(directory) as spark:
+            theirs = _measure_spark(spark, table)
+            [[kept]] = spark.rows(f"SELECT count(*) AS n FROM local.{TABLE}")
+    live = sum(compacted.kept)
+    if live != kept["n"] or live != sum(file.rows for file in compacted.files):
+        sys.exit(f"{live} rows are in the new files, and {kept['n']} in those of Spark: nothing is reported")
+    size = sum(source.size for source in group.sources) / MB
+    return Measurement(
+        files=name,
+        source_files=len(group.sources),
+        megabytes=size,
+        rows=live,
+        new_files=len(compacted.files),
+        seconds=ours.seconds,
+        cpu_seconds=ours.cpu,
+        peak_pss_megabytes=ours.peak_megabytes,
+        megabytes_per_cpu_second=size / ours.cpu,
+        rows_per_cpu_second=live / ours.cpu,
+        spark_seconds=theirs.seconds,
+        spark_cpu_seconds=theirs.cpu,
+        spark_peak_pss_megabytes=theirs.peak_megabytes,
+        spark_megabytes_per_cpu_second=size / theirs.cpu,
+        spark_rows_per_cpu_second=live / theirs.cpu,
+        times_as_many_per_cpu_second=theirs.cpu / ours.cpu,
+    )
+
+
+def _fill(directory: Path, count: int, transactions: int) -> None:
+    """Send the rows in so many transactions, with one task, so that each writes one file."""
+    path = rows.store_lines(CACHE, count, packed=False)
+    with lake("local", directory) as place:
+        config = {**place.config, "advanced": {"spark": {"spark.master": "local[1]"}}}
+        publish_task(directory, [rows.COLLECTION], place)
+        *_, open_, acknowledge = opening("measurements", [rows.COLLECTION], config)
+    table = local_catalog(directory / "warehouse").load_table(TABLE)
+    with table.transaction() as transaction:
+        transaction.set_properties({"flow.compaction.enabled": "false"})
+    with Connector(directory) as connector, path.open("rb") as lines:
+        connector.send(open_, acknowledge)
+        connector.expect("opened", "acknowledged")
+        for number in range(transactions):
+            some = count * (number + 1) // transactions - count * number // transactions
+            connector.send(line("flush", {}))
+            connector.expect("flushed")
+            connector.send(*islice(lines, some), rows.START_COMMIT)
+            connector.expect("startedCommit")
+            connector.send(line("acknowledge", {}))
+            connector.expect("acknowledged")
+        connector.end()
+
+
+def _group(table: Table) -> FileGroup:
+    return FileGroup(
+        tuple(
+            SourceFile(
+                task.file.file_path,
+                task.file.file_size_in_bytes,
+                tuple(sorted(each.file_path for each in task.delete_files)),
+            )
+            for task in table.scan().plan_files()
+        )
+    )
+
+
+def _measure_ours(table: Table, group: FileGroup) -> tuple[Cost, CompactedGroup]:
+    columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
+    compaction = Compaction(columns, (), table.location(), Properties(dict(table.properties)), "compact-bench")
+    groups = [*_split(group, len(os.sched_getaffinity(0)))]
+    with make_directories() as directories:
+        spark = Spark({}, directories, lane=Lane.ALONE)
+        jobs = TimedJobs(spark)
+        compact = compact_in(jobs)
+        for _ in range(WARM):
+            _compact(compact, compaction, groups)
+        with PeakMemory(os.getpid()) as peak:
+            _compact(compact, compaction, groups)
+        jobs.cpu_seconds = 0.0
+        lasting = {pid: own_cpu_seconds(pid) for pid in _lasting_processes()}
+        began = time.perf_counter()
+        compacted = _compact(compact, compaction, groups)
+        seconds = time.perf_counter() - began
+        cpu = jobs.cpu_seconds + sum(own_cpu_seconds(pid) - before for pid, before in lasting.items())
+        spark.kill()
+    files = tuple(file for each in compacted for file in each.files)
+    kept = tuple(kept for each in compacted for kept in each.kept)
+    return Cost(seconds, cpu, peak.peak.pss / MB), CompactedGroup(group, files, kept)
+
+
+class TimedJobs:
+    """Jobs whose tasks report the processor time of their workers. These end with their tasks, and Spark's daemon does
+    not count what they took."""
+
+    def __init__(self, jobs: Spark) -> None:
+        self.cpu_seconds = 0.0
+        self._jobs = jobs
+
+    @property
+    def maintenance_tasks(self) -> int:
+        return self._jobs.maintenance_tasks
+
+    def maintain(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
+        job = self._jobs.maintain(partial(_time, task))
+        timed: Future[list[T]] = Future()
+
+        def report(done: "Future[list[Any]]") -> None:
+            *results, seconds = done.result()
+            self.cpu_seconds += seconds
+            timed.set_result(results)
+
+        job.add_done_callback(report)
+        return timed
+
+
+def _time(task: Callable[[Iterable[int]], Iterable[Any]], partition: Iterable[int]) -> Iterator[Any]:
+    yield from task(partition)
+    yield time.process_time()
+
+
+def _lasting_processes() -> Iterator[int]:
+    """Yield this process, the JVM, and the parent of the workers."""
+    yield os.getpid()
+    jvm = children(os.getpid())["java"]
+    yield jvm
+    yield from children(jvm).values()
+
+
+def _compact(compact: Compact, compaction: Compaction, groups: Sequence[FileGroup]) -> list[CompactedGroup]:
+    access = Refreshed("the files", lambda: Lease.until(Properties(SETTINGS), None))
+    outcomes = [*compact(compaction, groups, access)]
+    done = [outcome for outcome in outcomes if isinstance(outcome, CompactedGroup)]
+    if len(done) < len(groups):
+        sys.exit(f"{outcomes}: nothing is reported")
+    return done
+
+
+def _split(group: FileGroup, pieces: int) -> Iterator[FileGroup]:
+    """Yield as many groups as there are cores, as Spark has tasks."""
+    for piece in range(pieces):
+        if sources := group.sources[piece::pieces]:
+            yield FileGroup(sources)
+
+
+def _measure_spark(spark: SparkSql, table: Table) -> Cost:
+    """Compact the table with Spark, each time from the snapshot that is there before."""
+    snapshot = table.metadata.current_snapshot_id
+
+    def compact() -> None:
+        spark.rows(f"CALL local.system.rewrite_data_files(table => '{TABLE}', options => map('rewrite-all', 'true'))")
+
+    for _ in range(SPARK_WARM):
+        compact()
+        spark.rows(f"CALL local.system.rollback_to_snapshot('{TABLE}', {snapshot})")
+    with PeakMemory(spark.pid) as peak:
+        compact()
+    spark.rows(f"CALL local.system.rollback_to_snapshot('{TABLE}', {snapshot})")
+    before, began = cpu_seconds(spark.pid), time.perf_counter()
+    compact()
+    return Cost(time.perf_counter() - began, cpu_seconds(spark.pid) - before, peak.peak.pss / MB)
+
+
+@contextmanager
+def _spark(directory: Path) -> Iterator[SparkSql]:
+    settings = spark_catalogs.settings("local", spark_catalogs.sqlite(directory / "warehouse", "catalog.db"))
+    with spark_sql(jars("spark-reader"), {**settings, **COMPILED, "spark.master": "local[*]"}, directory) as spark:
+        yield spark
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench compaction", description=__doc__)
+    parser.add_argument("--rows", type=int, default=400_000, help="of the table")
+    parser.add_argument("--files", type=int, default=80, help="small ones; a tenth of them with deleted rows")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""The health of a table as text and as JSON, with sizes and ages as people read them."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from connector.iceberg.maintenance.table_health import LastCompaction, TableHealth
+
+UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+
+
+def describe_rows(rows: int, delete_files: int, health: TableHealth | None) -> str:
+    """Describe the rows that readers see, and the deleted ones among those in the data files."""
+    if not delete_files:
+        return f"{rows:,}"
+    if health is None or health.visible_rows is None:
+        return f"{rows:,}, including rows that delete files delete"
+    return f"{health.visible_rows:,} ({health.deleted_rows:,} more are deleted, but still in data files)"
+
+
+def describe_health(health: TableHealth) -> Iterator[str]:
+    """Describe what readers pay for, in several lines."""
+    yield f"  small files  {health.small_files:,} below half of the target size, {format_bytes(health.target_size)}"
+    debt, metadata = health.debt, health.metadata
+    yield f"  debt         {_describe_debt(debt.size, debt.files)}"
+    yield f"  compacted    {_describe_compaction(health.last_compaction) if health.last_compaction else 'not lately'}"
+    manifests = f"{metadata.manifests:,} manifests, {format_bytes(metadata.manifest_bytes)}"
+    yield f"  metadata     {manifests}, and a metadata file of {format_bytes(metadata.metadata_bytes)}"
+
+
+def _describe_debt(size: int, files: int) -> str:
+    return f"{format_bytes(size)} in {files:,} data files are worth compacting" if files else "none"
+
+
+def _describe_compaction(last: LastCompaction) -> str:
+    files = f"{last.files_before:,} files with {format_bytes(last.bytes_before)}"
+    after = f"{last.files_after:,} with {format_bytes(last.bytes_after)}"
+    return f"{last.at:%Y-%m-%d %H:%M:%S} UTC ({describe_age(last.at)}): {files} became {after}"
+
+
+def encode_health(health: TableHealth) -> dict[str, Any]:
+    """Return the health of a table as a JSON value."""
+    last, metadata = health.last_compaction, health.metadata
+    return {
+        "visibleRows": health.visible_rows,
+        "deletedRows": health.deleted_rows,
+        "targetBytes": health.target_size,
+        "smallFiles": health.small_files,
+        "debt": {"files": health.debt.files, "rows": health.debt.rows, "bytes": health.debt.size},
+        "lastCompaction": last
+        and {
+            "at": last.at.isoformat(),
+            "filesBefore": last.files_before,
+            "filesAfter": last.files_after,
+            "bytesBefore": last.bytes_before,
+            "bytesAfter": last.bytes_after,
+        },
+        "manifests": metadata.manifests,
+        "manifestBytes": metadata.manifest_bytes,
+        "metadataBytes": metadata.metadata_bytes,
+    }
+
+
+def describe_age(at: datetime) -> str:
+    """Say how long ago this was, in its largest unit."""
+    seconds = max(0, int((datetime.now(UTC) - at).total_seconds()))
+    unit, length = next((each for each in UNITS if seconds >= each[1]), UNITS[-1])
+    number = seconds // length
+    return f"{number} {unit}{'' if number == 1 else 's'} ago"
+
+
+def format_bytes(size: int) -> str:
+    """Return a number of bytes with the fitting unit."""
+    number, units = float(size), iter(("bytes", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while number >= 1000 and (larger := next(units, None)):
+        number, unit = number / 1000, larger
+    return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"

@@ -1,0 +1,191 @@
+"""Facts for metrics: each module tells what happened once for a transaction, a block or an event, never for a row.
+
+`observe` is None unless the session publishes metrics. Callers ask before they make a fact, so metrics that are off
+cost nothing: `if facts.observe: facts.observe(FullSpool(seconds))`. Any thread may call it.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+
+class OpenedTables(msgspec.Struct, frozen=True):
+    """A session has opened, with these tables. Their metrics begin with 0."""
+
+    tables: tuple[str, ...]
+
+
+class ReceivedRows(msgspec.Struct, frozen=True):
+    """Rows of the open transaction have arrived. `since` is when its first row came, in seconds since the epoch."""
+
+    table: str
+    rows: int
+    size: int  # bytes of the lines
+    since: float
+
+
+class AnsweredLoads(msgspec.Struct, frozen=True):
+    """The runtime asked for the documents of keys, and got those that were found."""
+
+    table: str
+    asked: int
+    found: int
+
+
+class TreatedValues(msgspec.Struct, frozen=True):
+    """Values that do not fit their column were clamped, or became null, or rows were rejected because of them."""
+
+    table: str
+    treatment: str
+    count: int
+
+
+class StagedRows(msgspec.Struct, frozen=True):
+    """A staged commit waits for its table. `commit_id` is its fence value."""
+
+    table: str
+    commit_id: str
+    rows: int
+    size: int  # bytes of the data files
+    is_recovered: bool = False  # an earlier session has staged it
+
+
+class CommittedRows(msgspec.Struct, frozen=True):
+    """One commit has added the rows of staged commits to a table."""
+
+    table: str
+    rows: int
+    files: int
+    size: int  # bytes of the data files
+    deleted_rows: int
+    delete_files: int
+    delete_size: int  # bytes of the delete files
+    seconds: float
+
+
+class EndedCommits(msgspec.Struct, frozen=True):
+    """Staged commits wait no more: their table has them, or a backfill has made them void."""
+
+    table: str
+    commit_ids: tuple[str, ...]
+
+
+class AttemptFailure(StrEnum):
+    """Why an attempt to commit has failed, before the next one."""
+
+    CONFLICT = "conflict"  # another writer committed first
+    UNKNOWN = "unknown"  # no usable answer: the commit may be done
+    REFUSED = "refused"
+
+
+class FailedAttempt(msgspec.Struct, frozen=True):
+    """An attempt to commit has failed."""
+
+    table: str
+    reason: AttemptFailure
+
+
+class CommitFailure(StrEnum):
+    """Why a table does not get its staged commits."""
+
+    FENCED = "fenced"
+    SIGN_IN = "sign_in"
+    OTHER = "other"
+
+
+class FailedCommit(msgspec.Struct, frozen=True):
+    """All attempts of a commit have failed: its rows stay staged."""
+
+    table: str
+    reason: CommitFailure
+
+
+class TableState(msgspec.Struct, frozen=True):
+    """What a table consists of after a commit. Maintenance keeps these numbers small."""
+
+    table: str
+    snapshots: int
+    data_files: int
+    delete_files: int
+
+
+class AcknowledgedTransaction(msgspec.Struct, frozen=True):
+    """A transaction was acknowledged, after it was held back for the upload interval."""
+
+    held: float  # seconds
+    has_rows: bool
+
+
+class SpoolSize(msgspec.Struct, frozen=True):
+    """How much of the spool is used."""
+
+    size: int  # bytes
+    limit: int  # bytes
+
+
+class FullSpool(msgspec.Struct, frozen=True):
+    """The spool was full: stdin was not read for this time."""
+
+    seconds: float
+
+
+# The actions of maintenance that have files to count.
+EXPIRE_SNAPSHOTS: Final = "expire_snapshots"
+COMPACT_DATA_FILES: Final = "compact_data_files"
+REMOVE_ORPHAN_FILES: Final = "remove_orphan_files"
+
+
+class MaintenanceRun(msgspec.Struct, frozen=True):
+    """A maintenance task of a table has ended."""
+
+    table: str
+    action: str
+    seconds: float
+    has_failed: bool
+
+
+class MaintainedFiles(msgspec.Struct, frozen=True):
+    """Maintenance has deleted or rewritten files of a table."""
+
+    table: str
+    action: str
+    files: int
+    size: int = 0  # bytes; 0 if nobody knows them
+
+
+class CompactionDebt(msgspec.Struct, frozen=True):
+    """How much of a table is still to be compacted, after its files were looked at."""
+
+    table: str
+    size: int  # bytes of data files
+
+
+class RefreshedCredentials(msgspec.Struct, frozen=True):
+    """Credentials were fetched, or the attempt has failed."""
+
+    has_failed: bool
+
+
+Fact: TypeAlias = (
+    OpenedTables
+    | ReceivedRows
+    | AnsweredLoads
+    | TreatedValues
+    | StagedRows
+    | CommittedRows
+    | EndedCommits
+    | FailedAttempt
+    | FailedCommit
+    | TableState
+    | AcknowledgedTransaction
+    | SpoolSize
+    | FullSpool
+    | MaintenanceRun
+    | MaintainedFiles
+    | CompactionDebt
+    | RefreshedCredentials
+)
+
+observe: Callable[[Fact], None] | None = None

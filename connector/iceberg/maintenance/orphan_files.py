@@ -1,0 +1,167 @@
+"""Finds the files of a table that nothing refers to, for a process that does not know the task's connector state.
+
+Three kinds of files are told apart, because they are proven in different ways:
+
+- Void files: their names show a transaction of this table that can never be committed any more, whatever a state names.
+  A running task stages its files on its newest fence value, so they are not among them. The same holds for files of
+  compactions that are too old to be committed.
+- Files of dropped tables: their names, or their content, show another table that the catalog does not have.
+- Unknown files: all others that are old enough. Another engine may still write young ones.
+
+A file to which any snapshot refers, the metadata log, or a statistics file, is in none of them. Files are listed before
+the table is loaded, so each commit that could refer to a listed void file is in the loaded table.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.utils.properties import property_as_bool
+
+from connector.evolution.table_change import Owner
+from connector.host.errors import UserError
+from connector.iceberg.commits import fence
+from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.maintenance.dropped_tables import (
+    METADATA_SUFFIXES,
+    DroppedTables,
+    are_older,
+    group_by_other_table,
+    read_table_uuid,
+)
+from connector.iceberg.maintenance.remove_orphan_files import is_orphan_of_compaction
+from connector.iceberg.metadata.references import file_name, find_unreferenced
+from connector.iceberg.metadata.retention import GC_ENABLED
+from connector.iceberg.metadata.stored_files import (
+    StoredFile,
+    find_directories,
+    find_stale_metadata,
+    list_stored_files,
+    must_delete_old_metadata,
+)
+from connector.iceberg.metadata.table_updates import find_generation
+from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
+from protocol.flow import WHOLE_RANGE
+
+
+@dataclass(frozen=True)
+class OrphanOptions:
+    """Which orphan files are looked for, besides void ones."""
+
+    modified_before: datetime  # younger files are of no dropped table, and not unknown
+    dropped_tables: DroppedTables | None = None  # None: their files are only counted
+    has_unknown: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether files are looked for that void ones are not among."""
+        return self.has_unknown or self.dropped_tables is not None
+
+
+@dataclass(frozen=True)
+class OrphanFiles:
+    """The files that nothing refers to, by the proof that there is of it."""
+
+    table: Table
+    void: Sequence[StoredFile]
+    dropped: Sequence[StoredFile]
+    unknown: Sequence[StoredFile]
+    others: Mapping[str, Sequence[StoredFile]]  # of tables that may exist, by UUID: then no file is unknown
+
+    @property
+    def deletable(self) -> list[StoredFile]:
+        """All files that may be deleted."""
+        return [*self.void, *self.dropped, *self.unknown]
+
+
+def find_orphan_files(
+    catalog: Catalog, path: TableIdentifier, options: OrphanOptions, is_interrupted: Callable[[], bool] = lambda: False
+) -> OrphanFiles:
+    """Find the orphan files of one table. SessionEndedError if interrupted.
+
+    UserError if the options look for files that the table's property gc.enabled keeps.
+    """
+    first = catalog.load_table(path)
+    if options.is_wide and not property_as_bool(first.properties, GC_ENABLED, True):
+        raise UserError(
+            f"table {path}: its property {GC_ENABLED} is false, so files of dropped tables and unknown files must "
+            "stay. Leave --dropped-tables and --older-than out, or change the property."
+        )
+    listed = [file for directory in find_directories(first) for file in list_stored_files(first.io, directory)]
+    table = catalog.load_table(path)
+    orphans = _remove_referenced(table, listed, is_interrupted)
+    void = _find_void(table, orphans)
+    rest = [file for file in orphans if file not in void]
+    others = group_by_other_table(table, rest, reads_metadata=options.is_wide)
+    uuids = options.dropped_tables.find(others, options.modified_before) if options.dropped_tables else ()
+    dropped = [file for uuid in uuids for file in others.pop(uuid)]
+    unknown = [file for file in rest if _is_unknown(file, options)] if not others else []
+    return OrphanFiles(table, _sort(void), _sort(dropped), _sort(unknown), others)
+
+
+def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
+    is_void = make_void_condition(table)
+    void = {
+        file
+        for file in orphans
+        if is_orphan_of_compaction(table, name := file_name(file.location))
+        or ((origin := FileOrigin.of(name)) and is_void(origin))
+    }
+    if must_delete_old_metadata(table):
+        stale = set(find_stale_metadata(table))
+        void.update(file for file in orphans if file.location in stale)
+    return void
+
+
+def make_void_condition(table: Table) -> Callable[[FileOrigin], bool]:
+    """Return a function that tells whether a file of a task can never be committed to this table any more."""
+    owner = Owner.of(table.properties)
+    materialization = owner.materialization if owner else ""
+    generation = find_generation(table, materialization)
+    own_hash = fence.materialization_hash(WriterId(materialization, "", WHOLE_RANGE.key_range))
+
+    def is_void(origin: FileOrigin) -> bool:
+        is_own = origin.writer_hash.startswith(own_hash)
+        if is_own and origin.table_uuid in generation.former:
+            return True
+        recorded = table.properties.get(origin.property_name)
+        # Only the owner of a table backfills it, so for other tasks its rows have one generation.
+        uuid = generation.uuid if is_own else str(table.metadata.table_uuid)
+        return origin.table_uuid == uuid and recorded is not None and fence.is_void(origin.prev, recorded)
+
+    return is_void
+
+
+def _remove_referenced(
+    table: Table, listed: Iterable[StoredFile], is_interrupted: Callable[[], bool]
+) -> list[StoredFile]:
+    """Return the files to which neither a snapshot nor the metadata refers. Names are compared without directories."""
+    named = set(_list_metadata(table))
+    by_name: dict[str, list[StoredFile]] = {}
+    for file in listed:
+        if (name := file_name(file.location)) not in named:
+            by_name.setdefault(name, []).append(file)
+    free = find_unreferenced(table, by_name, is_interrupted, is_data=lambda _: True)
+    return [file for name in free for file in by_name[name]]
+
+
+def _list_metadata(table: Table) -> Iterator[str]:
+    """Yield the names of the files that the metadata itself refers to."""
+    metadata = table.metadata
+    yield file_name(table.metadata_location)
+    yield from (file_name(entry.metadata_file) for entry in metadata.metadata_log)
+    yield from (file_name(file.statistics_path) for file in (*metadata.statistics, *metadata.partition_statistics))
+
+
+def _is_unknown(file: StoredFile, options: OrphanOptions) -> bool:
+    """Whether this is an old file that is neither ours nor metadata of a table."""
+    name = file_name(file.location)
+    is_known = read_table_uuid(name) is not None or name.endswith(METADATA_SUFFIXES)
+    return options.has_unknown and not is_known and are_older([file], options.modified_before)
+
+
+def _sort(files: Iterable[StoredFile]) -> list[StoredFile]:
+    return sorted(files, key=lambda file: file.location)

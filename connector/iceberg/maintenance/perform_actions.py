@@ -1,0 +1,205 @@
+"""The actions of `maintain` on one table, within a budget. A dry run only finds out what they would do."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
+
+from connector.encoding.compaction import Compact
+from connector.evolution.table_change import Owner
+from connector.iceberg.maintenance.compact_table import (
+    CompactionBudget,
+    CompactionResult,
+    compact_table,
+    take_groups,
+)
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
+from connector.iceberg.maintenance.dropped_tables import DroppedTables
+from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, log_expiry, plan_expiry, remove_snapshots
+from connector.iceberg.maintenance.orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
+from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.retention import find_expired
+from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
+from connector.model.table_identifier import TableIdentifier
+
+log = logging.getLogger(__name__)
+
+DELETED_AT_ONCE: Final = 5_000  # files, between two lines of progress
+OLDER_THAN: Final = timedelta(days=3)  # as in Iceberg's remove_orphan_files
+
+
+class Action(StrEnum):
+    """What can be done to a table. `all` does it in this order: each leaves work for the ones after it."""
+
+    COMPACT = "compact"
+    MANIFESTS = "manifests"
+    EXPIRE = "expire"
+    ORPHANS = "orphans"
+
+
+@dataclass(frozen=True)
+class OrphanChoice:
+    """Which orphan files are deleted, besides those of the task's own void transactions."""
+
+    older_than: timedelta = OLDER_THAN
+    has_unknown: bool = False
+    has_dropped_tables: bool = False
+
+
+class Budget:
+    """The seconds that a run may take, and the bytes that it may write again."""
+
+    def __init__(self, max_seconds: float | None, max_bytes: int | None) -> None:
+        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        self.bytes_left = max_bytes
+
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until the time is over; infinite without a limit."""
+        return math.inf if self._deadline is None else self._deadline - time.monotonic()
+
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return self.seconds_left <= 0
+
+    def take(self, size: int) -> None:
+        """Count bytes that were written again."""
+        if self.bytes_left is not None:
+            self.bytes_left = max(0, self.bytes_left - size)
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """Expired snapshots, and the files that were deleted with them, or would be."""
+
+    snapshots: int
+    deleted: Sequence[StoredFile]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The orphan files that were found. In a dry run, the deletable ones are still there."""
+
+    found: OrphanFiles
+
+    @property
+    def deleted(self) -> Sequence[StoredFile]:
+        """The files that were deleted, or would be."""
+        return self.found.deletable
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An action that the budget did not suffice for. A later run does the rest."""
+
+    deleted: Sequence[StoredFile] = ()
+
+
+Outcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | ManifestPlan | Unfinished
+Perform: TypeAlias = Callable[[TableIdentifier, Owner], Outcome]
+
+
+class Maintainer:
+    """Performs actions on the tables of a catalog, or finds out what they would do."""
+
+    def __init__(
+        self, catalog: Catalog, compact: Compact, budget: Budget, orphans: OrphanChoice, *, is_dry_run: bool
+    ) -> None:
+        """`compact` rewrites data files."""
+        self._catalog = catalog
+        self._perform_groups = compact
+        self._budget = budget
+        self._is_dry_run = is_dry_run
+        self._orphans = OrphanOptions(
+            datetime.now(UTC) - orphans.older_than,
+            DroppedTables(catalog) if orphans.has_dropped_tables else None,
+            orphans.has_unknown,
+        )
+
+    def find(self, action: Action) -> Perform:
+        """Return the function that performs an action."""
+        by_action: dict[Action, Perform] = {
+            Action.COMPACT: self._compact,
+            Action.MANIFESTS: self._rewrite_manifests,
+            Action.EXPIRE: self._expire,
+            Action.ORPHANS: self._remove_orphans,
+        }
+
+        def perform(path: TableIdentifier, owner: Owner) -> Outcome:
+            if self._budget.is_late():
+                return Unfinished()
+            try:
+                return by_action[action](path, owner)
+            except SessionEndedError:
+                return Unfinished()
+
+        return perform
+
+    def _compact(self, path: TableIdentifier, _owner: Owner) -> Outcome:
+        left = self._budget.bytes_left
+        if self._is_dry_run:
+            table = self._catalog.load_table(path)
+            plan = plan_compaction(table, ManifestReader().list_files(table))
+            planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
+            self._budget.take(planned.size)
+            return planned
+        if left == 0:
+            return Unfinished()
+        budget = CompactionBudget(self._budget.seconds_left, math.inf if left is None else left)
+        result = compact_table(self._catalog, path, self._perform_groups, budget)
+        self._budget.take(result.bytes_before)
+        return result
+
+    def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> Outcome:
+        left = self._budget.bytes_left
+        if self._is_dry_run:
+            plan = plan_manifests(self._catalog.load_table(path), left)
+        elif left == 0:
+            return Unfinished()
+        else:
+            plan = rewrite_manifests(self._catalog, path, owner, left, self._budget.is_late)
+        self._budget.take(plan.size)
+        return plan
+
+    def _expire(self, path: TableIdentifier, _owner: Owner) -> Outcome:
+        is_late = self._budget.is_late
+        if self._is_dry_run:
+            expired = plan_expiry(self._catalog.load_table(path), is_late)
+            return Expiry(expired.count, self._measure(expired))
+        expired = remove_snapshots(self._catalog, path, find_expired, is_late)
+        files = self._measure(expired)
+        deleted = self._delete(path, expired.table.io, files)
+        if expired.count:
+            log_expiry(path, expired)
+        return Expiry(expired.count, files) if len(deleted) == len(files) else Unfinished(deleted)
+
+    def _remove_orphans(self, path: TableIdentifier, _owner: Owner) -> Outcome:
+        found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
+        if self._is_dry_run:
+            return Removal(found)
+        deleted = self._delete(path, found.table.io, found.deletable)
+        return Removal(found) if len(deleted) == len(found.deletable) else Unfinished(deleted)
+
+    @staticmethod
+    def _measure(expired: ExpiredSnapshots) -> Sequence[StoredFile]:
+        return measure_files(expired.table.io, expired.locations)
+
+    def _delete(self, path: TableIdentifier, io: FileIO, files: Sequence[StoredFile]) -> Sequence[StoredFile]:
+        """Delete files until the time is over, and return those that were deleted."""
+        for first in range(0, len(files), DELETED_AT_ONCE):
+            if self._budget.is_late():
+                return files[:first]
+            delete_all(io, [file.location for file in files[first : first + DELETED_AT_ONCE]])
+            if len(files) > DELETED_AT_ONCE:
+                done = min(first + DELETED_AT_ONCE, len(files))
+                log.info("table %s: deleted %d of %d files", path, done, len(files))
+        return files

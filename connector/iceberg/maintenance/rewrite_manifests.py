@@ -1,0 +1,208 @@
+"""Merges all small manifests of a table at once, in a commit of its own that changes no rows.
+
+A session merges manifests only when they are many, so that an entry is written again rarely. A table whose task is
+stopped keeps what the last commits have left.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from connector.evolution.table_change import Owner
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
+from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, list_unknown_errors, quote
+from connector.iceberg.commits.file_names import find_file_prefix
+from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.metadata.manifests import Thresholds, manifests_of
+from connector.iceberg.metadata.table_updates import (
+    name_table_in_errors,
+    new_snapshot,
+    same_rows,
+    same_schema,
+    same_table,
+)
+from connector.model.table_identifier import TableIdentifier
+from connector.storage.storage_errors import translate_errors
+
+log = logging.getLogger(__name__)
+
+SUMMARY_MAINTENANCE = "flow.maintenance"  # in the snapshots that maintenance adds: its action
+
+
+@dataclass(frozen=True)
+class ManifestPlan:
+    """The small manifests of a table, in groups: each group becomes one manifest."""
+
+    table: Table
+    groups: Sequence[Sequence[ManifestFile]]
+    kept: Sequence[ManifestFile]
+
+    @property
+    def replaced(self) -> list[ManifestFile]:
+        """All manifests that are written again."""
+        return [manifest for group in self.groups for manifest in group]
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return sum(manifest.manifest_length for manifest in self.replaced)
+
+
+def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
+    """Plan which manifests become one: small ones of the same partition spec and kind, up to the target size.
+    One that lists deleted files only goes.
+
+    At most `max_bytes` are read, but at least one group.
+    """
+    with name_table_in_errors(table):
+        target = (Thresholds.of({**table.properties, "commit.manifest-merge.enabled": "true"}) or Thresholds()).size
+    with translate_errors(table.location()):
+        manifests = manifests_of(table.io, table.current_snapshot())
+    groups, size = list[Sequence[ManifestFile]](), 0
+    small = sorted((each for each in manifests if each.manifest_length < target or _is_empty(each)), key=_kind)
+    for _, of_kind in groupby(small, key=_kind):
+        for group in _fill(of_kind, target):
+            if len(group) == 1 and not _is_empty(group[0]):
+                continue
+            size += sum(manifest.manifest_length for manifest in group)
+            if max_bytes is None or not groups or size <= max_bytes:
+                groups.append(group)
+    replaced = {manifest.manifest_path for group in groups for manifest in group}
+    return ManifestPlan(table, groups, [each for each in manifests if each.manifest_path not in replaced])
+
+
+def rewrite_manifests(
+    catalog: Catalog,
+    path: TableIdentifier,
+    owner: Owner,
+    max_bytes: int | None = None,
+    is_interrupted: Callable[[], bool] = lambda: False,
+) -> ManifestPlan:
+    """Merge the small manifests of a table, and return the plan that was performed.
+
+    Other writers may commit meanwhile: then the plan is made again. What was written for an earlier attempt is used
+    again if it still fits. RetryableError if other writers are faster during all attempts.
+    """
+    return _Rewrite(catalog, path, owner, max_bytes).perform(is_interrupted)
+
+
+class _Rewrite:
+    def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, max_bytes: int | None) -> None:
+        self._catalog = catalog
+        self._path = path
+        self._owner = owner
+        self._max_bytes = max_bytes
+        self._snapshots = SnapshotWriter()
+        self._written: dict[tuple[str, ...], list[ManifestFile]] = {}
+        self._sent: tuple[int, ManifestPlan] | None = None  # the id of the snapshot, and its plan
+
+    def perform(self, is_interrupted: Callable[[], bool]) -> ManifestPlan:
+        last: Exception | None = None
+        for number in count_attempts(RETRY_FOR):
+            try:
+                table = self._catalog.load_table(self._path)
+                if landed := self._find_landed(table):
+                    return landed
+                plan = plan_manifests(table, self._max_bytes)
+                if not plan.groups or is_interrupted():
+                    return ManifestPlan(table, (), (*plan.replaced, *plan.kept))
+                self._commit(plan)
+            except list_retried_errors() as error:
+                if is_final(error) or isinstance(error, ConnectorError):
+                    raise self._explain(error) from error
+                log.info("table %s: attempt %d to merge manifests: %s", self._path, number + 1, quote(error))
+                last = error
+            else:
+                return plan
+        assert last is not None
+        raise self._explain(last) from last
+
+    def _find_landed(self, table: Table) -> ManifestPlan | None:
+        """Return the plan of an earlier attempt whose outcome was unknown, if it was committed."""
+        if self._sent is None:
+            return None
+        snapshot_id, plan = self._sent
+        return plan if table.metadata.snapshot_by_id(snapshot_id) else None
+
+    def _commit(self, plan: ManifestPlan) -> None:
+        table = plan.table
+        prefix = find_file_prefix(table, self._owner)
+        with translate_errors(table.location()):
+            merged = [manifest for group in plan.groups for manifest in self._write(table, prefix, group)]
+            summary = {
+                SUMMARY_MATERIALIZATION: self._owner.materialization,
+                SUMMARY_MAINTENANCE: "manifests",
+                "manifests-replaced": str(len(plan.replaced)),
+                "manifests-created": str(len(merged)),
+                "manifests-kept": str(len(plan.kept)),
+            }
+            schema_id = table.metadata.current_schema_id
+            snapshot = self._snapshots.replace(table, prefix, [*merged, *plan.kept], schema_id, summary)
+        self._sent = snapshot.snapshot_id, plan
+        requirements = (same_table(table), same_rows(table), *same_schema(table))
+        self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
+
+    def _write(self, table: Table, prefix: str, group: Sequence[ManifestFile]) -> list[ManifestFile]:
+        # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
+        key = (prefix, *(manifest.manifest_path for manifest in group))
+        if key not in self._written:
+            entries = chain.from_iterable(manifest.fetch_manifest_entry(table.io) for manifest in group)
+            first = next(entries, None)
+            self._written[key] = (
+                []
+                if first is None
+                else [
+                    self._snapshots.factory.of_existing(
+                        table, prefix, group[0].partition_spec_id, chain([first], entries), group[0].content
+                    )
+                ]
+            )
+        # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
+        return deepcopy(self._written[key])
+
+    def _explain(self, error: Exception) -> ConnectorError:
+        if isinstance(error, ConnectorError):
+            return error
+        if is_final(error):
+            return UserError(
+                f"table {self._path}: the catalog refuses to merge manifests ({quote(error)}). Nothing was changed. "
+                "Give the user of the config's credentials the permission to change this table."
+            )
+        if isinstance(error, list_unknown_errors()):
+            return CommitUnknownError(
+                f"table {self._path}: the catalog gave no answer when manifests were merged ({quote(error)}). Rows are "
+                "not affected. Check the catalog, and repeat the command."
+            )
+        return RetryableError(
+            f"table {self._path}: other writers committed first each time when manifests were merged ({quote(error)}). "
+            "Nothing was changed. Repeat the command later."
+        )
+
+
+def _kind(manifest: ManifestFile) -> tuple[int, int]:
+    return manifest.partition_spec_id, int(manifest.content)
+
+
+def _fill(manifests: Iterable[ManifestFile], target: int) -> Iterator[Sequence[ManifestFile]]:
+    """Divide manifests into groups of at most so many bytes, in their order."""
+    group, size = list[ManifestFile](), 0
+    for manifest in manifests:
+        if group and size + manifest.manifest_length > target:
+            yield group
+            group, size = [], 0
+        group.append(manifest)
+        size += manifest.manifest_length
+    if group:
+        yield group
+
+
+def _is_empty(manifest: ManifestFile) -> bool:
+    """Whether the manifest lists deleted files only. A later snapshot does not need it."""
+    return manifest.added_files_count == 0 and manifest.existing_files_count == 0

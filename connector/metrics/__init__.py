@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: facts become numbers, which are served by HTTP or written to a file."""

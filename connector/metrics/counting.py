@@ -1,0 +1,165 @@
+"""Counts facts: what each fact changes in which metric."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from connector.host import facts
+from connector.host.facts import AttemptFailure, CommitFailure, Fact
+from connector.metrics import definitions
+from connector.metrics.counts import MAX_TABLES, OTHER_TABLES, Counts, TableLabels
+from connector.metrics.definitions import TABLE, Kind
+from connector.metrics.waiting_commits import WaitingCommits
+
+OF_TREATMENT: Final = {
+    "clamped": definitions.VALUES_CLAMPED,
+    "nulled": definitions.VALUES_NULLED,
+    "rejected": definitions.ROWS_REJECTED,
+}
+
+
+class FactCounter:
+    """Counts the facts of one session. Any thread may tell one."""
+
+    def __init__(self, counts: Counts, max_tables: int = MAX_TABLES, now: Callable[[], float] = time.time) -> None:
+        self._counts = counts
+        self._labels = TableLabels(max_tables)
+        self._now = now
+        self._waiting = WaitingCommits(counts, self._labels.find, now())
+        self._counting = threading.Lock()
+        counts.set(definitions.SESSION_START, now())
+        self._begin(())
+
+    def count(self, fact: Fact) -> None:
+        """Count one fact."""
+        with self._counting:
+            COUNTERS[type(fact)](self, fact)
+
+    def _label(self, table: str) -> str:
+        is_new, label = self._labels.admit(table), self._labels.find(table)
+        if is_new:
+            self._begin(TABLE, label)
+            self._waiting.begin(table)
+        return label
+
+    def _begin(self, labels: tuple[str, ...], *values: str) -> None:
+        for metric in definitions.ALL:
+            if metric.kind is not Kind.GAUGE and metric.labels == labels:
+                self._counts.begin(metric, *values)
+
+    def _count_opened(self, fact: facts.OpenedTables) -> None:
+        for table in fact.tables:
+            self._label(table)
+
+    def _count_received(self, fact: facts.ReceivedRows) -> None:
+        table = self._label(fact.table)
+        self._counts.add(definitions.ROWS_RECEIVED, fact.rows, table)
+        self._counts.add(definitions.BYTES_RECEIVED, fact.size, table)
+        self._counts.set(definitions.LAST_RECEIPT, self._now())
+        self._waiting.receive(fact.table, fact.since)
+
+    def _count_loads(self, fact: facts.AnsweredLoads) -> None:
+        table = self._label(fact.table)
+        self._counts.add(definitions.LOADS, fact.asked, table)
+        self._counts.add(definitions.LOADS_FOUND, fact.found, table)
+
+    def _count_treated(self, fact: facts.TreatedValues) -> None:
+        self._counts.add(OF_TREATMENT[fact.treatment], fact.count, self._label(fact.table))
+
+    def _count_staged(self, fact: facts.StagedRows) -> None:
+        table = self._label(fact.table)
+        if not fact.is_recovered:
+            self._counts.add(definitions.ROWS_STAGED, fact.rows, table)
+            self._counts.add(definitions.BYTES_STAGED, fact.size, table)
+        self._waiting.stage(fact)
+
+    def _count_committed(self, fact: facts.CommittedRows) -> None:
+        table = self._label(fact.table)
+        for metric, amount in (
+            (definitions.COMMITS, 1),
+            (definitions.ROWS_COMMITTED, fact.rows),
+            (definitions.ROWS_DELETED, fact.deleted_rows),
+            (definitions.DATA_FILES, fact.files),
+            (definitions.DATA_BYTES, fact.size),
+            (definitions.DELETE_FILES, fact.delete_files),
+            (definitions.DELETE_BYTES, fact.delete_size),
+        ):
+            self._counts.add(metric, amount, table)
+        self._counts.observe(definitions.COMMIT_DURATION, fact.seconds, table)
+
+    def _count_ended(self, fact: facts.EndedCommits) -> None:
+        self._counts.set(definitions.LAST_COMMIT, self._now(), self._label(fact.table))
+        self._waiting.end(fact.table, fact.commit_ids)
+
+    def _count_attempt(self, fact: facts.FailedAttempt) -> None:
+        table = self._label(fact.table)
+        self._counts.add(definitions.RETRIES, 1, table)
+        if fact.reason is AttemptFailure.CONFLICT:
+            self._counts.add(definitions.CONFLICTS, 1, table)
+        if fact.reason is AttemptFailure.UNKNOWN:
+            self._counts.add(definitions.OUTCOMES_UNKNOWN, 1, table)
+
+    def _count_failed(self, fact: facts.FailedCommit) -> None:
+        table = self._label(fact.table)
+        self._counts.add(definitions.COMMITS_FAILED, 1, table)
+        if fact.reason is CommitFailure.FENCED:
+            self._counts.add(definitions.COMMITS_FENCED, 1, table)
+        self._waiting.fail(fact.table, fact.reason)
+
+    def _count_state(self, fact: facts.TableState) -> None:
+        table = self._label(fact.table)
+        if table != OTHER_TABLES:  # the tables would take turns
+            self._counts.set(definitions.TABLE_SNAPSHOTS, fact.snapshots, table)
+            self._counts.set(definitions.TABLE_DATA_FILES, fact.data_files, table)
+            self._counts.set(definitions.TABLE_DELETE_FILES, fact.delete_files, table)
+
+    def _count_acknowledged(self, fact: facts.AcknowledgedTransaction) -> None:
+        self._counts.add(definitions.TRANSACTIONS, fact.has_rows)
+        self._counts.add(definitions.HELD, fact.held)
+        self._waiting.close()
+
+    def _count_spool(self, fact: facts.SpoolSize) -> None:
+        self._counts.set(definitions.SPOOL, fact.size)
+        self._counts.set(definitions.SPOOL_LIMIT, fact.limit)
+
+    def _count_full_spool(self, fact: facts.FullSpool) -> None:
+        self._counts.add(definitions.SPOOL_FULL, fact.seconds)
+
+    def _count_maintenance(self, fact: facts.MaintenanceRun) -> None:
+        self._counts.add(definitions.MAINTENANCE_RUNS, 1, fact.action)
+        self._counts.add(definitions.MAINTENANCE_FAILURES, fact.has_failed, fact.action)
+        self._counts.observe(definitions.MAINTENANCE_DURATION, fact.seconds, fact.action)
+
+    def _count_maintained(self, fact: facts.MaintainedFiles) -> None:
+        labels = self._label(fact.table), fact.action
+        self._counts.add(definitions.MAINTENANCE_FILES, fact.files, *labels)
+        self._counts.add(definitions.MAINTENANCE_BYTES, fact.size, *labels)
+
+    def _count_debt(self, fact: facts.CompactionDebt) -> None:
+        if (table := self._label(fact.table)) != OTHER_TABLES:  # the tables would take turns
+            self._counts.set(definitions.COMPACTION_DEBT, fact.size, table)
+
+    def _count_refreshed(self, fact: facts.RefreshedCredentials) -> None:
+        self._counts.add(definitions.REFRESH_FAILURES if fact.has_failed else definitions.REFRESHES, 1)
+
+
+COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
+    facts.OpenedTables: FactCounter._count_opened,
+    facts.ReceivedRows: FactCounter._count_received,
+    facts.AnsweredLoads: FactCounter._count_loads,
+    facts.TreatedValues: FactCounter._count_treated,
+    facts.StagedRows: FactCounter._count_staged,
+    facts.CommittedRows: FactCounter._count_committed,
+    facts.EndedCommits: FactCounter._count_ended,
+    facts.FailedAttempt: FactCounter._count_attempt,
+    facts.FailedCommit: FactCounter._count_failed,
+    facts.TableState: FactCounter._count_state,
+    facts.AcknowledgedTransaction: FactCounter._count_acknowledged,
+    facts.SpoolSize: FactCounter._count_spool,
+    facts.FullSpool: FactCounter._count_full_spool,
+    facts.MaintenanceRun: FactCounter._count_maintenance,
+    facts.MaintainedFiles: FactCounter._count_maintained,
+    facts.CompactionDebt: FactCounter._count_debt,
+    facts.RefreshedCredentials: FactCounter._count_refreshed,
+}

@@ -1,0 +1,136 @@
+"""The metrics: names, units, meanings and labels. docs/metrics.md says what moves each, and which alarm uses it.
+
+Names follow OpenMetrics: the unit comes last, and counters get the suffix _total when they are printed.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+PREFIX: Final = "materialize_iceberg_"
+TABLE: Final = ("table",)
+ACTION: Final = ("action",)
+
+COMMIT_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+MAINTENANCE_SECONDS: Final = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0)
+
+
+class Kind(StrEnum):
+    """How the values of a metric behave."""
+
+    COUNTER = "counter"  # only grows, from 0 at the start of the process
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A metric. All have the label `task` too."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+    buckets: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        ALL.append(self)
+
+    @property
+    def full_name(self) -> str:
+        """The name as it is printed, without the suffixes of a histogram's samples."""
+        return PREFIX + self.name + ("_total" if self.kind is Kind.COUNTER else "")
+
+
+ALL: Final[list[Metric]] = []
+
+
+def _count(name: str, meaning: str, labels: tuple[str, ...] = TABLE, unit: str = "") -> Metric:
+    return Metric(name, Kind.COUNTER, meaning, labels, unit)
+
+
+def _measure(name: str, meaning: str, labels: tuple[str, ...] = TABLE, unit: str = "") -> Metric:
+    return Metric(name, Kind.GAUGE, meaning, labels, unit)
+
+
+ROWS_RECEIVED: Final = _count("rows_received", "Rows that arrived from the runtime.")
+BYTES_RECEIVED: Final = _count("received_bytes", "Bytes of the lines of these rows.", unit="bytes")
+LOADS: Final = _count("loads", "Keys whose documents the runtime asked for.")
+LOADS_FOUND: Final = _count("loads_found", "Documents that were found for these keys.")
+ROWS_STAGED: Final = _count("rows_staged", "Rows in durable data files, ready to be committed.")
+BYTES_STAGED: Final = _count("staged_bytes", "Bytes of these data files.", unit="bytes")
+ROWS_REJECTED: Final = _count("rows_rejected", "Rows that went to the table of rejected rows.")
+VALUES_NULLED: Final = _count("values_nulled", "Values that became null because they do not fit their column.")
+VALUES_CLAMPED: Final = _count("values_clamped", "Dates that were clamped to the years 1 to 9999.")
+ROWS_COMMITTED: Final = _count("rows_committed", "Rows that this process has added to tables.")
+ROWS_DELETED: Final = _count("rows_deleted", "Older versions of rows that these commits deleted.")
+DATA_FILES: Final = _count("data_files", "Data files that were committed.")
+DATA_BYTES: Final = _count("data_file_bytes", "Bytes of these data files.", unit="bytes")
+DELETE_FILES: Final = _count("delete_files", "Delete files that were committed.")
+DELETE_BYTES: Final = _count("delete_file_bytes", "Bytes of these delete files.", unit="bytes")
+COMMITS: Final = _count("commits", "Commits that added rows to a table.")
+COMMIT_DURATION: Final = Metric(
+    "commit_duration_seconds",
+    Kind.HISTOGRAM,
+    "How long these commits took, with all attempts.",
+    TABLE,
+    "seconds",
+    COMMIT_SECONDS,
+)
+RETRIES: Final = _count("commit_retries", "Attempts to commit that failed.")
+CONFLICTS: Final = _count("commit_conflicts", "Attempts to commit that failed because another writer committed first.")
+OUTCOMES_UNKNOWN: Final = _count("commit_outcomes_unknown", "Attempts to commit whose outcome was unknown.")
+COMMITS_FAILED: Final = _count("commits_failed", "Commits that failed with all attempts. Their rows stay staged.")
+COMMITS_FENCED: Final = _count("commits_fenced", "Commits that failed because another process has taken over.")
+COMMIT_FAILING: Final = _measure("commit_failing", "1 if the last commit of the table failed, 0 otherwise.")
+SIGN_IN_REFUSED: Final = _measure(
+    "sign_in_refused", "1 if the catalog refused the sign-in at the last commit, 0 otherwise."
+)
+LAST_COMMIT: Final = _measure("last_commit_timestamp_seconds", "When the last commit succeeded.", unit="seconds")
+OLDEST_WAITING: Final = _measure(
+    "oldest_waiting_row_timestamp_seconds",
+    "When the oldest row that is not in the table yet was received. Absent if no row waits.",
+    unit="seconds",
+)
+WAITING_TRANSACTIONS: Final = _measure("waiting_transactions", "Staged commits that wait for the table.")
+WAITING_ROWS: Final = _measure("waiting_rows", "Rows of these staged commits.")
+WAITING_BYTES: Final = _measure("waiting_bytes", "Bytes of the data files of these staged commits.", unit="bytes")
+TABLE_SNAPSHOTS: Final = _measure("table_snapshots", "Snapshots of the table after the last commit.")
+TABLE_DATA_FILES: Final = _measure("table_data_files", "Data files of the table after the last commit.")
+TABLE_DELETE_FILES: Final = _measure("table_delete_files", "Delete files of the table after the last commit.")
+MAINTENANCE_RUNS: Final = _count("maintenance_runs", "Maintenance tasks that have ended.", ACTION)
+MAINTENANCE_FAILURES: Final = _count("maintenance_failures", "Maintenance tasks that have failed.", ACTION)
+MAINTENANCE_DURATION: Final = Metric(
+    "maintenance_duration_seconds",
+    Kind.HISTOGRAM,
+    "How long these maintenance tasks took.",
+    ACTION,
+    "seconds",
+    MAINTENANCE_SECONDS,
+)
+MAINTENANCE_FILES: Final = _count(
+    "maintenance_files", "Files that maintenance has deleted or rewritten.", (*TABLE, *ACTION)
+)
+MAINTENANCE_BYTES: Final = _count(
+    "maintenance_file_bytes", "Bytes of the files that maintenance has rewritten.", (*TABLE, *ACTION), "bytes"
+)
+COMPACTION_DEBT: Final = _measure(
+    "compaction_debt_bytes", "Bytes of data files that are still to be compacted.", unit="bytes"
+)
+TRANSACTIONS: Final = _count("transactions", "Transactions that were acknowledged.", ())
+HELD: Final = _count("held_seconds", "Time for which acknowledgements were held back.", (), "seconds")
+LAST_RECEIPT: Final = _measure("last_receipt_timestamp_seconds", "When the last row arrived.", (), "seconds")
+SPOOL: Final = _measure("spool_bytes", "Bytes of rows on the local disk, not in a data file yet.", (), "bytes")
+SPOOL_LIMIT: Final = _measure("spool_limit_bytes", "The most bytes that the spool takes.", (), "bytes")
+SPOOL_FULL: Final = _count(
+    "spool_full_seconds", "Time for which input was not read because the spool was full.", (), "seconds"
+)
+REFRESHES: Final = _count("credential_refreshes", "Credentials that were fetched or refreshed.", ())
+REFRESH_FAILURES: Final = _count("credential_refresh_failures", "Attempts to fetch credentials that failed.", ())
+MEMORY: Final = _measure("memory_bytes", "Resident memory of the session's processes.", ("process",), "bytes")
+MEMORY_LIMIT: Final = _measure(
+    "memory_limit_bytes", "The memory limit of the container. Absent without one.", (), "bytes"
+)
+SESSION_START: Final = _measure("session_start_timestamp_seconds", "When the session began to open.", (), "seconds")
+BUILD: Final = _measure("build_info", "1, with the versions as labels.", ("version", "python", "spark", "pyiceberg"))

@@ -1,0 +1,57 @@
+"""Publishes the metrics of a session: facts are counted from now on, and anyone may read the numbers."""
+
+import platform
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+
+from connector import VERSION
+from connector.config.metrics_options import MetricsOptions
+from connector.host import facts
+from connector.host.cgroup import Cgroup
+from connector.host.process_memory import read_memory
+from connector.metrics import definitions
+from connector.metrics.collector import make_registry
+from connector.metrics.counting import FactCounter
+from connector.metrics.counts import Counts
+from connector.metrics.http_server import serve_metrics, try_to_listen
+from connector.metrics.text_file import try_directory, write_metrics
+from protocol.flow import WHOLE_RANGE
+
+
+@contextmanager
+def publish_metrics(options: MetricsOptions, task: str, key_range: str) -> Iterator[None]:
+    """Count facts, and publish the numbers until the block ends. Raises UserError if that is not possible.
+
+    A shard of a part of the key range is told apart by a label, since the shards of a task may share a directory.
+    """
+    counts = Counts()
+    _set_facts_of_machine(counts)
+    of_session = {"task": task} if key_range == WHOLE_RANGE.key_range else {"task": task, "key_range": key_range}
+    registry = make_registry(counts, of_session, lambda: _measure_memory(counts))
+    counter = FactCounter(counts)
+    with ExitStack() as resources:
+        if options.listen:
+            resources.enter_context(serve_metrics(options.listen, registry))
+        if options.file:
+            resources.enter_context(write_metrics(options.file, registry))
+        facts.observe = counter.count
+        yield
+
+
+def try_metrics(options: MetricsOptions) -> None:
+    """Check that metrics can be published, and change nothing. Raises UserError if they cannot."""
+    if options.listen:
+        try_to_listen(options.listen)
+    if options.file:
+        try_directory(options.file)
+
+
+def _set_facts_of_machine(counts: Counts) -> None:
+    counts.set(definitions.BUILD, 1, VERSION, platform.python_version(), version("pyspark"), version("pyiceberg"))
+    if limit := Cgroup().memory:
+        counts.set(definitions.MEMORY_LIMIT, limit)
+
+
+def _measure_memory(counts: Counts) -> None:
+    counts.replace(definitions.MEMORY, {(process,): float(size) for process, size in read_memory().items()})

@@ -1,0 +1,97 @@
+"""What waits for each table: rows of the open transaction, and staged commits that the table does not have yet."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from connector.host.facts import CommitFailure, StagedRows
+from connector.metrics import definitions
+from connector.metrics.counts import Counts, Labels
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A staged commit. `since` is when its first row was received."""
+
+    table: str
+    rows: int
+    size: int  # bytes
+    since: float
+
+
+class WaitingCommits:
+    """Keeps the gauges of what waits. `find_label` returns the label of a table; `began` is when the session began."""
+
+    def __init__(self, counts: Counts, find_label: Callable[[str], str], began: float) -> None:
+        self._counts = counts
+        self._find_label = find_label
+        self._began = began
+        self._open: dict[str, float] = {}  # by table: when the first of its rows in the open transaction was received
+        self._staged: dict[str, _Waiting] = {}  # by commit id
+        self._failures: dict[str, CommitFailure] = {}  # by table
+        self._tables: set[str] = set()
+
+    def begin(self, table: str) -> None:
+        """Show that nothing waits for a table."""
+        self._tables.add(table)
+        self._show()
+
+    def receive(self, table: str, since: float) -> None:
+        """Note that the open transaction has had rows of a table since then."""
+        if table not in self._open:
+            self._open[table] = since
+            self._show()
+
+    def stage(self, fact: StagedRows) -> None:
+        """Note a staged commit. The state does not say when the rows of an earlier session were received."""
+        since = self._began if fact.is_recovered else min(self._open.values(), default=self._began)
+        self._staged[fact.commit_id] = _Waiting(fact.table, fact.rows, fact.size, since)
+        self._show()
+
+    def close(self) -> None:
+        """Note that the open transaction has ended: all of its rows are staged."""
+        self._open.clear()
+        self._show()
+
+    def fail(self, table: str, reason: CommitFailure) -> None:
+        """Note that a table has refused its commits."""
+        self._failures[table] = reason
+        self._show()
+
+    def end(self, table: str, commit_ids: tuple[str, ...]) -> None:
+        """Note that these commits wait no more."""
+        for commit_id in commit_ids:
+            self._staged.pop(commit_id, None)
+        self._failures.pop(table, None)
+        self._show()
+
+    def _show(self) -> None:
+        labels = {self._find_label(table) for table in self._tables}
+        self._show_staged(labels)
+        self._show_failures(labels)
+        oldest: dict[Labels, float] = {}
+        for table, since in [*self._open.items(), *((each.table, each.since) for each in self._staged.values())]:
+            label = (self._find_label(table),)
+            oldest[label] = min(since, oldest.get(label, since))
+        self._counts.replace(definitions.OLDEST_WAITING, oldest)
+
+    def _show_staged(self, labels: set[str]) -> None:
+        nothing: dict[Labels, float] = {(label,): 0.0 for label in labels}
+        transactions, rows, sizes = nothing.copy(), nothing.copy(), nothing.copy()
+        for each in self._staged.values():
+            label = (self._find_label(each.table),)
+            transactions[label] += 1
+            rows[label] += each.rows
+            sizes[label] += each.size
+        self._counts.replace(definitions.WAITING_TRANSACTIONS, transactions)
+        self._counts.replace(definitions.WAITING_ROWS, rows)
+        self._counts.replace(definitions.WAITING_BYTES, sizes)
+
+    def _show_failures(self, labels: set[str]) -> None:
+        reasons: dict[str, set[CommitFailure]] = defaultdict(set)
+        for table, reason in self._failures.items():
+            reasons[self._find_label(table)].add(reason)
+        failing: dict[Labels, float] = {(each,): float(bool(reasons[each])) for each in labels}
+        self._counts.replace(definitions.COMMIT_FAILING, failing)
+        refused: dict[Labels, float] = {(each,): float(CommitFailure.SIGN_IN in reasons[each]) for each in labels}
+        self._counts.replace(definitions.SIGN_IN_REFUSED, refused)

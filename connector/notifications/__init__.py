@@ -1,0 +1,1 @@
+"""Notifications: a webhook is told of each snapshot that the task commits."""

@@ -1,0 +1,80 @@
+"""The message about one snapshot: a CloudEvent of version 1.0, in JSON. It has counts and times, but no row."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+from pyiceberg.table.snapshots import Snapshot
+
+from connector.iceberg.commits.snapshot import (
+    SUMMARY_DELETED,
+    SUMMARY_FIRST,
+    SUMMARY_KEY_RANGE,
+    SUMMARY_LAST,
+    SUMMARY_MATERIALIZATION,
+    SUMMARY_STATE_KEY,
+)
+from connector.model.table_identifier import TableIdentifier
+
+TYPE: Final = "flow.iceberg.snapshot.committed"
+MEDIA_TYPE: Final = "application/cloudevents+json; charset=utf-8"
+COUNT: Final = re.compile("[0-9]{1,18}")
+# The names of the data's counts, and of the summary's.
+_COUNTS: Final = {
+    "upsertedRows": "added-records",
+    "deletedRows": SUMMARY_DELETED,
+    "addedDataFiles": "added-data-files",
+    "addedDeleteFiles": "added-delete-files",
+    "addedBytes": "added-files-size",
+}
+
+
+@dataclass(frozen=True)
+class CloudEvent:
+    """A message. The same snapshot always has the same id."""
+
+    id: str
+    sequence_number: int  # of the snapshot
+    committed: float  # seconds since 1970
+    body: bytes
+
+    @classmethod
+    def of(cls, path: TableIdentifier, uuid: str, snapshot: Snapshot) -> "CloudEvent":
+        """Return the message about a snapshot of a table."""
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        materialization = summary.get(SUMMARY_MATERIALIZATION, "")
+        event_id = f"{uuid}-{snapshot.snapshot_id}"
+        seconds = snapshot.timestamp_ms / 1000
+        body: dict[str, Any] = {
+            "specversion": "1.0",
+            "id": event_id,
+            "source": f"/materialize-iceberg/{quote(materialization)}",
+            "type": TYPE,
+            "subject": str(path),
+            "time": datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "datacontenttype": "application/json",
+            "data": {
+                "table": str(path),
+                "tableUuid": uuid,
+                # JavaScript cannot hold these numbers.
+                "snapshotId": str(snapshot.snapshot_id),
+                "parentSnapshotId": snapshot.parent_snapshot_id and str(snapshot.parent_snapshot_id),
+                "sequenceNumber": snapshot.sequence_number,
+                "operation": snapshot.summary.operation.value if snapshot.summary else None,
+                "materialization": materialization,
+                "stateKey": summary.get(SUMMARY_STATE_KEY),
+                "keyRange": summary.get(SUMMARY_KEY_RANGE),
+                **{name: _read_count(summary.get(of_summary, "0")) for name, of_summary in _COUNTS.items()},
+                "minPublishedAt": summary.get(SUMMARY_FIRST),
+                "maxPublishedAt": summary.get(SUMMARY_LAST),
+            },
+        }
+        return cls(event_id, snapshot.sequence_number or 0, seconds, orjson.dumps(body))
+
+
+def _read_count(text: str) -> int | None:
+    """Return a number of a summary. Other engines can change summaries."""
+    return int(text) if COUNT.fullmatch(text) else None

@@ -1,0 +1,97 @@
+"""Tells metrics what a session stages, and how its commits end."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyiceberg.table.metadata import TableMetadata
+
+from connector.host import facts
+from connector.host.errors import ConnectorError, FencedError, SignInError
+from connector.host.facts import (
+    CommitFailure,
+    CommittedRows,
+    EndedCommits,
+    Fact,
+    FailedCommit,
+    OpenedTables,
+    StagedRows,
+    TableState,
+    TreatedValues,
+)
+from connector.iceberg.commits.commit import Failed, Landed, Outcome
+from connector.model.invalid_values import Tally
+from connector.model.state import StagedCommit
+
+
+def measure_opened(tables: Iterable[str]) -> None:
+    """Tell of the tables of a session."""
+    _tell(OpenedTables(tuple(tables)))
+
+
+def measure_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], tables: Sequence[str]) -> None:
+    """Tell what a transaction has staged, and how its invalid values were treated, by the index of their table."""
+    for commit in staged:
+        _tell(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
+    for index, tally in treated.items():
+        for _, treatment, values in tally:
+            _tell(TreatedValues(tables[index], treatment, values.count))
+
+
+def measure_recovered(staged: Sequence[StagedCommit]) -> None:
+    """Tell of the staged commits of earlier sessions."""
+    for commit in staged:
+        _tell(StagedRows(str(commit.path), commit.next, commit.rows, commit.size, is_recovered=True))
+
+
+def measure_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Tell how the attempts of several tables have ended."""
+    for outcome in outcomes:
+        _measure_outcome(outcome)
+
+
+def _measure_outcome(outcome: Outcome) -> None:
+    table = str(outcome.commits[0].path)
+    if isinstance(outcome, Failed):
+        _tell(FailedCommit(table, _find_reason(outcome.error)))
+        return
+    if isinstance(outcome, Landed) and outcome.commit:
+        _measure_commit(table, outcome, outcome.commit.metadata)
+    _tell(EndedCommits(table, tuple(commit.next for commit in outcome.commits)))
+
+
+def _measure_commit(table: str, landed: Landed, metadata: TableMetadata) -> None:
+    summary = _read_summary(metadata)
+    size = sum(commit.size for commit in landed.commits)
+    added = int(summary.get("added-files-size", size))  # of data files and delete files
+    _tell(
+        CommittedRows(
+            table,
+            rows=sum(commit.rows for commit in landed.commits),
+            files=sum(commit.file_count for commit in landed.commits),
+            size=size,
+            deleted_rows=sum(commit.located.rows for commit in landed.commits if commit.located),
+            delete_files=int(summary.get("added-delete-files", 0)),
+            delete_size=added - size,
+            seconds=landed.seconds,
+        )
+    )
+    data_files, delete_files = (int(summary.get(f"total-{kind}-files", 0)) for kind in ("data", "delete"))
+    _tell(TableState(table, len(metadata.snapshots), data_files, delete_files))
+
+
+def _read_summary(metadata: TableMetadata) -> dict[str, str]:
+    snapshot = metadata.current_snapshot()
+    return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+
+def _find_reason(error: ConnectorError) -> CommitFailure:
+    match error:
+        case FencedError():
+            return CommitFailure.FENCED
+        case SignInError():
+            return CommitFailure.SIGN_IN
+    return CommitFailure.OTHER
+
+
+def _tell(fact: Fact) -> None:
+    if facts.observe:
+        facts.observe(fact)

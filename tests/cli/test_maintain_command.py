@@ -1,0 +1,440 @@
+"""An operator sees what maintenance would do, does it beside running tasks, and may end it at any time."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from connector.cli.arguments import parse_arguments
+from connector.cli.flow_files import ConfigFile
+from connector.cli.maintain_command import MaintainedTable, MaintainedTables, maintain_tables, read_arguments
+from connector.cli.maintain_texts import describe_maintenance, encode_maintenance
+from connector.cli.waiting import WaitingLine
+from connector.config.catalog import LOCAL
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
+from connector.iceberg.maintenance.perform_actions import Action
+from connector.iceberg.metadata.retention import MAX_AGE
+from connector.iceberg.metadata.stored_files import list_stored_files
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
+from support.endpoint_configs import on_s3, rest
+from support.rest_catalog import RestCatalogOnS3
+from support.snapshots import check_text
+from support.staged_files import leave_behind, place_of, stage, write_file
+from support.tables import foreign_table, ids_of, local_catalog
+
+Json: TypeAlias = Any
+
+ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
+ORDERS: Final = TableIdentifier("shop", "orders")
+WRITER: Final = WriterId("acme/lake", "shop%2Forders.v0", "00000000-ffffffff")
+OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
+# Snapshots expire at once, and Spark does not start to compact a few files.
+PROPERTIES: Final = {MAX_AGE: "0", MIN_INPUT_FILES: "1000"}
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A catalog with a table of a task, and the file with its config."""
+
+    catalog: Catalog
+    config: Path
+
+    def add_table(self, path: TableIdentifier, owner: Owner | None = OWNER) -> Table:
+        owned = {OWNER_PROPERTY: owner.encode()} if owner else {}
+        return foreign_table(self.catalog, path, properties=PROPERTIES | owned)
+
+    def commit(self, *ids: int, path: TableIdentifier = ORDERS, prev: str | None = None) -> StagedCommit:
+        staged = stage(self.catalog, path, WRITER, *ids, prev=prev)
+        commit.commit_all_or_raise(self.catalog, [staged])
+        return staged
+
+    @property
+    def table(self) -> Table:
+        return self.catalog.load_table(ORDERS)
+
+    def maintain(self, *arguments: str) -> Json:
+        return json.loads(encode_maintenance(self._maintain(arguments)))
+
+    def describe(self, *arguments: str) -> str:
+        return describe_maintenance(self._maintain(arguments))
+
+    def _maintain(self, arguments: Sequence[str]) -> Any:
+        source = ConfigFile(str(self.config))
+        options = parse_arguments(["maintain", *arguments, "--config", source.file])
+        return maintain_tables(read_arguments(options, source), WaitingLine(None))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"namespace: shop\ncatalog: {{catalog_type: {LOCAL}, warehouse: {tmp_path}/warehouse}}\n")
+    lake = Lake(local_catalog(tmp_path / "warehouse"), config)
+    lake.add_table(ORDERS)
+    return lake
+
+
+@pytest.fixture
+def left(lake: Lake) -> str:
+    """A table with work for every action. The location of an orphan file."""
+    left = leave_behind(lake.table, WRITER)
+    first = lake.commit(1)
+    second = lake.commit(2, prev=first.next)
+    lake.commit(3, prev=second.next)
+    return left
+
+
+def files_of(lake: Lake) -> dict[Path, bytes]:
+    root = place_of(lake.table.location())
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def find(maintained: Json, action: str) -> Json:
+    ((table,), errors) = maintained["tables"], maintained["errors"]
+    assert errors == []
+    return next(each for each in table["actions"] if each["action"] == action)
+
+
+def test_a_dry_run_changes_nothing_and_tells_what_a_run_then_does(lake: Lake, left: str) -> None:
+    before, location = files_of(lake), lake.table.metadata_location
+    planned = lake.maintain("all", "--dry-run")
+    lake.describe("all", "--dry-run")
+    assert (files_of(lake), lake.table.metadata_location) == (before, location)
+    manifests, expire, orphans = (find(planned, action) for action in ("manifests", "expire", "orphans"))
+    assert (manifests["replaced"], manifests["written"]) == (3, 1)
+    assert (expire["snapshots"], orphans["deleted"]) == (2, [left])
+    for action, expected in (("orphans", orphans), ("expire", expire), ("manifests", manifests)):
+        before = files_of(lake)
+        assert find(lake.maintain(action), action) == expected
+        deleted = {place_of(each) for each in expected.get("deleted", ())}
+        assert {path for path in before.keys() - files_of(lake).keys() if path.suffix != ".json"} == deleted
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3]
+    assert len(lake.table.snapshots()) == 2
+
+
+def test_the_bytes_are_those_of_the_files(lake: Lake, left: str) -> None:
+    planned = lake.maintain("all", "--dry-run")
+    for action in ("expire", "orphans"):
+        outcome = find(planned, action)
+        assert outcome["bytes"] == sum(place_of(each).stat().st_size for each in outcome["deleted"]) > 0
+        assert outcome["files"] == len(outcome["deleted"]) > 0
+    assert find(planned, "orphans")["void"] == {"files": 1, "bytes": place_of(left).stat().st_size}
+
+
+def test_all_actions_leave_nothing_to_do(lake: Lake, left: str) -> None:
+    lake.maintain("all")
+    assert not place_of(left).exists()
+    lake.maintain("all")
+    again = lake.maintain("all")
+    assert (
+        find(again, "manifests")["replaced"] == find(again, "expire")["files"] == find(again, "orphans")["files"] == 0
+    )
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3]
+
+
+def read(text: str) -> list[str]:
+    """The lines without the table's name, the names of files and their sizes."""
+    return [
+        re.sub(r"\([0-9.]+ (bytes|kB)\)", "(SIZE)", line) for line in text.splitlines()[1:] if "file://" not in line
+    ]
+
+
+def test_a_person_reads_what_would_be_done_and_what_is_done(lake: Lake, left: str) -> None:
+    planned = lake.describe("all", "--dry-run")
+    assert read(planned) == [
+        "  compact    0 data files would be compacted",
+        "  manifests  3 manifests (SIZE) would be merged into 1",
+        "  expire     2 snapshots would be expired, 2 files (SIZE) would be deleted",
+        "  orphans    1 file (SIZE) would be deleted, of transactions that can no longer be committed",
+        "Nothing was changed. Repeat the command without --dry-run to do it.",
+    ]
+    assert f"               {left}" in planned.splitlines()
+    assert read(lake.describe("all")) == [
+        "  compact    0 data files compacted",
+        "  manifests  3 manifests (SIZE) merged into 1",
+        "  expire     3 snapshots expired, 6 files (SIZE) deleted",
+        "  orphans    1 file (SIZE) deleted, of transactions that can no longer be committed",
+    ]
+    assert read(lake.describe("expire")) == ["  expire     0 snapshots expired, 0 files deleted"]
+
+
+def test_a_person_reads_of_other_files(lake: Lake) -> None:
+    lake.commit(1)
+    uuid = lake.table.metadata.table_uuid
+    lake.catalog.drop_table(ORDERS)
+    lake.add_table(ORDERS)
+    lake.commit(2)
+    write_file(lake.table, "part-0.parquet", 7)
+    today = datetime.now(UTC).date()
+    assert read(lake.describe("orphans")) == [
+        "  orphans    0 files deleted, of transactions that can no longer be committed",
+        f"             3 files (SIZE) kept, of another table (uuid {uuid}): the newest is of {today}",
+    ]
+    young = ["--older-than", "0", "--allow-young-files"]
+    assert read(lake.describe("orphans", *young))[-1].startswith("             5 files (SIZE) kept, of another table")
+    planned = lake.maintain("orphans", *young, "--dropped-tables", "--dry-run")
+    assert (find(planned, "orphans")["dropped"]["files"], find(planned, "orphans")["unknown"]["files"]) == (5, 1)
+    assert read(lake.describe("orphans", *young, "--dropped-tables")) == [
+        "  orphans    0 files deleted, of transactions that can no longer be committed",
+        "             5 files (SIZE) deleted, of dropped tables",
+        "             1 file (SIZE) deleted, that the connector does not know",
+    ]
+    assert ids_of(lake.catalog, ORDERS) == [2]
+
+
+def test_a_person_reads_what_a_compaction_did() -> None:
+    result = CompactionResult(
+        commits=1, files_before=40, files_after=1, bytes_before=34_000_000, bytes_after=30_100_000, deleted_rows=1204,
+        delete_files=3, dropped=1, failed=2, debt=1_000,
+    )  # fmt: skip
+    maintained = MaintainedTables(False, [MaintainedTable(ORDERS, [(Action.COMPACT, result)])], [])
+    assert maintained.has_failed
+    assert describe_maintenance(maintained).splitlines() == [
+        "table shop.orders",
+        "  compact    40 data files (34.0 MB) became 1 (30.1 MB)",
+        "             3 delete files and 1,204 deleted rows removed",
+        "             1 group of files left, because another writer has changed them",
+        "             2 groups of files failed: the log says why",
+        "             1.0 kB are left. Repeat the command to continue",
+    ]
+    done = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, replace(result, failed=0))])])
+    assert not done.has_failed
+    managed = describe_maintenance(MaintainedTables(False, [MaintainedTable(ORDERS, (), is_managed=True)], []))
+    assert managed == "table shop.orders: Amazon S3 Tables maintains this table itself"
+
+
+def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> None:
+    lake.add_table(TableIdentifier("shop", "customers"), Owner("acme/other", "shop%2Fcustomers.v0"))
+    lake.add_table(TableIdentifier("shop", "foreign"), owner=None)
+    lake.add_table(TableIdentifier("store", "elsewhere"))
+    maintained = lake.maintain("all")
+    assert [table["table"] for table in maintained["tables"]] == ["shop.customers", "shop.orders"]
+    chosen = lake.maintain("all", "--table", "store.elsewhere", "--table", "shop.foreign", "--table", "shop.missing")
+    assert [table["table"] for table in chosen["tables"]] == ["store.elsewhere"]
+    foreign, missing = chosen["errors"]
+    check_text(ERRORS, "maintain: a table of another program", foreign["message"], {})
+    check_text(ERRORS, "maintain: a table that is not there", missing["message"], {})
+
+
+@pytest.mark.usefixtures("left")
+@pytest.mark.parametrize("content", [None, b"Obj", b""], ids=["gone", "cut short", "empty"])
+def test_a_table_that_is_broken_does_not_stop_the_others(lake: Lake, content: bytes | None) -> None:
+    lake.add_table(TableIdentifier("shop", "customers"))
+    lake.commit(1, path=TableIdentifier("shop", "customers"))
+    table = lake.catalog.load_table(("shop", "customers"))
+    broken = table.current_snapshot()
+    assert broken
+    place = place_of(broken.manifest_list)
+    place.unlink()
+    if content is not None:
+        place.write_bytes(content)
+    maintained = lake.maintain("manifests")
+    assert [table["table"] for table in maintained["tables"] if table["actions"]] == ["shop.orders"]
+    (error,) = maintained["errors"]
+    kind = "gone" if content is None else "broken"
+    name = f"maintain: a manifest list is {kind}"
+    check_text(ERRORS, name, error["message"], {str(place): "FILE", table.location(): "LOCATION"})
+
+
+@pytest.mark.usefixtures("left")
+def test_an_invalid_property_is_named(lake: Lake) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({MAX_AGE: "-1"})
+    (error,) = lake.maintain("expire")["errors"]
+    check_text(ERRORS, "maintain: an age of -1", error["message"], {})
+
+
+@pytest.mark.usefixtures("left")
+def test_when_the_time_is_over_nothing_more_is_done(lake: Lake) -> None:
+    before = files_of(lake)
+    maintained = lake.maintain("all", "--max-seconds", "0")
+    assert [each["isFinished"] for each in maintained["tables"][0]["actions"]] == [False] * 4
+    assert files_of(lake) == before
+    unfinished = "not finished: the budget is used up. Repeat the command to continue"
+    assert read(lake.describe("expire", "--max-seconds", "0")) == [f"  expire     {unfinished}"]
+
+
+@pytest.mark.usefixtures("left")
+def test_no_more_bytes_are_written_again_than_allowed(lake: Lake) -> None:
+    other = TableIdentifier("shop", "customers")
+    lake.add_table(other)
+    for number in range(2):
+        lake.commit(number, path=other)
+    first, second = lake.maintain("manifests", "--max-bytes", "1")["tables"]
+    assert (first["actions"][0]["isFinished"], second["actions"][0]["isFinished"]) == (True, False)
+
+
+@pytest.mark.usefixtures("left")
+def test_a_running_task_commits_what_it_has_staged(lake: Lake) -> None:
+    """All actions run between the transactions, and while the rows of one are staged."""
+    value = fence.read_value(lake.table.properties, WRITER)
+    for number in range(4, 8):
+        staged = stage(lake.catalog, ORDERS, WRITER, number, prev=value)
+        waiting = stage(lake.catalog, ORDERS, WRITER, number + 10, prev=staged.next)
+        assert lake.maintain("all", "--older-than", "0", "--allow-young-files", "--dropped-tables")["errors"] == []
+        commit.commit_all_or_raise(lake.catalog, [staged, waiting])
+        value = waiting.next
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3, 4, 5, 6, 7, 14, 15, 16, 17]
+
+
+@pytest.mark.usefixtures("left")
+def test_young_unknown_files_need_a_word_more(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = write_file(lake.table, "part-0.parquet", 7)
+    for arguments in (["all"], ["all", "--older-than"], ["orphans", "--older-than", "1"]):
+        assert unknown not in find(lake.maintain(*arguments), "orphans")["deleted"]
+    with pytest.raises(SystemExit) as ended:
+        lake.maintain("orphans", "--older-than", "0.5")
+    assert ended.value.code == 2
+    assert "--older-than is less than a day" in capsys.readouterr().err
+    os.utime(place_of(unknown), (0, 0))
+    assert find(lake.maintain("orphans"), "orphans")["deleted"] == []
+    assert find(lake.maintain("orphans", "--older-than"), "orphans")["deleted"] == [unknown]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["expire", "--older-than"],
+        ["manifests", "--dropped-tables"],
+        ["all", "--spark", "local[2]"],
+        ["all", "--task", "acme/lake"],
+        ["compakt"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_are_refused(lake: Lake, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        lake.maintain(*arguments)
+    assert ended.value.code == 2
+    assert re.search("materialize-iceberg( maintain)?: error: ", capsys.readouterr().err)
+
+
+@pytest.mark.catalog
+def test_a_table_of_a_rest_catalog_is_maintained(tmp_path: Path, rest_on_s3: RestCatalogOnS3) -> None:
+    path = TableIdentifier("maintained", "orders")
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(on_s3(rest_on_s3.s3, rest_on_s3.bucket, path.namespace, rest(rest_on_s3.uri))))
+    lake = Lake(rest_on_s3.client(), config)
+    left = leave_behind(lake.add_table(path), WRITER)
+    for number in range(3):
+        lake.commit(number, path=path)
+    staged = stage(lake.catalog, path, WRITER, 3)
+    table = lake.catalog.load_table(path)
+    before = list(list_stored_files(table.io, table.location()))
+    planned = lake.maintain("all", "--dry-run", "--dropped-tables", "--older-than")
+    assert list(list_stored_files(table.io, table.location())) == before
+    assert lake.catalog.load_table(path).metadata_location == table.metadata_location
+    assert find(planned, "orphans")["deleted"] == [left]
+    maintained = lake.maintain("all", "--dropped-tables", "--older-than")
+    assert find(maintained, "orphans")["deleted"] == [left]
+    assert (find(maintained, "manifests")["replaced"], find(maintained, "expire")["snapshots"]) == (3, 3)
+    commit.commit_all_or_raise(lake.catalog, [staged])
+    assert ids_of(lake.catalog, path) == [0, 1, 2, 3]
+
+
+# The command
+
+
+KILLED_AT: Final = """
+import os, signal, sys
+from connector import __main__
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+owner, name = {"commit": (SqlCatalog, "commit_table"), "delete": (PyArrowFileIO, "delete")}[sys.argv[1]]
+original, left = getattr(owner, name), list(range(int(sys.argv[2])))
+
+def count(*arguments, **keywords):
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left.pop()
+    return original(*arguments, **keywords)
+
+setattr(owner, name, count)
+sys.exit(__main__.main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.crash
+def test_data_files_are_compacted_also_after_a_run_that_was_killed(lake: Lake, left: str) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({MIN_INPUT_FILES: "2"})
+    for number in range(4, 8):
+        value = lake.commit(number, prev=fence.read_value(lake.table.properties, WRITER)).next
+    planned = find(lake.maintain("compact", "--dry-run"), "compact")
+    assert (planned["files"], planned["groups"], planned["rows"]) == (7, 1, 7)
+    command = [sys.executable, "-c", KILLED_AT, "commit", "0", "maintain", "compact", "--config", str(lake.config)]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    assert [path.name for path in files_of(lake) if path.name.startswith("compact-") and path.suffix == ".parquet"]
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3, 4, 5, 6, 7]
+    staged = stage(lake.catalog, ORDERS, WRITER, 8, prev=value)
+    done = run(lake, "all", "--json", "--spark", "master=local[1]")
+    assert (done.returncode, done.stderr.count("compact shop.orders: done")) == (0, 1)
+    compacted = find(json.loads(done.stdout), "compact")
+    assert (compacted["files"], compacted["newFiles"], compacted["bytes"]) == (7, 1, planned["bytes"])
+    commit.commit_all_or_raise(lake.catalog, [staged])
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert not place_of(left).exists()
+    assert len([path for path in files_of(lake) if path.name.startswith("compact-") and path.suffix == ".parquet"]) == 2
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("place", ["commit 0", "commit 1", "delete 0", "delete 3"])
+def test_a_run_that_is_killed_leaves_a_good_table(lake: Lake, left: str, place: str) -> None:
+    """Before the commits of `manifests` and `expire`, and while files are deleted."""
+    command = [sys.executable, "-c", KILLED_AT, *place.split(), "maintain", "all", "--config", str(lake.config)]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3]
+    value = fence.read_value(lake.table.properties, WRITER)
+    for number in (4, 5):
+        value = lake.commit(number, prev=value).next
+    lake.maintain("all")
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3, 4, 5]
+    assert not place_of(left).exists()
+    # The files of the interrupted run went with the others, except those of its newest fence value.
+    again = lake.commit(6, prev=value)
+    lake.commit(7, prev=again.next)
+    lake.maintain("all")
+    assert {path.name for path in files_of(lake) if path.suffix != ".json"} == _referred_to(lake.table)
+
+
+def _referred_to(table: Table) -> set[str]:
+    """The manifest lists, manifests and data files of all snapshots."""
+    locations = set[str]()
+    for snapshot in table.snapshots():
+        locations.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            locations.add(manifest.manifest_path)
+            locations.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+    return {place_of(location).name for location in locations}
+
+
+def run(lake: Lake, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "connector", "maintain", *arguments, "--config", str(lake.config)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.usefixtures("left")
+def test_the_exit_status_says_that_a_table_failed(lake: Lake) -> None:
+    done = run(lake, "all")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "table shop.orders")
+    assert "manifests shop.orders: done" in done.stderr
+    failed = run(lake, "all", "--json", "--table", "shop.missing")
+    assert failed.returncode == 1
+    assert json.loads(failed.stdout)["errors"] == [{"table": "shop.missing", "message": "the table does not exist."}]

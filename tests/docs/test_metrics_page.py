@@ -1,0 +1,110 @@
+"""docs/metrics.md, the metrics of the code, the alarms and the dashboard name the same things."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from connector.metrics.definitions import ALL, PREFIX, Kind
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGE: Final = (ROOT / "docs" / "metrics.md").read_text()
+RULES: Final = {
+    rule["alert"]: rule
+    for group in yaml.safe_load((ROOT / "deploy" / "prometheus" / "materialize-iceberg.rules.yaml").read_text())[
+        "groups"
+    ]
+    for rule in group["rules"]
+}
+TESTS_OF_RULES: Final = (ROOT / "deploy" / "prometheus" / "materialize-iceberg.test.yaml").read_text()
+DASHBOARD: Final[Any] = json.loads((ROOT / "deploy" / "grafana" / "materialize-iceberg.json").read_text())
+METRIC: Final = re.compile(r"^\| `(\w+)` \|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|$", re.MULTILINE)
+ALARM: Final = re.compile(r"^\| `(Iceberg\w+)` \| (\w+) \| ", re.MULTILINE)
+CODE: Final = re.compile(r"`(\w+)`")
+USED: Final = re.compile(rf"\b{PREFIX}(\w+)")
+SUFFIXES_OF_HISTOGRAMS: Final = re.compile(r"_(bucket|sum|count)$")
+
+BY_NAME: Final = {metric.full_name.removeprefix(PREFIX): metric for metric in ALL}
+DOCUMENTED: Final = {row[0]: row[1:] for row in METRIC.findall(PAGE)}
+
+
+def used_in(expression: str) -> set[str]:
+    """The metrics that an expression reads."""
+    names = set(USED.findall(expression))
+    return {name if name in BY_NAME else SUFFIXES_OF_HISTOGRAMS.sub("", name) for name in names}
+
+
+def expressions(panels: list[Any]) -> list[str]:
+    return [target["expr"] for panel in panels for target in panel.get("targets", ())]
+
+
+def test_the_page_lists_the_metrics_of_the_code() -> None:
+    assert len(METRIC.findall(PAGE)) == len(DOCUMENTED) == len(ALL)
+    assert DOCUMENTED.keys() == BY_NAME.keys()
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_page_says_the_labels_and_the_unit_of_a_metric(name: str) -> None:
+    metric, (labels, unit, cause, _) = BY_NAME[name], DOCUMENTED[name]
+    assert CODE.findall(labels) == [*metric.labels]
+    assert metric.unit in unit
+    assert unit.strip()
+    assert ("a histogram" in unit) == (metric.kind is Kind.HISTOGRAM)
+    assert cause.strip()
+    assert not metric.unit or metric.name.endswith(f"_{metric.unit}")
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_page_names_the_alarms_that_use_a_metric(name: str) -> None:
+    uses = [alarm for alarm, rule in RULES.items() if name in used_in(rule["expr"])]
+    *_, named = DOCUMENTED[name]
+    # commit_failing and sign_in_refused also keep alarms of other metrics silent.
+    assert set(CODE.findall(named)) <= set(uses)
+    assert bool(CODE.findall(named)) == bool(uses)
+
+
+@pytest.mark.parametrize("alarm", RULES)
+def test_an_alarm_is_on_the_page_uses_known_metrics_and_has_a_test(alarm: str) -> None:
+    rule = RULES[alarm]
+    assert dict(ALARM.findall(PAGE))[alarm] == rule["labels"]["severity"]
+    assert used_in(rule["expr"]) <= BY_NAME.keys()
+    assert rule["annotations"].keys() == {"summary", "description"}
+    assert f'alertname="{alarm}"' in TESTS_OF_RULES
+
+
+def test_the_page_lists_no_other_alarms() -> None:
+    assert dict(ALARM.findall(PAGE)).keys() == RULES.keys()
+    assert {alarm for *_, named in DOCUMENTED.values() for alarm in CODE.findall(named)} <= RULES.keys()
+
+
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+    assert {name for each in expressions(DASHBOARD["panels"]) for name in used_in(each)} == BY_NAME.keys()
+
+
+def test_each_panel_has_a_place_of_its_own() -> None:
+    places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+    taken = [
+        (x, y)
+        for place in places
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(taken) == len(set(taken))
+    assert all(x < 24 for x, _ in taken)
+
+
+def test_compose_mounts_files_that_exist() -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    mounted = {
+        volume.split(":")[0]: volume.split(":")[1]
+        for name in ("prometheus", "grafana")
+        for volume in services[name]["volumes"]
+    }
+    assert all((ROOT / path).exists() for path in mounted)
+    provider = ROOT / "deploy" / "grafana" / "provisioning" / "dashboards" / "materialize-iceberg.yaml"
+    directory = yaml.safe_load(provider.read_text())["providers"][0]["options"]["path"]
+    assert mounted["./deploy/grafana/materialize-iceberg.json"] == f"{directory}/materialize-iceberg.json"
+    assert services["prometheus"]["profiles"] == services["grafana"]["profiles"] == ["metrics"]

@@ -1,0 +1,41 @@
+"""How much memory a session's processes have."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from connector.host.process_memory import read_memory
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def write_process(directory: Path, number: int, parent: int, name: str, pages: int) -> None:
+    (directory / str(number)).mkdir()
+    values = ["S", str(parent), *["0"] * 19, str(pages), "0"]
+    (directory / str(number) / "stat").write_text(f"{number} ({name}) {' '.join(values)}\n")
+
+
+def test_descendants_of_the_jvm_are_workers(tmp_path: Path) -> None:
+    write_process(tmp_path, 10, 1, "python3", 3)
+    write_process(tmp_path, 11, 10, "java", 5)
+    write_process(tmp_path, 12, 11, "python3) (x", 7)
+    write_process(tmp_path, 13, 12, "python3", 11)
+    write_process(tmp_path, 14, 1, "java", 100)
+    assert read_memory(tmp_path, 10) == {"connector": 3 * PAGE, "jvm": 5 * PAGE, "workers": 18 * PAGE}
+
+
+def test_a_system_that_says_nothing_has_no_numbers(tmp_path: Path) -> None:
+    assert read_memory(tmp_path) == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_this_process_has_memory() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        found = read_memory()
+        assert child.stdin
+        child.stdin.close()
+    assert found["connector"] > 10e6
+    assert found["workers"] > 0

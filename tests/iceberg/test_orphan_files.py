@@ -1,0 +1,288 @@
+"""Without the connector state, only files are orphans that no state can name, and others only if the user asks."""
+
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
+
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.host.errors import UserError
+from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.maintenance.dropped_tables import DroppedTables
+from connector.iceberg.maintenance.orphan_files import OrphanOptions, find_orphan_files
+from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.metadata.retention import GC_ENABLED
+from connector.iceberg.metadata.stored_files import StoredFile, delete_all
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import Generation, TableIdentifier
+from support.snapshots import check_text
+from support.staged_files import leave_behind, place_of, stage, write_file
+from support.tables import foreign_table, ids_of, local_catalog
+
+ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "maintenance_errors.json"
+PATH: Final = TableIdentifier("shop", "orders")
+WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
+OWNED: Final = {OWNER_PROPERTY: Owner(WRITER.materialization, WRITER.state_key).encode()}
+NOW: Final = datetime.now(UTC)
+LATER: Final = NOW + timedelta(days=1)  # than any file of a test
+OURS: Final = OrphanOptions(LATER)
+UNKNOWN: Final = OrphanOptions(LATER, has_unknown=True)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH, properties=OWNED)
+    return catalog
+
+
+def table_of(catalog: Catalog) -> Table:
+    return catalog.load_table(PATH)
+
+
+def land(catalog: Catalog, *ids: int, writer: WriterId = WRITER, prev: str | None = None) -> StagedCommit:
+    staged = stage(catalog, PATH, writer, *ids, prev=prev)
+    commit.commit_all_or_raise(catalog, [staged])
+    return staged
+
+
+def locations(files: list[StoredFile]) -> set[str]:
+    return {file.location for file in files}
+
+
+def remove(catalog: Catalog, options: OrphanOptions = OURS) -> set[str]:
+    """Deletes what is found, and returns it."""
+    found = find_orphan_files(catalog, PATH, options)
+    delete_all(found.table.io, locations(found.deletable))
+    return locations(found.deletable)
+
+
+def make_old(location: str) -> None:
+    past = (NOW - timedelta(days=4)).timestamp()
+    os.utime(place_of(location), (past, past))
+
+
+def test_what_a_killed_process_left_is_found_once_its_value_has_passed(catalog: Catalog) -> None:
+    left = leave_behind(table_of(catalog), WRITER)
+    assert remove(catalog) == set()
+    first = land(catalog, 1)
+    assert remove(catalog) == {left}
+    land(catalog, 2, prev=first.next)
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_what_a_state_may_name_is_kept_although_a_session_would_delete_it(catalog: Catalog) -> None:
+    """A closed value has passed for every session, but the state may name commits that were staged on it."""
+    first = land(catalog, 1)
+    staged = stage(catalog, PATH, WRITER, 2, prev=first.next)
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({fence.property_name(WRITER): fence.CLOSED + first.next})
+    assert remove(catalog) == set()
+    commit.commit_all_or_raise(catalog, [replace(staged, is_recovered=True)])
+    assert ids_of(catalog, PATH) == [1, 2]
+    # With the same state lost, a session deletes such files.
+    left = stage(catalog, PATH, WRITER, 3, prev=staged.next)
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({fence.property_name(WRITER): fence.CLOSED + staged.next})
+    assert remove(catalog) == set()
+    assert remove_orphan_files(catalog, PATH, WRITER, ()) == 1
+    assert not place_of(left.locations[0]).exists()
+
+
+def test_staged_files_of_a_running_session_are_kept(catalog: Catalog) -> None:
+    first = land(catalog, 1)
+    second = stage(catalog, PATH, WRITER, 2, prev=first.next)
+    third = stage(catalog, PATH, WRITER, 3, prev=second.next)
+    assert remove(catalog, UNKNOWN) == set()
+    commit.commit_all_or_raise(catalog, [second])
+    assert remove(catalog, UNKNOWN) == set()
+    commit.commit_all_or_raise(catalog, [third])
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_each_writer_has_its_own_value(catalog: Catalog) -> None:
+    other = replace(WRITER, materialization="acme/other")
+    left = leave_behind(table_of(catalog), other)
+    land(catalog, 1)
+    assert remove(catalog) == set()
+    land(catalog, 2, writer=other)
+    assert remove(catalog) == {left}
+
+
+def test_what_was_staged_before_a_backfill_is_void(catalog: Catalog) -> None:
+    first = land(catalog, 1)
+    left = leave_behind(table_of(catalog), WRITER, first.next)
+    own = str(table_of(catalog).metadata.table_uuid)
+    with table_of(catalog).transaction() as transaction:
+        generation = Generation("6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10", (own,), WRITER.materialization)
+        transaction.set_properties(generation.encode())
+    assert remove(catalog) == {left}
+    assert ids_of(catalog, PATH) == [1]
+
+
+def test_a_file_that_only_an_older_snapshot_has_is_kept(catalog: Catalog) -> None:
+    first = land(catalog, 1)
+    older = table_of(catalog).metadata.current_snapshot_id
+    table_of(catalog).delete("id = 1")
+    land(catalog, 2, prev=first.next)
+    assert remove(catalog, UNKNOWN) == set()
+    assert table_of(catalog).scan(snapshot_id=older).to_arrow()["id"].to_pylist() == [1]
+
+
+def test_unknown_files_are_found_if_they_are_old(catalog: Catalog) -> None:
+    land(catalog, 1)
+    old, young = (write_file(table_of(catalog), name, 7) for name in ("part-0.parquet", "part-1.parquet"))
+    beside = f"{table_of(catalog).location()}/notes.txt"
+    place_of(beside).write_text("not of the table")
+    make_old(old)
+    make_old(beside)
+    assert remove(catalog) == set()
+    assert remove(catalog, OrphanOptions(NOW - timedelta(days=3), has_unknown=True)) == {old, beside}
+    assert place_of(young).exists()
+
+
+def test_files_of_other_engines_that_the_table_refers_to_are_kept(catalog: Catalog) -> None:
+    table = table_of(catalog)
+    table.append(pa.table({"id": [1]}, schema=table.schema().as_arrow()))
+    statistics = f"{table.location()}/metadata/1.stats"
+    place_of(statistics).write_text("")
+    snapshot = table_of(catalog).current_snapshot()
+    assert snapshot
+    blob = BlobMetadata(
+        type="apache-datasketches-theta-v1", snapshot_id=snapshot.snapshot_id, sequence_number=1, fields=[1]
+    )
+    file = StatisticsFile(
+        snapshot_id=snapshot.snapshot_id,
+        statistics_path=statistics,
+        file_size_in_bytes=0,
+        file_footer_size_in_bytes=0,
+        blob_metadata=[blob],
+    )
+    with table_of(catalog).update_statistics() as update:
+        update.set_statistics(file)
+    assert remove(catalog, UNKNOWN) == set()
+    assert ids_of(catalog, PATH) == [1]
+
+
+def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({GC_ENABLED: "false"})
+    for options in (UNKNOWN, OrphanOptions(LATER, DroppedTables(catalog))):
+        with pytest.raises(UserError) as error:
+            find_orphan_files(catalog, PATH, options)
+        check_text(ERRORS, "orphans: a table that forbids garbage collection", str(error.value), {})
+    assert remove(catalog) == set()
+
+
+@pytest.fixture
+def replaced(catalog: Catalog) -> str:
+    """The table of an earlier version's backfill: dropped, and made again at the same location. Its UUID."""
+    land(catalog, 1, 2)
+    dropped = str(table_of(catalog).metadata.table_uuid)
+    catalog.drop_table(PATH)
+    foreign_table(catalog, PATH, properties=OWNED)
+    land(catalog, 3)
+    return dropped
+
+
+def files_of(catalog: Catalog, is_wanted: Callable[[str], bool]) -> set[Path]:
+    root = place_of(table_of(catalog).location())
+    return {path for path in root.rglob("*") if path.is_file() and is_wanted(path.name)}
+
+
+def test_files_of_a_dropped_table_are_deleted_if_the_user_asks(catalog: Catalog, replaced: str) -> None:
+    own = str(table_of(catalog).metadata.table_uuid)
+    found = find_orphan_files(catalog, PATH, OURS)
+    assert (found.deletable, [*found.others]) == ([], [replaced])
+    before = files_of(catalog, lambda _: True)
+    deleted = remove(catalog, OrphanOptions(LATER, DroppedTables(catalog)))
+    after = files_of(catalog, lambda _: True)
+    assert {place_of(location) for location in deleted} == before - after
+    assert not any(replaced in path.name for path in after)
+    # Its data file, its manifest and manifest list, and its metadata files, too.
+    assert len(deleted) == 5
+    assert all(own in path.name or own in path.read_text() for path in after if path.suffix in (".parquet", ".json"))
+    assert ids_of(catalog, PATH) == [3]
+
+
+def test_a_table_with_a_young_file_does_not_count_as_dropped(catalog: Catalog, replaced: str) -> None:
+    files = files_of(catalog, lambda name: replaced in name)
+    [first, *others] = sorted(files)
+    for path in others:
+        make_old(path.as_uri())
+    found = find_orphan_files(catalog, PATH, OrphanOptions(NOW - timedelta(days=3), DroppedTables(catalog)))
+    assert (found.dropped, [*found.others]) == ([], [replaced])
+    assert first.exists()
+
+
+@pytest.mark.parametrize("namespace", ["shop", "archive"])
+def test_a_table_that_was_renamed_keeps_its_files(catalog: Catalog, namespace: str) -> None:
+    land(catalog, 1, 2)
+    renamed = TableIdentifier(namespace, "former_orders")
+    catalog.create_namespace_if_not_exists(namespace)
+    catalog.rename_table(PATH, renamed)
+    foreign_table(catalog, PATH, properties=OWNED)
+    land(catalog, 3)
+    unknown = write_file(catalog.load_table(renamed), "of-another-engine.parquet", 4)
+    assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
+    assert ids_of(catalog, renamed) == [1, 2]
+    assert place_of(unknown).exists()
+
+
+def test_unknown_files_beside_those_of_a_dropped_table_are_deleted_with_them(catalog: Catalog, replaced: str) -> None:
+    unknown = write_file(table_of(catalog), "of-another-engine.parquet", 4)
+    assert remove(catalog, UNKNOWN) == set()
+    deleted = remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True))
+    assert unknown in deleted
+    assert not any(replaced in location for location in locations(find_orphan_files(catalog, PATH, UNKNOWN).deletable))
+
+
+def test_a_file_that_is_added_while_files_are_listed_is_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = write_file(table_of(catalog), "part-0.parquet", 7)
+    loads = iter((lambda: None, lambda: table_of(catalog).add_files([left])))
+    load_table = catalog.load_table
+
+    def load_after_event(path: TableIdentifier) -> Table:
+        monkeypatch.setattr(catalog, "load_table", load_table)
+        next(loads)()
+        monkeypatch.setattr(catalog, "load_table", load_after_event)
+        return load_table(path)
+
+    monkeypatch.setattr(catalog, "load_table", load_after_event)
+    assert find_orphan_files(catalog, PATH, UNKNOWN).deletable == []
+
+
+def test_a_file_of_a_compaction_is_kept_as_long_as_it_may_be_committed(catalog: Catalog) -> None:
+    """It is committed within an hour, if it is; and it is ours, so it is not unknown."""
+    table = table_of(catalog)
+    day, now = 86_400_000, int(NOW.timestamp() * 1000)
+    names = {
+        age: f"{CompactionOrigin(now - age, str(table.metadata.table_uuid)).file_prefix}-{uuid.uuid4()}.parquet"
+        for age in (0, day - 60_000, day + 60_000)
+    }
+    young, almost, old = (write_file(table, name, 7) for name in names.values())
+    assert remove(catalog, UNKNOWN) == set()  # the table has no snapshot, which a commit would have loaded
+    land(catalog, 1)
+    assert remove(catalog, UNKNOWN) == {old}
+    assert place_of(young).exists()
+    assert place_of(almost).exists()
+
+
+def test_a_file_of_a_compaction_of_a_dropped_table_is_deleted_with_the_others(catalog: Catalog) -> None:
+    origin = CompactionOrigin(0, str(table_of(catalog).metadata.table_uuid))
+    left = write_file(table_of(catalog), f"{origin.file_prefix}-{uuid.uuid4()}.parquet", 7)
+    catalog.drop_table(PATH)
+    foreign_table(catalog, PATH, properties=OWNED)
+    land(catalog, 1)
+    assert remove(catalog, UNKNOWN) == set()
+    assert left in remove(catalog, OrphanOptions(LATER, DroppedTables(catalog)))

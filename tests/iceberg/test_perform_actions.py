@@ -1,0 +1,171 @@
+"""The actions of `maintain` beside a task that goes on, within a budget, with the rows as they were."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.host.refresh import Refreshed
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.perform_actions import (
+    Action,
+    Budget,
+    Expiry,
+    Maintainer,
+    OrphanChoice,
+    Outcome,
+    Removal,
+    Unfinished,
+)
+from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
+from connector.iceberg.metadata.retention import MAX_AGE
+from connector.model.properties import Properties
+from connector.model.state import StagedCommit
+from support.altered_tables import PATH
+from support.compacting import EAGER, compact_here
+from support.staged_rows import WRITER
+from support.tables import local_catalog
+from support.updated_rows import make_table, stage_updates, values_of
+
+OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
+UNLIMITED: Final = Budget(None, None)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({**EAGER, MAX_AGE: "0", OWNER_PROPERTY: OWNER.encode()})
+    return catalog
+
+
+def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
+    staged = stage_updates(catalog, values, removed)
+    commit_all_or_raise(catalog, [staged])
+    return staged
+
+
+def perform(
+    catalog: Catalog,
+    action: Action,
+    budget: Budget = UNLIMITED,
+    meanwhile: Callable[[], object] = lambda: None,
+    *,
+    is_dry_run: bool = False,
+) -> Outcome:
+    """Performs an action. Before the commit of a compaction, something happens."""
+
+    def compact(
+        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+    ) -> Iterator[CompactedGroup | FailedGroup]:
+        yield from list(compact_here(compaction, groups, access))
+        meanwhile()
+
+    maintainer = Maintainer(catalog, compact, budget, OrphanChoice(), is_dry_run=is_dry_run)
+    return maintainer.find(action)(PATH, OWNER)
+
+
+def test_a_dry_run_plans_what_a_compaction_then_does(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, {3: "b"}, removed=[5])
+    before = catalog.load_table(PATH).metadata_location
+    planned = perform(catalog, Action.COMPACT, is_dry_run=True)
+    assert catalog.load_table(PATH).metadata_location == before
+    done = perform(catalog, Action.COMPACT)
+    assert isinstance(planned, CompactionPlan)
+    assert isinstance(done, CompactionResult)
+    assert (planned.files, planned.size) == (done.files_before, done.bytes_before)
+    assert planned.rows == done.rows + done.deleted_rows
+    assert done.deleted_rows == 2
+    assert planned.files > 0
+    again = perform(catalog, Action.COMPACT, is_dry_run=True)
+    assert isinstance(again, CompactionPlan)
+    assert again.groups == ()
+
+
+def test_a_running_task_goes_on_after_each_action(catalog: Catalog) -> None:
+    """Its rows are staged before the action, with the positions of the rows that they replace, and committed after."""
+    expected = dict.fromkeys(range(10), 0)
+    land(catalog, expected)
+    for number, action in enumerate([*Action, *Action], start=1):
+        staged = stage_updates(catalog, {number: number}, removed=[0] if number == 1 else ())
+        perform(catalog, action)
+        commit_all_or_raise(catalog, [staged])
+        expected |= {number: number}
+        expected.pop(0, None)
+        assert values_of(catalog) == expected
+
+
+def test_what_is_committed_while_files_are_compacted_is_kept(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a", 10 + number: "a"})
+    result = perform(catalog, Action.COMPACT, meanwhile=lambda: land(catalog, {1: "b", 9: "b"}, removed=[2]))
+    assert isinstance(result, CompactionResult)
+    assert result.commits > 0
+    assert result.dropped == 0
+    assert values_of(catalog) == {0: "a", 1: "b", 3: "a", 9: "b", 10: "a", 11: "a", 12: "a", 13: "a"}
+
+
+def test_the_bytes_of_a_budget_are_shared_by_the_actions(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    planned = perform(catalog, Action.COMPACT, is_dry_run=True)
+    assert isinstance(planned, CompactionPlan)
+    budget = Budget(None, planned.size)
+    for is_dry_run, kind in ((True, CompactionPlan), (False, CompactionResult)):
+        budget = Budget(None, planned.size)
+        outcome = perform(catalog, Action.COMPACT, budget, is_dry_run=is_dry_run)
+        assert isinstance(outcome, kind)
+        assert budget.bytes_left == 0
+    assert isinstance(perform(catalog, Action.COMPACT, budget), Unfinished)
+    assert isinstance(perform(catalog, Action.MANIFESTS, budget), Unfinished)
+    # Deletions write nothing.
+    assert isinstance(perform(catalog, Action.EXPIRE, budget), Expiry)
+    assert isinstance(perform(catalog, Action.ORPHANS, budget), Removal)
+
+
+def test_a_group_that_is_larger_than_the_budget_is_left(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    result = perform(catalog, Action.COMPACT, Budget(None, 1))
+    assert isinstance(result, CompactionResult)
+    assert (result.commits, result.debt > 0) == (0, True)
+    planned = perform(catalog, Action.COMPACT, Budget(None, 1), is_dry_run=True)
+    assert isinstance(planned, CompactionPlan)
+    assert planned.groups == ()
+
+
+@pytest.mark.parametrize("action", Action)
+def test_an_action_does_not_begin_when_the_time_is_over(catalog: Catalog, action: Action) -> None:
+    land(catalog, {1: "a"})
+    before = catalog.load_table(PATH).metadata_location
+    assert isinstance(perform(catalog, action, Budget(0.0, None)), Unfinished)
+    assert catalog.load_table(PATH).metadata_location == before
+
+
+def test_what_is_compacted_when_the_time_ends_is_committed(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    late, monotonic = list[float](), time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + sum(late))
+    budget = Budget(600.0, None)
+    result = perform(catalog, Action.COMPACT, budget, lambda: late.append(601.0))
+    assert isinstance(result, CompactionResult)
+    assert result.commits == 1
+    assert isinstance(perform(catalog, Action.MANIFESTS, budget), Unfinished)
+
+
+def test_manifests_are_merged_after_a_compaction(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    outcomes = [perform(catalog, action) for action in Action]
+    assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, Expiry, Removal]
+    assert values_of(catalog) == dict.fromkeys(range(4), "a")

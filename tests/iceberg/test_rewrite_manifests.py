@@ -1,0 +1,228 @@
+"""Small manifests become one without a change of rows, beside other writers, and whatever the catalog answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, ServiceUnavailableError
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+
+from connector.config.catalog import RestCatalog
+from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.commits import commit
+from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
+from connector.iceberg.metadata.manifests import manifests_of
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
+from support.foreign_deletes import delete_equal
+from support.rest_catalog import RestCatalogServer
+from support.snapshots import check_text
+from support.staged_files import stage
+from support.tables import foreign_table, ids_of, local_catalog
+
+Send: TypeAlias = Callable[[], Any]
+
+ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "maintenance_errors.json"
+PATH: Final = TableIdentifier("rewritten_manifests", "orders")
+WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
+OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH, properties={OWNER_PROPERTY: OWNER.encode()})
+    return catalog
+
+
+def table_of(catalog: Catalog) -> Table:
+    return catalog.load_table(PATH)
+
+
+def land(catalog: Catalog, *ids: int) -> StagedCommit:
+    staged = stage(catalog, PATH, WRITER, *ids)
+    commit.commit_all_or_raise(catalog, [staged])
+    return staged
+
+
+def manifests(catalog: Catalog) -> list[ManifestFile]:
+    table = table_of(catalog)
+    return manifests_of(table.io, table.current_snapshot())
+
+
+def entries(catalog: Catalog) -> dict[str, tuple[Any, ...]]:
+    """What decides which deletes apply to a file, by its path."""
+
+    def facts(entry: ManifestEntry) -> tuple[Any, ...]:
+        return entry.snapshot_id, entry.sequence_number, entry.file_sequence_number, repr(entry.data_file.partition)
+
+    io = table_of(catalog).io
+    return {
+        entry.data_file.file_path: facts(entry)
+        for manifest in manifests(catalog)
+        for entry in manifest.fetch_manifest_entry(io)
+    }
+
+
+def around_commit(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, *events: Callable[[Send], Any]) -> None:
+    """What happens to the next commits."""
+    commit_table, left = catalog.commit_table, list(events)
+
+    def commit_with_event(*arguments: Any) -> Any:
+        if not left:
+            return commit_table(*arguments)
+        event = left.pop(0)
+        monkeypatch.setattr(catalog, "commit_table", commit_table)
+        try:
+            return event(lambda: commit_table(*arguments))
+        finally:
+            monkeypatch.setattr(catalog, "commit_table", commit_with_event)
+
+    monkeypatch.setattr(catalog, "commit_table", commit_with_event)
+
+
+def test_small_manifests_become_one_of_each_kind_and_spec(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, number)
+    for number in (0, 1):
+        delete_equal(table_of(catalog), number)
+    with table_of(catalog).update_spec() as spec:
+        spec.add_field("id", IdentityTransform(), "by_id")
+    for number in (7, 8):
+        table_of(catalog).append(pa.table({"id": [number]}, schema=table_of(catalog).schema().as_arrow()))
+    before, rows = entries(catalog), table_of(catalog).current_snapshot()
+    assert len(manifests(catalog)) == 7
+    plan = rewrite_manifests(catalog, PATH, OWNER)
+    assert (len(plan.replaced), len(plan.groups)) == (7, 3)
+    kinds = sorted((manifest.partition_spec_id, manifest.content) for manifest in manifests(catalog))
+    assert kinds == [(0, ManifestContent.DATA), (0, ManifestContent.DELETES), (1, ManifestContent.DATA)]
+    assert entries(catalog) == before
+    after = table_of(catalog).current_snapshot()
+    assert rows
+    assert rows.summary
+    assert after
+    assert after.summary
+    assert after.summary.operation.value == "replace"
+    for total in ("total-records", "total-data-files", "total-delete-files", "total-files-size"):
+        assert after.summary[total] == rows.summary[total]
+    assert not rewrite_manifests(catalog, PATH, OWNER).groups
+    assert table_of(catalog).current_snapshot() == after
+
+
+def test_manifests_of_the_target_size_stay(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, number)
+    size = manifests(catalog)[0].manifest_length
+    for target, groups in ((size, 0), (2 * size + 100, 2)):
+        with table_of(catalog).transaction() as transaction:
+            transaction.set_properties({"commit.manifest.target-size-bytes": str(target)})
+        assert len(plan_manifests(table_of(catalog)).groups) == groups
+
+
+def test_no_more_bytes_are_read_than_allowed_but_one_group(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, number)
+    size = manifests(catalog)[0].manifest_length
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.target-size-bytes": str(2 * size + 100)})
+    assert len(rewrite_manifests(catalog, PATH, OWNER, max_bytes=1).groups) == 1
+    assert len(manifests(catalog)) == 3
+
+
+def test_a_manifest_of_deleted_files_only_goes(catalog: Catalog) -> None:
+    land(catalog, 1)
+    table_of(catalog).delete("id = 1")
+    land(catalog, 2)
+    assert sorted(len(manifest.fetch_manifest_entry(table_of(catalog).io)) for manifest in manifests(catalog)) == [0, 1]
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.target-size-bytes": "1"})
+    rewrite_manifests(catalog, PATH, OWNER)
+    assert [len(manifest.fetch_manifest_entry(table_of(catalog).io)) for manifest in manifests(catalog)] == [1]
+    assert ids_of(catalog, PATH) == [2]
+
+
+def test_a_commit_of_a_task_in_between_loses_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        land(catalog, number)
+
+    def after_another(send: Send) -> Any:
+        land(catalog, 3)
+        return send()
+
+    around_commit(monkeypatch, catalog, after_another)
+    plan = rewrite_manifests(catalog, PATH, OWNER)
+    assert len(plan.replaced) == 4
+    assert len(manifests(catalog)) == 1
+    land(catalog, 4)
+    assert ids_of(catalog, PATH) == [0, 1, 2, 3, 4]
+
+
+def test_an_answer_that_got_lost_is_looked_for_in_the_table(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        land(catalog, number)
+
+    def without_answer(send: Send) -> Any:
+        send()
+        raise ServiceUnavailableError("no answer")
+
+    around_commit(monkeypatch, catalog, without_answer)
+    assert len(rewrite_manifests(catalog, PATH, OWNER).replaced) == 3
+    assert len(table_of(catalog).snapshots()) == 4
+
+
+def _raise(error: Exception) -> Callable[[Send], Any]:
+    def refuse(_send: Send) -> Any:
+        raise error
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "kind"),
+    [
+        ("manifests: another writer", CommitFailedException("branch main has changed"), RetryableError),
+        ("manifests: no answer", ServiceUnavailableError("try later"), CommitUnknownError),
+        ("manifests: forbidden", ForbiddenError("not allowed"), UserError),
+    ],
+)
+def test_a_refusal_says_what_to_do(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, kind: type[ConnectorError]
+) -> None:
+    monkeypatch.setattr("connector.iceberg.maintenance.rewrite_manifests.RETRY_FOR", 0.0)
+    for number in range(2):
+        land(catalog, number)
+    around_commit(monkeypatch, catalog, *[_raise(error)] * 9)
+    with pytest.raises(kind) as raised:
+        rewrite_manifests(catalog, PATH, OWNER)
+    check_text(ERRORS, name, str(raised.value), {})
+    assert len(manifests(catalog)) == 2
+
+
+@pytest.mark.catalog
+def test_a_commit_in_between_loses_nothing_on_a_rest_catalog(
+    rest_catalog: RestCatalogServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server keeps what a commit does not assert, and takes everything else."""
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as catalog:
+        foreign_table(catalog, PATH, properties={OWNER_PROPERTY: OWNER.encode()})
+        for number in range(3):
+            land(catalog, number)
+
+        def after_another(send: Send) -> Any:
+            land(catalog, 3)
+            return send()
+
+        around_commit(monkeypatch, catalog, after_another)
+        rewrite_manifests(catalog, PATH, OWNER)
+        assert len(manifests(catalog)) == 1
+        assert ids_of(catalog, PATH) == [0, 1, 2, 3]
+        catalog.drop_table(PATH)

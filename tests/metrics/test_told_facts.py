@@ -1,0 +1,130 @@
+"""Facts are told where things happen, and only if metrics are on. (tests/process/test_metrics.py has the others.)"""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+
+from connector.evolution.table_change import COMPACTION_PROPERTY
+from connector.host import facts
+from connector.host.errors import RetryableError
+from connector.host.facts import (
+    COMPACT_DATA_FILES,
+    AttemptFailure,
+    CompactionDebt,
+    Fact,
+    FullSpool,
+    MaintainedFiles,
+    MaintenanceRun,
+    RefreshedCredentials,
+)
+from connector.host.refresh import Lease, Refreshed
+from connector.iceberg.commits import commit, commit_errors
+from connector.iceberg.maintenance.background import run_maintenance
+from connector.iceberg.maintenance.background_compaction import run_compaction
+from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.metadata.retention import MAX_AGE
+from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
+from connector.spark.ledger import Ledger
+from connector.spark.spool import Spool
+from protocol.request import Store
+from support.processes import wait_until
+from support.staged_files import stage
+from support.tables import foreign_table, local_catalog
+
+WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
+
+
+@pytest.fixture
+def told() -> Iterator[list[Fact]]:
+    told: list[Fact] = []
+    facts.observe = told.append
+    yield told
+    facts.observe = None
+
+
+def test_credentials_that_are_fetched_or_not_are_told(told: list[Fact]) -> None:
+    leases = iter([Lease("first", time.time() + 10, time.time())])
+
+    def fetch() -> Lease[str]:
+        try:
+            return next(leases)
+        except StopIteration:
+            raise RetryableError("the token server does not answer") from None
+
+    token = Refreshed("a token", fetch)
+    assert token.current().value == token.current().value == "first"
+    assert told == [RefreshedCredentials(has_failed=False), RefreshedCredentials(has_failed=True)]
+
+
+def test_the_time_for_which_a_full_spool_stops_the_input_is_told(told: list[Fact], tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", block_size=10, limit=10)
+    ledger = Ledger(spool)
+    task = ledger.begin_task()
+    adding = threading.Thread(target=ledger.add, args=(Store(0, 1, 1, (b"x" * 20,)),))
+    adding.start()
+    assert wait_until(lambda: not spool.has_room)
+    ledger.claim(task, None)
+    ledger.claim(task, None, lambda: True)
+    adding.join()
+    spool.remove()
+    [full] = [fact for fact in told if isinstance(fact, FullSpool)]
+    assert 0 < full.seconds < 20
+    sizes = [(fact.size, fact.limit) for fact in told if isinstance(fact, facts.SpoolSize)]
+    assert sizes == [(20, 10), (0, 10)]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (CommitFailedException("stale"), AttemptFailure.CONFLICT),
+        (CommitStateUnknownException("gateway"), AttemptFailure.UNKNOWN),
+        (ServiceUnavailableError("busy"), AttemptFailure.UNKNOWN),
+        (OSError("reset"), AttemptFailure.UNKNOWN),
+        (ValueError("changed"), AttemptFailure.REFUSED),
+    ],
+)
+def test_an_attempt_fails_for_a_reason(error: Exception, reason: AttemptFailure) -> None:
+    assert commit_errors.classify(error) is reason
+
+
+def runs_of(told: list[Fact]) -> list[MaintenanceRun]:
+    return [fact for fact in told if isinstance(fact, MaintenanceRun)]
+
+
+def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) -> None:
+    catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
+    foreign_table(catalog, path, properties={MAX_AGE: "0"})
+    with run_maintenance(catalog) as maintenance:
+        for number in range(2):
+            [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, number)])
+            assert isinstance(landed, commit.Landed)
+            assert landed.commit
+            maintenance.after_commit(landed.commit)
+        assert wait_until(lambda: facts.EXPIRE_SNAPSHOTS in {run.action for run in runs_of(told)})
+    assert {(run.table, run.has_failed) for run in runs_of(told)} == {("shop.orders", False)}
+    [files] = [fact for fact in told if isinstance(fact, MaintainedFiles)]
+    assert (files.table, files.action) == ("shop.orders", facts.EXPIRE_SNAPSHOTS)
+    assert files.files > 0
+
+
+def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> None:
+    catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
+    foreign_table(catalog, path, properties={COMPACTION_PROPERTY: "true"})
+    results = iter([CompactionResult(commits=1, files_before=7, bytes_before=70, debt=0, seconds=0.5)])
+    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1)])
+    assert isinstance(landed, commit.Landed)
+    assert landed.commit
+    with run_compaction(lambda *_: next(results)) as compaction:
+        compaction.note_commit(landed.commit)
+        assert wait_until(lambda: len(told) == 3)
+    assert told == [
+        MaintenanceRun("shop.orders", COMPACT_DATA_FILES, 0.5, has_failed=False),
+        MaintainedFiles("shop.orders", COMPACT_DATA_FILES, 7, 70),
+        CompactionDebt("shop.orders", 0),
+    ]

@@ -1,0 +1,111 @@
+"""The table says which snapshots were told: also after a crash, with several shards, and when it was turned off."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table.metadata import TableMetadata
+
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.model.state import StagedCommit, WriterId
+from connector.notifications.notified_snapshots import find_mark, find_newer, mark_commit
+from support.altered_tables import PATH
+from support.staged_files import stage
+from support.tables import foreign_table, local_catalog
+
+TASK: Final = "acme/task"
+LEFT: Final = WriterId(TASK, "orders.v1", "00000000-7fffffff")
+RIGHT: Final = replace(LEFT, key_range="80000000-ffffffff")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    return catalog
+
+
+def metadata_of(catalog: Catalog) -> TableMetadata:
+    return catalog.load_table(PATH).metadata
+
+
+def commit(catalog: Catalog, id_: int, writer: WriterId = LEFT, notified: int | None = 0) -> StagedCommit:
+    """A commit of a process that has told the snapshots up to `notified`; None: notifications are off."""
+    staged = replace(stage(catalog, PATH, writer, id_), is_recovered=True)
+    mark = partial(mark_commit, writer.materialization, notified=notified or 0)
+    new_writer = SnapshotWriter if notified is None else partial(SnapshotWriter, mark=mark)
+    commit_all_or_raise(catalog, [staged], new_writer)
+    return staged
+
+
+def untold(catalog: Catalog) -> Sequence[int]:
+    """The sequence numbers of the snapshots that a new session tells."""
+    metadata = metadata_of(catalog)
+    mark = find_mark(metadata, TASK)
+    assert mark is not None
+    return [snapshot.sequence_number or 0 for snapshot in find_newer(metadata, TASK, mark)]
+
+
+def test_a_table_without_a_mark_has_nothing_to_tell(catalog: Catalog) -> None:
+    commit(catalog, 1, notified=None)
+    assert find_mark(metadata_of(catalog), TASK) is None
+    assert find_newer(metadata_of(catalog), TASK, 0) == []
+
+
+def test_what_was_committed_before_notifications_were_turned_on_is_not_told(catalog: Catalog) -> None:
+    commit(catalog, 1, notified=None)
+    commit(catalog, 2)
+    assert untold(catalog) == [2]
+
+
+def test_a_crash_before_the_first_message_leaves_all_to_the_successor(catalog: Catalog) -> None:
+    for id_ in (1, 2, 3):
+        commit(catalog, id_)
+    assert untold(catalog) == [1, 2, 3]
+
+
+def test_a_successor_goes_on_after_what_was_told(catalog: Catalog) -> None:
+    commit(catalog, 1)
+    commit(catalog, 2, notified=1)
+    commit(catalog, 3, notified=2)
+    assert untold(catalog) == [3]
+
+
+def test_a_mark_never_decreases(catalog: Catalog) -> None:
+    """A shard that has just started has told nothing itself; the other one has."""
+    commit(catalog, 1)
+    commit(catalog, 2, notified=1)
+    commit(catalog, 3, RIGHT, notified=0)
+    assert find_mark(metadata_of(catalog), TASK) == 1
+    assert untold(catalog) == [2, 3]
+
+
+def test_what_was_committed_while_notifications_were_off_is_not_told(catalog: Catalog) -> None:
+    commit(catalog, 1)
+    commit(catalog, 2, notified=None)
+    commit(catalog, 3)
+    assert untold(catalog) == [1, 3]
+
+
+def test_commits_of_others_are_not_told(catalog: Catalog) -> None:
+    commit(catalog, 1)
+    catalog.load_table(PATH).append(
+        pa.table({"id": [7]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    )
+    commit(catalog, 3, replace(LEFT, materialization="acme/other"))
+    commit(catalog, 4)
+    assert untold(catalog) == [1, 4]
+
+
+def test_a_mark_that_was_changed_by_hand_is_none(catalog: Catalog) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    for mark in ("many", "-1", "9" * 30, ""):
+        summary = {"flow.materialization": TASK, "flow.notified": mark}
+        catalog.load_table(PATH).append(pa.table({"id": [7]}, schema=schema), summary)
+    assert find_mark(metadata_of(catalog), TASK) is None
