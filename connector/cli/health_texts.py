@@ -15,7 +15,7 @@ def describe_rows(rows: int, delete_files: int, health: TableHealth | None) -> s
         return f"{rows:,}"
     if health is None or health.visible_rows is None:
         return f"{rows:,}, including rows that delete files delete"
-    return f"{health.visible_rows:,}, and {health.deleted_rows:,} deleted ones that are still in data files"
+    return f"{health.visible_rows:,} ({health.deleted_rows:,} more are deleted, but still in data files)"
 
 
 def describe_health(health: TableHealth) -> Iterator[str]:

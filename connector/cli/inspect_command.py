@@ -85,7 +85,12 @@ def _read(
                 health: TableHealth | None = read_health(table, listed or ())
             except (ConnectorError, *BROKEN_METADATA) as error:
                 listed = health = None
-                errors.append((path, f"its files cannot be listed: {error}"))
+                why = (
+                    error
+                    if isinstance(error, ConnectorError)
+                    else f"a metadata file is broken ({type(error).__name__})."
+                )
+                errors.append((path, f"its health is not known: {why}"))
             inspected.append(InspectedTable(read_status(path, table, listed, of_table), health))
     seen = {each.status.path for each in inspected} | {path for path, _ in errors}
     if not has_chosen:

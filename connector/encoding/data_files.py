@@ -195,7 +195,7 @@ class _OpenFile:
             first_rows.schema,
             compression=options.codec,
             compression_level=options.level,
-            use_dictionary=_worth_a_dictionary(first_rows),
+            use_dictionary=worth_a_dictionary(first_rows),
             metadata_collector=self._metadata,
             store_decimal_as_integer=True,  # where they have 18 digits at most, as Iceberg demands
             store_schema=False,
@@ -230,7 +230,8 @@ class _OpenFile:
         )
 
 
-def _worth_a_dictionary(rows: pa.Table) -> list[str]:
+def worth_a_dictionary(rows: pa.Table) -> list[str]:
+    """Return the names of columns whose values repeat often enough for a dictionary."""
     sample = rows.slice(0, _SAMPLE)
     return [
         name

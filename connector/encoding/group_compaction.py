@@ -1,11 +1,14 @@
 """Compacts a file group: writes the live rows of its sources to new files, in bounded memory."""
 
+import numpy as np
 from pyiceberg.io import FileIO
 
 from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
+from connector.encoding.copied_row_groups import copy_row_group
 from connector.encoding.deleted_rows import find_deleted_rows
-from connector.encoding.group_files import GroupFiles, GroupSchema
-from connector.encoding.source_rows import SourceFile, open_source, read_live_rows
+from connector.encoding.group_files import GroupFiles
+from connector.encoding.group_schemas import GroupSchema
+from connector.encoding.source_rows import SourceFile, open_source, read_live_rows_of
 
 
 def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup:
@@ -30,11 +33,20 @@ def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> Compa
 
 def _copy(io: FileIO, compaction: Compaction, source: SourceFile, files: GroupFiles) -> int:
     """Write the live rows of a source, and return their number."""
-    kept = 0
-    with open_source(io, source, len(compaction.columns)) as file:
-        schema = GroupSchema.of(compaction.columns, file.schema_arrow, source.path)
-        for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
-            if rows.batch.num_rows:
-                files.write(schema, schema.convert(rows.batch))
-                kept += rows.batch.num_rows
+    kept = first = 0
+    deleted = find_deleted_rows(io, source.path, source.position_deletes)
+    with open_source(io, source, len(compaction.columns)) as opened:
+        schema = GroupSchema.of(compaction.columns, opened.file.schema_arrow, source.path)
+        for group in range(opened.file.num_row_groups):
+            count = opened.file.metadata.row_group(group).num_rows
+            begin, end = np.searchsorted(deleted, (first, first + count))
+            copied = copy_row_group(opened, schema, group, files.options) if begin == end else None
+            if copied:
+                files.copy(schema, copied)
+            else:
+                for rows in read_live_rows_of(opened.file, [group], first, deleted):
+                    if rows.batch.num_rows:
+                        files.write(schema, schema.convert(rows.batch))
+            kept += count - int(end - begin)
+            first += count
     return kept

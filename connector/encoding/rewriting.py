@@ -58,7 +58,8 @@ class Rewriting:
         """The files that take its place: none if all its rows are deleted. None if nothing in it is to be converted,
         and it stays. UnconvertibleError where a value has no equivalent.
         """
-        with open_source(io, source, len(self.columns)) as file:
+        with open_source(io, source, len(self.columns)) as opened:
+            file = opened.file
             places = find_columns(file.schema_arrow, source.path)
             columns = [column for column in self.columns if column.source_id in places]
             if not any(column.is_converted for column in columns):

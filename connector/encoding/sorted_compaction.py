@@ -12,7 +12,8 @@ from pyiceberg.io import FileIO
 from connector.encoding.compaction import Compaction, FileGroup
 from connector.encoding.data_files import GatheredRowGroup
 from connector.encoding.deleted_rows import find_deleted_rows
-from connector.encoding.group_files import GroupFiles, GroupSchema
+from connector.encoding.group_files import GroupFiles
+from connector.encoding.group_schemas import GroupSchema
 from connector.encoding.merge_plan import plan_merge
 from connector.encoding.position_deletes import Positions
 from connector.encoding.run_merging import merge
@@ -36,7 +37,8 @@ def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, files: Gr
         sorter = _Sorter(files, compaction.sort_fields, runs)
         for place, source in enumerate(group.sources):
             kept.append(0)
-            with open_source(io, source, len(compaction.columns)) as file:
+            with open_source(io, source, len(compaction.columns)) as opened:
+                file = opened.file
                 schema = GroupSchema.of(compaction.columns, file.schema_arrow, source.path)
                 sorter.expect(schema)
                 for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):

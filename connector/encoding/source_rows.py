@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -64,8 +64,17 @@ class TargetColumn:
         return self.id != self.source_id
 
 
+@dataclass(frozen=True)
+class OpenSource:
+    """A data file that is being read."""
+
+    path: str
+    file: pq.ParquetFile
+    stream: Any  # of the file's bytes
+
+
 @contextmanager
-def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[pq.ParquetFile]:
+def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSource]:
     """Open a file of which this number of columns is read. Its row groups are not read as a whole.
 
     Other engines' row groups may be large. Without `pre_buffer`, or what was read would stay in memory until the file
@@ -80,7 +89,7 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[pq.Par
                 f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
                 f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table."
             ) from error
-        yield file
+        yield OpenSource(source.path, file, stream)
 
 
 @dataclass(frozen=True)
@@ -97,15 +106,19 @@ class LiveRows:
         return self.first + (np.arange(self.batch.num_rows) if self.kept is None else np.flatnonzero(self.kept))
 
 
-def read_live_rows(
-    file: pq.ParquetFile, deleted: Positions, columns: Sequence[str] | None = None
+def read_live_rows(file: pq.ParquetFile, deleted: Positions) -> Iterator[LiveRows]:
+    """Yield the rows that are not deleted, a few megabytes at a time."""
+    yield from read_live_rows_of(file, range(file.num_row_groups), 0, deleted)
+
+
+def read_live_rows_of(
+    file: pq.ParquetFile, groups: Sequence[int], first: int, deleted: Positions
 ) -> Iterator[LiveRows]:
-    """Yield the rows that are not deleted, a few megabytes at a time: all columns, or those of these paths."""
-    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
-    size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
-    first = 0
+    """Yield the rows of consecutive row groups that are not deleted. `first` is the position of their first row."""
+    metadata = [file.metadata.row_group(group) for group in groups]
+    size = sum(group.total_byte_size for group in metadata) // max(sum(group.num_rows for group in metadata), 1)
     most = max(1, min(_LARGEST_BATCH, _BATCH_SIZE // max(size, 1)))
-    for batch in file.iter_batches(batch_size=most, columns=columns, use_threads=False):
+    for batch in file.iter_batches(batch_size=most, row_groups=[*groups], use_threads=False):
         yield _filter(batch, first, deleted)
         first += batch.num_rows
 

@@ -133,6 +133,7 @@ class FullSpool(msgspec.Struct, frozen=True):
 
 # The actions of maintenance that have files to count.
 EXPIRE_SNAPSHOTS: Final = "expire_snapshots"
+COMPACT_DATA_FILES: Final = "compact_data_files"
 REMOVE_ORPHAN_FILES: Final = "remove_orphan_files"
 
 
@@ -152,6 +153,13 @@ class MaintainedFiles(msgspec.Struct, frozen=True):
     action: str
     files: int
     size: int = 0  # bytes; 0 if nobody knows them
+
+
+class CompactionDebt(msgspec.Struct, frozen=True):
+    """How much of a table is still to be compacted, after its files were looked at."""
+
+    table: str
+    size: int  # bytes of data files
 
 
 class RefreshedCredentials(msgspec.Struct, frozen=True):
@@ -176,6 +184,7 @@ Fact: TypeAlias = (
     | FullSpool
     | MaintenanceRun
     | MaintainedFiles
+    | CompactionDebt
     | RefreshedCredentials
 )
 

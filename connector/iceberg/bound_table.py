@@ -74,14 +74,17 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
 
     def bind_one(index: int) -> BoundTable:
         writer = WriterId(task.name, requested[index].state_key, key_range)
+        updates = all_policies[index].updates
         bound = _bind(catalog, index, requested[index], writer, all_policies[index])
-        if index >= len(task.bindings):
-            return bound  # rejected rows are of no collection
+        is_of_rejected_rows = index >= len(task.bindings)
+        has_collection = requested[index].collection is not None or bool(task.linked_collections)
+        if updates is UpdateMode.DELTA and (is_of_rejected_rows or not has_collection):
+            return bound
         collection = find_collection(requested[index], task.linked_collections)
         bound = replace(bound, published=_find_published(bound.binding, collection))
-        if all_policies[index].updates is UpdateMode.DELTA:
+        if updates is UpdateMode.DELTA:
             return bound
-        return _with_updates(bound, collection, is_hard_delete=all_policies[index].updates is UpdateMode.HARD_DELETE)
+        return _with_updates(bound, collection, is_hard_delete=updates is UpdateMode.HARD_DELETE)
 
     tables = map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
     for place, index in enumerate(rejected_paths, start=len(task.bindings)):

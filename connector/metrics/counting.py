@@ -136,6 +136,10 @@ class FactCounter:
         self._counts.add(definitions.MAINTENANCE_FILES, fact.files, *labels)
         self._counts.add(definitions.MAINTENANCE_BYTES, fact.size, *labels)
 
+    def _count_debt(self, fact: facts.CompactionDebt) -> None:
+        if (table := self._label(fact.table)) != OTHER_TABLES:  # the tables would take turns
+            self._counts.set(definitions.COMPACTION_DEBT, fact.size, table)
+
     def _count_refreshed(self, fact: facts.RefreshedCredentials) -> None:
         self._counts.add(definitions.REFRESH_FAILURES if fact.has_failed else definitions.REFRESHES, 1)
 
@@ -156,5 +160,6 @@ COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
     facts.FullSpool: FactCounter._count_full_spool,
     facts.MaintenanceRun: FactCounter._count_maintenance,
     facts.MaintainedFiles: FactCounter._count_maintained,
+    facts.CompactionDebt: FactCounter._count_debt,
     facts.RefreshedCredentials: FactCounter._count_refreshed,
 }

@@ -115,6 +115,9 @@ MAINTENANCE_FILES: Final = _count(
 MAINTENANCE_BYTES: Final = _count(
     "maintenance_file_bytes", "Bytes of the files that maintenance has rewritten.", (*TABLE, *ACTION), "bytes"
 )
+COMPACTION_DEBT: Final = _measure(
+    "compaction_debt_bytes", "Bytes of data files that are still to be compacted.", unit="bytes"
+)
 TRANSACTIONS: Final = _count("transactions", "Transactions that were acknowledged.", ())
 HELD: Final = _count("held_seconds", "Time for which acknowledgements were held back.", (), "seconds")
 LAST_RECEIPT: Final = _measure("last_receipt_timestamp_seconds", "When the last row arrived.", (), "seconds")

@@ -70,7 +70,7 @@ def test_each_command_has_help_and_takes_json(command: list[str]) -> None:
         (["fence", "rest"], "reset"),
         (["Plan"], "plan"),
         (["dmo"], "demo"),
-        (["maintian"], "maintain"),
+        (["mainten"], "maintain"),
         (["maintain", "orphan"], "orphans"),
     ],
     ids=str,

@@ -24,8 +24,9 @@ from connector.iceberg.commits import commit, fence
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
+from support.compacting import compact
 from support.endpoint_configs import on_s3, rest
-from support.foreign_deletes import delete_equal
+from support.foreign_deletes import delete_equal, delete_position
 from support.rest_catalog import RestCatalogOnS3
 from support.snapshots import check_text
 from support.staged_files import stage
@@ -55,6 +56,11 @@ class Lake:
         staged = stage(self.catalog, ORDERS, WRITER, *ids, prev=prev)
         commit.commit_all_or_raise(self.catalog, [staged])
         return staged
+
+    def file(self) -> str:
+        """The path of a data file."""
+        [first, *_] = self.catalog.load_table(ORDERS).inspect.data_files()["file_path"].to_pylist()
+        return str(first)
 
     def write_state(self, *staged: StagedCommit) -> str:
         file = self.directory / "state.json"
@@ -185,6 +191,59 @@ def test_what_a_snapshot_without_totals_has_is_counted(lake: Lake) -> None:
     assert (table["rows"], table["dataFiles"], table["deleteFiles"]) == (2, 1, 1)
     assert table["bytes"] > staged.size
     assert "  rows         2, including rows that delete files delete" in lake.describe()
+
+
+def test_the_health_of_a_table_is_shown(lake: Lake) -> None:
+    value = fence.NONE
+    for number in range(6):
+        value = lake.commit(2 * number, 2 * number + 1, prev=value).next
+    delete_position(lake.catalog.load_table(ORDERS), lake.file(), 1)
+    (table,) = lake.inspect()["tables"]
+    health = table["health"]
+    assert (table["rows"], health["visibleRows"], health["deletedRows"]) == (12, 11, 1)
+    assert (health["smallFiles"], health["debt"]["files"], health["debt"]["rows"]) == (6, 6, 12)
+    assert (health["lastCompaction"], health["manifests"]) == (None, 7)
+    lines = lake.describe()
+    assert "  rows         11 (1 more are deleted, but still in data files)" in lines
+    assert "  small files  6 below half of the target size, 536.9 MB" in lines
+    assert any(re.fullmatch(r"  debt         [\d.]+ kB in 6 data files are worth compacting", line) for line in lines)
+    assert "  compacted    not lately" in lines
+    metadata = r"  metadata     7 manifests, [\d.]+ kB, and a metadata file of [\d.]+ kB"
+    assert any(re.fullmatch(metadata, line) for line in lines)
+
+
+def test_the_last_compaction_and_what_it_saved_are_shown(lake: Lake) -> None:
+    value = fence.NONE
+    for number in range(6):
+        value = lake.commit(number, prev=value).next
+    result = compact(lake.catalog, ORDERS)
+    (table,) = lake.inspect()["tables"]
+    assert table["health"]["debt"] == {"files": 0, "rows": 0, "bytes": 0}
+    last = table["health"]["lastCompaction"]
+    assert (last["filesBefore"], last["filesAfter"]) == (6, 1)
+    assert (last["bytesBefore"], last["bytesAfter"]) == (result.bytes_before, result.bytes_after)
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC \(\d+ (second|minute)s? ago\)"
+    became = r"6 files with [\d.]+ kB became 1 with ([\d.]+ kB|\d+ bytes)"
+    assert any(re.fullmatch(f"  compacted    {when}: {became}", line) for line in lake.describe())
+    assert "  debt         none" in lake.describe()
+
+
+@pytest.mark.parametrize("content", [None, b"Obj"], ids=["gone", "cut short"])
+def test_a_table_whose_files_cannot_be_listed_is_shown_without_its_health(lake: Lake, content: bytes | None) -> None:
+    lake.commit(1, 2)
+    snapshot = lake.catalog.load_table(ORDERS).current_snapshot()
+    assert snapshot
+    place = Path(snapshot.manifest_list.removeprefix("file://"))
+    place.unlink()
+    if content is not None:
+        place.write_bytes(content)
+    inspected = lake.inspect()
+    ((table,), (error,)) = inspected["tables"], inspected["errors"]
+    assert (table["rows"], table["dataFiles"], table["health"]) == (2, 1, None)
+    assert len(table["writers"]) == 1
+    name = f"inspect: a manifest list is {'gone' if content is None else 'broken'}"
+    location = lake.catalog.load_table(ORDERS).location()
+    check_text(ERRORS, name, error["message"], {str(place): "FILE", location: "LOCATION"})
 
 
 def test_a_person_reads_a_table_line_by_line(lake: Lake) -> None:

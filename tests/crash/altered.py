@@ -6,7 +6,7 @@ from connector import __main__ as command
 from connector.iceberg.commits import commit
 from connector.session import backlog
 from connector.storage import file_stores
-from crash import boundaries, defects, storage
+from crash import boundaries, compacting, defects, storage
 from crash.faults import IMPATIENT, Faults, swap
 
 # Seconds, where the connector itself is more patient.
@@ -25,4 +25,5 @@ if __name__ == "__main__":
     boundaries.guard_clock()
     storage.guard()
     boundaries.guard_stores()
+    compacting.guard_compaction()
     command.run()

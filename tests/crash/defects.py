@@ -22,7 +22,7 @@ from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from connector.session.loads import Found
 from connector.storage.file_io import files_of
-from crash import task_defects, update_defects, writing_defects
+from crash import compaction_defects, task_defects, update_defects, writing_defects
 from crash.faults import DEFECT, swap
 
 
@@ -242,33 +242,37 @@ def forgets_the_version() -> None:
     swap(GlueCatalog, "_update_glue_table", update)
 
 
-DEFECTS: Final[dict[str, Callable[[], None]]] = {
-    defect.__name__: defect
-    for defect in (
-        advances_without_files,
-        acknowledges_early,
-        shows_while_storing,
-        shows_at_start_commit,
-        forgets_recovery,
-        finishes_one_table_of_a_binding,
-        ignores_the_fence,
-        cleans_up_when_in_doubt,
-        reads_the_fence_late,
-        derives_the_fence_from_the_checkpoint,
-        keeps_the_fence_in_the_newest_summary,
-        keeps_the_fence_in_summaries,
-        drops_what_others_appended,
-        checks_no_uuid,
-        commits_without_looking,
-        looks_at_its_own_range_only,
-        finishes_its_own_range_only,
-        finishes_the_first_child_only,
-        forgets_what_waits,
-        retries_only_with_a_transaction,
-        writing_defects.swallows_a_full_disk,
-        writing_defects.dates_by_its_own_clock,
-        writing_defects.reuses_manifests,
-        forgets_the_version,
-        writing_defects.waits_as_long_as_the_library,
-    )
-} | update_defects.DEFECTS
+DEFECTS: Final[dict[str, Callable[[], None]]] = (
+    {
+        defect.__name__: defect
+        for defect in (
+            advances_without_files,
+            acknowledges_early,
+            shows_while_storing,
+            shows_at_start_commit,
+            forgets_recovery,
+            finishes_one_table_of_a_binding,
+            ignores_the_fence,
+            cleans_up_when_in_doubt,
+            reads_the_fence_late,
+            derives_the_fence_from_the_checkpoint,
+            keeps_the_fence_in_the_newest_summary,
+            keeps_the_fence_in_summaries,
+            drops_what_others_appended,
+            checks_no_uuid,
+            commits_without_looking,
+            looks_at_its_own_range_only,
+            finishes_its_own_range_only,
+            finishes_the_first_child_only,
+            forgets_what_waits,
+            retries_only_with_a_transaction,
+            writing_defects.swallows_a_full_disk,
+            writing_defects.dates_by_its_own_clock,
+            writing_defects.reuses_manifests,
+            forgets_the_version,
+            writing_defects.waits_as_long_as_the_library,
+        )
+    }
+    | update_defects.DEFECTS
+    | compaction_defects.DEFECTS
+)

@@ -160,9 +160,9 @@ class Task:
         self.check()
         self.noted()
 
-    def dies(self, fault: str) -> None:
-        """Go on until the process dies of it."""
-        _expect_killed(self._ends())
+    def dies(self, fault: str, within: int = 2) -> None:
+        """Go on until the process dies of it, within so many transactions."""
+        _expect_killed(self._ends(within))
         assert self.faults.fired(fault)
         self.noted()
 
@@ -257,9 +257,9 @@ class Task:
     def _share(self, documents: range, held: Any) -> Share:
         return Share(documents, held, self.memo_size)
 
-    def _ends(self) -> Outcome:
+    def _ends(self, within: int = 2) -> Outcome:
         try:
-            self.run_to(Event.RECORDED, 2)
+            self.run_to(Event.RECORDED, within)
         except ConnectorEndedError as ended:
             self._kill_all()
             self.check()

@@ -119,7 +119,7 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
         change.set_properties({MAX_AGE: str(20 * MINUTE)})
     maintenance, sizes, now = Maintenance(catalog), [], time.time_ns()
     for module in (expire_snapshots, snapshot, background):
-        monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: now))
+        monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: now, monotonic=time.monotonic))
     for number in range(120):
         now += MINUTE * 10**6
         land(maintenance, catalog, number)

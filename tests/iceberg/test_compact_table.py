@@ -161,6 +161,18 @@ def test_rows_that_another_engine_deletes_meanwhile_stay_deleted(catalog: Catalo
     assert (result.commits, len(files(catalog)), len(values_of(catalog))) == (1, 1, 8)
 
 
+def test_a_delete_file_that_also_deletes_elsewhere_stays(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(3000), "large"))
+    [large] = files(catalog)
+    for number in range(5000, 5004):
+        land(catalog, {number: "a"})
+    delete_position(catalog.load_table(PATH), large, 7)
+    delete_position(catalog.load_table(PATH), large, 8)
+    result = compact(catalog, PATH)
+    assert (result.files_before, result.files_after, result.delete_files) == (4, 1, 0)
+    assert len(values_of(catalog)) == 3002
+
+
 def test_rows_that_another_engine_deletes_by_their_values_stay_deleted(catalog: Catalog) -> None:
     """Then the files are left alone, and what was written for nothing is deleted."""
     for number in range(3):

@@ -78,6 +78,7 @@ def test_a_summary_says_what_a_commit_has_added_and_deleted(catalog: Catalog) ->
         "added-delete-files": "1",
         "added-position-delete-files": "1",
         "added-position-deletes": "1",
+        "flow.deleted-rows": "1",
     }
     check_totals(catalog)
 

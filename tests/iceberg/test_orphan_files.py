@@ -1,6 +1,7 @@
 """Without the connector state, only files are orphans that no state can name, and others only if the user asks."""
 
 import os
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
@@ -120,9 +122,9 @@ def test_each_writer_has_its_own_value(catalog: Catalog) -> None:
 def test_what_was_staged_before_a_backfill_is_void(catalog: Catalog) -> None:
     first = land(catalog, 1)
     left = leave_behind(table_of(catalog), WRITER, first.next)
-    uuid = str(table_of(catalog).metadata.table_uuid)
+    own = str(table_of(catalog).metadata.table_uuid)
     with table_of(catalog).transaction() as transaction:
-        generation = Generation("6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10", (uuid,), WRITER.materialization)
+        generation = Generation("6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10", (own,), WRITER.materialization)
         transaction.set_properties(generation.encode())
     assert remove(catalog) == {left}
     assert ids_of(catalog, PATH) == [1]
@@ -186,11 +188,11 @@ def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog
 def replaced(catalog: Catalog) -> str:
     """The table of an earlier version's backfill: dropped, and made again at the same location. Its UUID."""
     land(catalog, 1, 2)
-    uuid = str(table_of(catalog).metadata.table_uuid)
+    dropped = str(table_of(catalog).metadata.table_uuid)
     catalog.drop_table(PATH)
     foreign_table(catalog, PATH, properties=OWNED)
     land(catalog, 3)
-    return uuid
+    return dropped
 
 
 def files_of(catalog: Catalog, is_wanted: Callable[[str], bool]) -> set[Path]:
@@ -258,3 +260,29 @@ def test_a_file_that_is_added_while_files_are_listed_is_kept(catalog: Catalog, m
 
     monkeypatch.setattr(catalog, "load_table", load_after_event)
     assert find_orphan_files(catalog, PATH, UNKNOWN).deletable == []
+
+
+def test_a_file_of_a_compaction_is_kept_as_long_as_it_may_be_committed(catalog: Catalog) -> None:
+    """It is committed within an hour, if it is; and it is ours, so it is not unknown."""
+    table = table_of(catalog)
+    day, now = 86_400_000, int(NOW.timestamp() * 1000)
+    names = {
+        age: f"{CompactionOrigin(now - age, str(table.metadata.table_uuid)).file_prefix}-{uuid.uuid4()}.parquet"
+        for age in (0, day - 60_000, day + 60_000)
+    }
+    young, almost, old = (write_file(table, name, 7) for name in names.values())
+    assert remove(catalog, UNKNOWN) == set()  # the table has no snapshot, which a commit would have loaded
+    land(catalog, 1)
+    assert remove(catalog, UNKNOWN) == {old}
+    assert place_of(young).exists()
+    assert place_of(almost).exists()
+
+
+def test_a_file_of_a_compaction_of_a_dropped_table_is_deleted_with_the_others(catalog: Catalog) -> None:
+    origin = CompactionOrigin(0, str(table_of(catalog).metadata.table_uuid))
+    left = write_file(table_of(catalog), f"{origin.file_prefix}-{uuid.uuid4()}.parquet", 7)
+    catalog.drop_table(PATH)
+    foreign_table(catalog, PATH, properties=OWNED)
+    land(catalog, 1)
+    assert remove(catalog, UNKNOWN) == set()
+    assert left in remove(catalog, OrphanOptions(LATER, DroppedTables(catalog)))

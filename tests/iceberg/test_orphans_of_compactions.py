@@ -128,7 +128,10 @@ def test_metadata_files_of_a_compaction_are_told_by_their_names(catalog: Catalog
         assert (CompactionOrigin.of(name) is None) != (FileOrigin.of(name) is None)
 
 
-@pytest.mark.parametrize("name", ["compact-1.parquet", f"compact-{NOW}-{uuid.uuid4()}.parquet", "compacted.parquet"])
+WITHOUT_TABLE: Final = "compact-1795396561457-1e78ff97-d7de-4143-bd85-3341077d06ff.parquet"
+
+
+@pytest.mark.parametrize("name", ["compact-1.parquet", WITHOUT_TABLE, "compacted.parquet"])
 def test_names_of_other_programs_are_not_taken_for_ours(name: Any) -> None:
     assert CompactionOrigin.of(name) is None
 

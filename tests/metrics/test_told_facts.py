@@ -4,16 +4,29 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
 
+from connector.evolution.table_change import COMPACTION_PROPERTY
 from connector.host import facts
 from connector.host.errors import RetryableError
-from connector.host.facts import AttemptFailure, Fact, FullSpool, MaintainedFiles, MaintenanceRun, RefreshedCredentials
+from connector.host.facts import (
+    COMPACT_DATA_FILES,
+    AttemptFailure,
+    CompactionDebt,
+    Fact,
+    FullSpool,
+    MaintainedFiles,
+    MaintenanceRun,
+    RefreshedCredentials,
+)
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.commits import commit, commit_errors
 from connector.iceberg.maintenance.background import run_maintenance
+from connector.iceberg.maintenance.background_compaction import run_compaction
+from connector.iceberg.maintenance.compact_table import CompactionResult
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -23,6 +36,8 @@ from protocol.request import Store
 from support.processes import wait_until
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
+
+WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
 
 @pytest.fixture
@@ -85,10 +100,9 @@ def runs_of(told: list[Fact]) -> list[MaintenanceRun]:
 def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) -> None:
     catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
     foreign_table(catalog, path, properties={MAX_AGE: "0"})
-    writer = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
     with run_maintenance(catalog) as maintenance:
         for number in range(2):
-            [landed] = commit.try_commits(catalog, [stage(catalog, path, writer, number)])
+            [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, number)])
             assert isinstance(landed, commit.Landed)
             assert landed.commit
             maintenance.after_commit(landed.commit)
@@ -97,3 +111,20 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
     [files] = [fact for fact in told if isinstance(fact, MaintainedFiles)]
     assert (files.table, files.action) == ("shop.orders", facts.EXPIRE_SNAPSHOTS)
     assert files.files > 0
+
+
+def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> None:
+    catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
+    foreign_table(catalog, path, properties={COMPACTION_PROPERTY: "true"})
+    results = iter([CompactionResult(commits=1, files_before=7, bytes_before=70, debt=0, seconds=0.5)])
+    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1)])
+    assert isinstance(landed, commit.Landed)
+    assert landed.commit
+    with run_compaction(lambda *_: next(results)) as compaction:
+        compaction.note_commit(landed.commit)
+        assert wait_until(lambda: len(told) == 3)
+    assert told == [
+        MaintenanceRun("shop.orders", COMPACT_DATA_FILES, 0.5, has_failed=False),
+        MaintainedFiles("shop.orders", COMPACT_DATA_FILES, 7, 70),
+        CompactionDebt("shop.orders", 0),
+    ]

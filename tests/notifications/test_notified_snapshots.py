@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -13,11 +13,23 @@ from pyiceberg.table.metadata import TableMetadata
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.model.state import StagedCommit, WriterId
+from connector.model.state import StagedCommit, WriterId, encode_added
 from connector.notifications.notified_snapshots import find_mark, find_newer, mark_commit
+from connector.rpc.apply import apply
+from protocol import request
+from protocol.flow import MaterializationBinding
 from support.altered_tables import PATH
+from support.bindings import (
+    ID,
+    MATERIALIZATION,
+    collection,
+    local_config,
+    materialization,
+    materialization_binding,
+    projection,
+)
 from support.staged_files import stage
-from support.tables import foreign_table, local_catalog
+from support.tables import foreign_table, local_catalog, staged_ids
 
 TASK: Final = "acme/task"
 LEFT: Final = WriterId(TASK, "orders.v1", "00000000-7fffffff")
@@ -91,6 +103,27 @@ def test_what_was_committed_while_notifications_were_off_is_not_told(catalog: Ca
     commit(catalog, 2, notified=None)
     commit(catalog, 3)
     assert untold(catalog) == [1, 3]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_what_an_apply_commits_is_left_to_the_next_session(tmp_path: Path, is_on: bool) -> None:
+    """Before it alters a table, an apply commits what a session has staged for it."""
+    bound = collection(ID, projection("note", "string"))
+    notify = {"notify": {"url": "https://hooks.example.com/"}} if is_on else {}
+    old, new = materialization_binding(bound), materialization_binding(bound, "note")
+
+    def apply_binding(binding: MaterializationBinding, **others: Any) -> None:
+        task = materialization(local_config(tmp_path / "lake") | notify, binding)
+        apply(request.Apply(task, **others))
+
+    apply_binding(old)
+    catalog = local_catalog(tmp_path / "lake")
+    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, old.state_key, [1, 2])
+    before = materialization(local_config(tmp_path / "lake"), old)
+    apply_binding(new, last_materialization=before, state=encode_added([staged]))
+    [snapshot] = metadata_of(catalog).snapshots
+    assert (find_mark(metadata_of(catalog), MATERIALIZATION) == 0) is is_on
+    assert find_newer(metadata_of(catalog), MATERIALIZATION, 0) == [snapshot] * is_on
 
 
 def test_commits_of_others_are_not_told(catalog: Catalog) -> None:

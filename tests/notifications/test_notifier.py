@@ -271,6 +271,8 @@ def test_the_end_of_the_input_does_not_wait_long(
     catalog: Catalog, server: WebhookServer, monkeypatch: pytest.MonkeyPatch, is_hanging: bool
 ) -> None:
     monkeypatch.setattr(notifier, "LAST_ATTEMPT", 0.3)
+    monkeypatch.setattr(notifier, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(notifier, "LONGEST_PAUSE", 60.0)
     hangs = threading.Event()
     server.usual = Answer(after=hangs) if is_hanging else Answer(500)
     with shard(catalog, server.url) as session:
@@ -278,6 +280,7 @@ def test_the_end_of_the_input_does_not_wait_long(
         server.wait_for_posts(1)
         began = time.monotonic()
     assert time.monotonic() - began < LONG / 3
+    assert len(server.posted) <= 2, "the last attempt ends with the first failure"
     hangs.set()
     server.usual = Answer()
     server.accepted.clear()

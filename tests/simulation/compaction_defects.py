@@ -33,20 +33,6 @@ def deletes_are_carried_over_to_their_old_positions(patch: pytest.MonkeyPatch) -
     patch.setattr(compaction_changes, "find_moved", stay)
 
 
-def deletes_that_were_applied_are_carried_over_again(patch: pytest.MonkeyPatch) -> None:
-    """As if the new files had the rows that the sources have lost before."""
-
-    def twice(io: FileIO, compacted: CompactedGroup, rows: Mapping[str, Positions]) -> dict[str, MovedRows]:
-        found = find_moved(io, compacted, rows)
-        return {path: _first_instead_of_none(moved) for path, moved in found.items()}
-
-    patch.setattr(compaction_changes, "find_moved", twice)
-
-
-def _first_instead_of_none(moved: MovedRows) -> MovedRows:
-    return MovedRows(np.maximum(moved.files, 0), np.maximum(moved.positions, 0))
-
-
 def rows_of_a_source_that_is_gone_come_back(patch: pytest.MonkeyPatch) -> None:
     def without_gone(io: FileIO, compacted: CompactedGroup, rows: Mapping[str, Positions]) -> Any:
         sources = {source.path for source in compacted.group.sources}
@@ -90,10 +76,6 @@ def a_compaction_of_any_age_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction_commit, "MAX_AGE", 10**12)
 
 
-def delete_files_of_other_data_files_are_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compaction_changes, "list_data_files", lambda *_: ())
-
-
 def new_files_have_only_what_the_plan_knew_of_deletes(patch: pytest.MonkeyPatch) -> None:
     """Deletes that a transaction has merged into new files count as applied."""
     patch.setattr(compaction_changes._Table, "_find_new_deletes", lambda *_: np.empty(0, np.int64))
@@ -104,13 +86,11 @@ COMPACTION_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = 
     for plant in (
         deletes_are_not_carried_over,
         deletes_are_carried_over_to_their_old_positions,
-        deletes_that_were_applied_are_carried_over_again,
         rows_of_a_source_that_is_gone_come_back,
         files_that_came_meanwhile_are_dropped,
         files_of_a_lost_answer_are_deleted,
         files_of_a_slow_compaction_are_orphans,
         a_compaction_of_any_age_is_committed,
-        delete_files_of_other_data_files_are_removed,
         new_files_have_only_what_the_plan_knew_of_deletes,
     )
 }

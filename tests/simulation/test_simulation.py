@@ -37,6 +37,7 @@ ENOUGH: Final = SCHEDULES  # to find a defect, among those that find none in CI;
 RARE: Final = {  # they need hundreds of schedules
     "a_session_does_not_wait_for_what_was_staged_before",
     "an_old_state_key_is_a_stranger",
+    "files_of_a_lost_answer_are_deleted",
     "loads_see_what_waiting_commits_delete",
     "rejected_rows_land_with_whatever_else_their_writer_lands",
     "rows_of_a_former_backfill_are_not_looked_for",

@@ -69,7 +69,7 @@ def weather(random: Random) -> Weather:
         going_on=random.choice((0.3, 0.7)),
         collecting=random.choice((0.3, 1.0)),
         retrying=random.choice((0.0, 0.5)),
-        compacting=random.choice((0.0, 0.5, 1.0)),
+        compacting=random.choice((0.0, 0.0, 0.0, 0.4, 1.0)),
         idling=random.choice((0.0, 0.0, 0.0, 0.5)),
         sessions=random.choice((1, 1, 1, 1, 2, 2, 3)),
         topologies=random.choice((TOPOLOGIES, random.choices(TOPOLOGIES, k=2))),

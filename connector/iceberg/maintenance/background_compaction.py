@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from connector.host import facts
+from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
 from connector.iceberg.commits.commit import Committed
 from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
@@ -98,6 +100,7 @@ class BackgroundCompaction:
         return None
 
     def _compact_one(self, path: TableIdentifier) -> None:
+        began = time.monotonic()
         try:
             if not is_compaction_enabled(self._accounts[path].properties):
                 return
@@ -113,7 +116,9 @@ class BackgroundCompaction:
                     error,
                 )
             self._put_off(path)
+            _measure(path, time.monotonic() - began, None)
             return
+        _measure(path, result.seconds, result)
         if result.failed:
             self._put_off(path)
         self._note_debt(path, result)
@@ -142,6 +147,17 @@ class BackgroundCompaction:
                 path,
                 result.debt / 1e6,
             )
+
+
+def _measure(path: TableIdentifier, seconds: float, result: CompactionResult | None) -> None:
+    """Tell metrics how a run has ended. Without a result, it has failed."""
+    if not facts.observe:
+        return
+    table = str(path)
+    facts.observe(MaintenanceRun(table, COMPACT_DATA_FILES, seconds, result is None or result.failed > 0))
+    if result:
+        facts.observe(MaintainedFiles(table, COMPACT_DATA_FILES, result.files_before, result.bytes_before))
+        facts.observe(CompactionDebt(table, result.debt))
 
 
 @contextmanager

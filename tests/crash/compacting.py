@@ -1,0 +1,70 @@
+"""Compaction in a connector process: off, unless asked for. Then it follows each commit, and it may be held or die."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from connector.encoding.compaction import CompactedGroup
+from connector.iceberg.commits import compaction_changes
+from connector.iceberg.commits.commit import Committed
+from connector.iceberg.commits.compaction_commit import CompactionCommit
+from connector.iceberg.maintenance import background_compaction, compaction_plan
+from connector.iceberg.maintenance.background_compaction import BackgroundCompaction
+from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
+from crash.faults import Faults, swap
+from crash.ledger import BALANCES, POSTINGS
+
+TABLES: Final = (BALANCES, POSTINGS)  # that are compacted
+COMPACTS: Final = "compacts"  # armed: processes that start compact their tables
+KILL_BEFORE_COMPACTION: Final = "kill-before-compaction"
+KILL_AFTER_COMPACTION: Final = "kill-after-compaction"
+
+
+def held(table: str) -> str:
+    """The fault of a compaction of this table that waits before its commit, as long as `held_in` exists."""
+    return f"compaction-of-{table}-is-held"
+
+
+def held_in(faults: Faults) -> Path:
+    """A file that exists while a compaction is held."""
+    return faults.directory / "held"
+
+
+def guard_compaction() -> None:
+    faults = Faults.of_this_process()
+    if not faults.is_armed(COMPACTS):
+        swap(background_compaction, "FIRST", "no range begins with this")
+        return
+    swap(background_compaction, "COMMITS", 1)
+    swap(background_compaction, "REST", 0)
+    swap(compaction_plan, "GROWTH", 1)
+    swap(compaction_changes, "_MOST_LOST", 1)
+    swap(CompactionThresholds, "min_files", 2)
+    note_commit, commit = BackgroundCompaction.note_commit, CompactionCommit.commit
+
+    def note_some(self: BackgroundCompaction, committed: Committed) -> None:
+        if committed.table.name()[-1] in TABLES:
+            note_commit(self, committed)
+
+    swap(BackgroundCompaction, "note_commit", note_some)
+
+    def guarded(self: CompactionCommit, groups: Sequence[CompactedGroup]) -> Any:
+        _die(faults, KILL_BEFORE_COMPACTION)
+        if faults.strikes(held(self._base.path.name)):
+            held_in(faults).touch()
+            while held_in(faults).exists():
+                time.sleep(0.01)
+        committed = commit(self, groups)
+        if committed.groups:
+            _die(faults, KILL_AFTER_COMPACTION)
+        return committed
+
+    swap(CompactionCommit, "commit", guarded)
+
+
+def _die(faults: Faults, fault: str) -> None:
+    if faults.strikes(fault):
+        os.kill(os.getpid(), signal.SIGKILL)

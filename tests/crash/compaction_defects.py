@@ -1,0 +1,29 @@
+"""What could be wrong with compaction's commit."""
+
+from typing import Any
+
+from connector.iceberg.commits import compaction_changes, compaction_commit
+from connector.iceberg.maintenance import remove_orphan_files
+from connector.iceberg.metadata.manifest_rewriting import remove_files
+from crash.faults import swap
+
+
+def keeps_only_what_it_has_read() -> None:
+    def without_others(*about: Any) -> Any:
+        return [], remove_files(*about)[1]
+
+    swap(compaction_commit, "remove_files", without_others)
+
+
+def carries_no_deletes_over() -> None:
+    swap(compaction_changes._Table, "carry_over", lambda *_: {})
+
+
+def takes_young_files_for_orphans() -> None:
+    swap(remove_orphan_files, "COMPACTION_AGE", -(1 << 60))
+
+
+DEFECTS = {
+    defect.__name__: defect
+    for defect in (keeps_only_what_it_has_read, carries_no_deletes_over, takes_young_files_for_orphans)
+}

@@ -1,0 +1,69 @@
+"""What happens in the scenarios of compaction: it is killed, it meets transactions, and it outlives its session."""
+
+import re
+import signal
+from typing import Final
+
+from crash.compacting import COMPACTS, KILL_AFTER_COMPACTION, KILL_BEFORE_COMPACTION, held, held_in
+from crash.ledger import BALANCES, POSTINGS
+from crash.shards import Event
+from crash.task import Task
+from support.processes import wait_until
+
+MEETINGS: Final = 1
+OUTCOME: Final = re.compile(rf"table \w+\.{BALANCES}: (compacted|a compaction)")
+MANY: Final = 40  # transactions, during which a compaction of the session comes to its commit
+
+
+def compaction_killed(task: Task) -> None:
+    """When its files are written, and when they are in the table."""
+    task.faults.arm(COMPACTS)
+    for fault in KILL_BEFORE_COMPACTION, KILL_AFTER_COMPACTION:
+        task.run_to(Event.RECORDED, 2)
+        task.faults.arm(fault)
+        task.dies(fault, within=MANY)
+
+
+def compaction_meets_transactions(task: Task) -> None:
+    """It commits when transactions have replaced rows of the files that it has read."""
+    task.faults.arm(COMPACTS)
+    task.run_to(Event.RECORDED, 2)
+    met = 0
+    while met < MEETINGS:
+        task.faults.arm(held(BALANCES))
+        task.run_to(Event.RECORDED)
+        assert wait_until(lambda: held_in(task.faults).exists())
+        task.run_to(Event.RECORDED)
+        met += _lands(task)
+        task.check(complete=True)
+    task.noted()
+
+
+def _lands(task: Task) -> bool:
+    """Let the compaction go on. Whether the table has taken all of it: it has given up files without rows."""
+    before = len(task.log)
+    held_in(task.faults).unlink()
+    assert wait_until(lambda: OUTCOME.search(task.log, before) is not None)
+    found = OUTCOME.search(task.log, before)
+    assert found
+    return found[1] == "compacted"
+
+
+def compaction_outlives_its_session(task: Task) -> None:
+    """Its process stalls, and is replaced by one that does not compact. Then it goes on."""
+    task.faults.arm(COMPACTS)
+    task.run_to(Event.RECORDED, 2)
+    task.faults.arm(held(POSTINGS))
+    task.run_to(Event.RECORDED)
+    assert wait_until(lambda: held_in(task.faults).exists())
+    task.faults.disarm(COMPACTS)
+    task.run_to(Event.COMMITTED)
+    with task.frozen() as zombie:
+        task.run_to(Event.RECORDED, 2)
+        done = task.log.count(f".{POSTINGS}: compacted")
+        held_in(task.faults).unlink()
+        zombie.session.connector.process.send_signal(signal.SIGCONT)
+        assert wait_until(lambda: task.log.count(f".{POSTINGS}: compacted") > done)
+        task.is_refused(zombie)
+    task.run_to(Event.RECORDED)
+    task.check(complete=True)
