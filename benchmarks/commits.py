@@ -19,8 +19,8 @@ from benchmarks.process_tree import memory, own_cpu_seconds
 from benchmarks.report import REPOSITORY, conditions, publish
 from connector.iceberg.catalogs.local import open_local
 from connector.iceberg.metadata.retention import MAX_AGE
-from fixtures.collection import NAMESPACE, Collection
-from fixtures.conversation import Row, line, opening, store
+from fixtures.collection import NAMESPACE, Collection, Json
+from fixtures.conversation import CONFIG, Row, line, opening, store
 
 CACHE: Final = REPOSITORY / ".cache" / "bench"
 MB: Final = 1e6
@@ -88,7 +88,7 @@ def measure(count: int, rows_of_each: int = 10, age: int = 10) -> Measurement:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
         directory = Path(name)
-        with _session(directory, collection) as connector:
+        with open_session(directory, [collection]) as connector:
             began = time.perf_counter()
             commits, pss = [], []
             for _ in range(count):
@@ -101,8 +101,9 @@ def measure(count: int, rows_of_each: int = 10, age: int = 10) -> Measurement:
 
 
 @contextmanager
-def _session(directory: Path, collection: Collection) -> Iterator[Connector]:
-    requests = list(opening("commits", [collection]))
+def open_session(directory: Path, collections: Sequence[Collection], config: Json = CONFIG) -> Iterator[Connector]:
+    """Publish a task and open its session, in one process. At the end, wait for the process."""
+    requests = list(opening("commits", collections, config))
     with Connector(directory) as connector:
         for request, answer in zip(requests, ("spec", "validated", "applied", "opened", "acknowledged"), strict=True):
             connector.send(request)
@@ -120,11 +121,11 @@ def _transaction(connector: Connector, stores: Sequence[bytes], scratch: Path) -
     connector.send(line("acknowledge", {}))
     connector.expect("acknowledged")
     ended = time.perf_counter()
-    return Commit(ended - began, own_cpu_seconds(connector.pid) - cpu, _yardstick(scratch))
+    return Commit(ended - began, own_cpu_seconds(connector.pid) - cpu, measure_yardstick(scratch))
 
 
-def _yardstick(scratch: Path) -> float:
-    """Like a commit, it parses JSON and writes it, and waits for the disk."""
+def measure_yardstick(scratch: Path) -> float:
+    """Return the seconds of a fixed piece of work. Like a commit, it parses and writes JSON, and waits for the disk."""
     began = time.perf_counter()
     with scratch.open("w") as file:
         json.dump(json.loads(YARDSTICK), file)

@@ -28,9 +28,9 @@ def marked(mark: dict[str, str]) -> dict[int, str]:
     return {pid: command for pid, command in found.items() if command and pid != os.getpid()}
 
 
-def wait_until(condition: Callable[[], bool]) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE) -> bool:
     """Whether it came true before the deadline."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False

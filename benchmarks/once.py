@@ -1,0 +1,130 @@
+"""Compares a table with one that has the same rows, written in one transaction."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Final
+
+from duckdb import DuckDBPyConnection
+
+from benchmarks import rows
+from benchmarks.commits import open_session
+from fixtures.collection import Collection, Json
+from fixtures.conversation import Row, line, store
+from support import spark_catalogs
+from support.jars import jars
+from support.readers import duckdb_connection, local_catalog
+from support.spark_sql import SparkSql, spark_sql
+
+RUNS: Final = 5
+LOOKUPS: Final = 15
+COLUMNS: Final = "sum(price), sum(account), max(note), sum(length(flow_document))"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a reader finds in a table, as far as updates and lost or repeated rows change it."""
+
+    rows: int
+    keys: int
+    sum_of_prices: float
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The time of a full scan and of a point lookup, over that in the table that was written once."""
+
+    scan: float
+    lookup: float
+
+
+class Copies:
+    """The same rows of some tables, written in one transaction to a warehouse beside theirs."""
+
+    def __init__(self, directory: Path, collections: Sequence[Collection]) -> None:
+        self._ours = directory
+        self._collections = collections
+        self.directory = Path(tempfile.mkdtemp(dir=directory, prefix="once-"))
+        self._write()
+
+    def _write(self) -> None:
+        appending = [replace(each, settings={**each.settings, "delta_updates": True}) for each in self._collections]
+        with open_session(self.directory, appending) as connector:
+            connector.send(line("flush", {}))
+            connector.expect("flushed")
+            for binding, collection in enumerate(appending):
+                for document in self._read(collection.table):
+                    connector.send(store(collection, Row(binding, document), packed=False))
+            connector.send(rows.START_COMMIT, line("acknowledge", {}))
+            connector.expect("startedCommit", "acknowledged")
+
+    def _read(self, table: str) -> list[Json]:
+        """Return the documents in the order of their keys, in which a runtime sends them."""
+        with duckdb_connection(self._ours / "extensions") as duckdb:
+            found = duckdb.execute(f"SELECT flow_document FROM {_scan_of(self._ours, table)}").fetchall()
+        return sorted((json.loads(document) for (document,) in found), key=itemgetter("id"))
+
+    def compare(self, table: str, random: Random) -> Ratio:
+        """Compare the times of DuckDB. Both tables are read in turn, so that other work on the machine slows both."""
+        with duckdb_connection(self._ours / "extensions") as duckdb:
+            duckdb.execute("SET enable_external_file_cache = false")
+            ids = duckdb.execute(f"SELECT id FROM {_scan_of(self._ours, table)} ORDER BY id").fetchall()
+            filters = [f"WHERE id = '{id_}'" for (id_,) in random.sample(ids, min(LOOKUPS, len(ids)))]
+            scans = [self._time_both(duckdb, COLUMNS, table, "") for _ in range(RUNS)]
+            lookups = [self._time_both(duckdb, "flow_document", table, each) for each in filters]
+        return Ratio(
+            min(ours for ours, _ in scans) / min(once for _, once in scans),
+            median(ours for ours, _ in lookups) / median(once for _, once in lookups),
+        )
+
+    def _time_both(self, duckdb: DuckDBPyConnection, columns: str, table: str, where: str) -> Sequence[float]:
+        seconds = []
+        for directory in (self._ours, self.directory):
+            query = f"SELECT {columns} FROM {_scan_of(directory, table)} {where}"
+            seconds.append(_time(lambda query=query: duckdb.execute(query).fetchall()))  # type: ignore[misc]
+        return seconds
+
+    def compare_with_spark(self, tables: Sequence[str]) -> Sequence[float]:
+        """Return for each table the time of a full scan over that in the other table, with a warm Spark."""
+        settings = {
+            **spark_catalogs.settings("ours", spark_catalogs.sqlite(self._ours / "warehouse", "catalog.db")),
+            **spark_catalogs.settings("once", spark_catalogs.sqlite(self.directory / "warehouse", "catalog.db")),
+            "spark.master": "local[*]",
+        }
+        with spark_sql(jars("spark-reader"), settings, self._ours) as spark:
+            return [_compare_scans(spark, table) for table in tables]
+
+
+def find(directory: Path, table: str) -> Found:
+    """Read a table with DuckDB."""
+    with ExitStack() as stack:
+        duckdb = stack.enter_context(duckdb_connection(directory / "extensions"))
+        query = f"SELECT count(*), count(DISTINCT id), sum(price) FROM {_scan_of(directory, table)}"
+        [found] = duckdb.execute(query).fetchall()
+    return Found(*found)
+
+
+def _compare_scans(spark: SparkSql, table: str) -> float:
+    seconds = [
+        [_time(lambda name=name: spark.rows(f"SELECT {COLUMNS} FROM {name}.shop.{table}")) for name in ("ours", "once")]  # type: ignore[misc]
+        for _ in range(RUNS)
+    ]
+    return min(ours for ours, _ in seconds) / min(once for _, once in seconds)
+
+
+def _scan_of(directory: Path, table: str) -> str:
+    """DuckDB's name of a table, as it is now."""
+    return f"iceberg_scan('{local_catalog(directory / 'warehouse').load_table(f'shop.{table}').metadata_location}')"
+
+
+def _time(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

@@ -1,0 +1,263 @@
+"""A year in fast-forward: small transactions to three tables, which the session compacts and whose snapshots expire.
+
+One table gets rows, one gets updates of random keys, and one gets new keys and updates of recent ones. What readers pay
+is compared with tables that have the same rows, written in one transaction.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Final
+
+from benchmarks import rows
+from benchmarks.commits import CACHE, EARLY, LATE, LEAST, measure_yardstick, open_session
+from benchmarks.connector import Connector
+from benchmarks.once import Copies
+from benchmarks.process_tree import cpu_seconds
+from benchmarks.report import conditions, publish
+from benchmarks.sources import TABLES, Source, make_sources
+from connector.evolution.table_change import COMPACTION_PROPERTY
+from connector.host.facts import COMPACT_DATA_FILES
+from connector.iceberg.metadata.retention import MAX_AGE
+from fixtures.collection import Json
+from fixtures.conversation import CONFIG, line
+from support.readers import local_catalog
+from support.scraping import Scraped, scrape
+from support.server_process import free_address
+
+SEED: Final = 3
+MAINTENANCE_SECONDS: Final = "maintenance_duration_seconds_sum"
+
+
+@dataclass(frozen=True)
+class TableMeasurement:
+    """One table after so many transactions. Ratios are to the table that was written once."""
+
+    table: str
+    transactions: int
+    rows: int
+    data_files: int
+    delete_files: int
+    manifests: int
+    snapshots: int
+    metadata_json_kilobytes: float
+    scan_ratio: float
+    lookup_ratio: float
+    spark_scan_ratio: float | None  # at the end only
+    compacted_over_written_bytes: float
+
+
+@dataclass(frozen=True)
+class SessionMeasurement:
+    """The whole session. Early transactions are the 50th to 100th, late ones the last 50. The yardstick divides the
+    machine's load out."""
+
+    transactions: int
+    commits: int
+    load_ms_early: float
+    load_ms_late: float
+    load_ratio: float
+    load_ratio_with_the_load_divided_out: float
+    acknowledge_ms_early: float
+    acknowledge_ms_late: float
+    acknowledge_ratio: float
+    acknowledge_ratio_with_the_load_divided_out: float
+    seconds: float
+    cpu_seconds: float
+    maintenance_seconds: float
+    compaction_seconds: float
+    maintenance_over_cpu_seconds: float  # more than its share of processor time: maintenance also waits
+    compacted_over_written_bytes: float
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Seconds of its parts, and of a fixed piece of work directly afterwards."""
+
+    load: float
+    acknowledge: float
+    yardstick: float
+
+
+class Year:
+    """A session with three tables, and the runtime's part of the conversation."""
+
+    def __init__(self, connector: Connector, directory: Path, sources: Sequence[Source], address: str) -> None:
+        self.transactions: list[Transaction] = []
+        self._connector = connector
+        self._directory = directory
+        self._sources = sources
+        self._address = address
+        self._random = Random(SEED)
+
+    def fill(self, count: int) -> None:
+        """Write the rows that the tables with updates have at the beginning."""
+        self._connector.send(line("flush", {}))
+        self._connector.expect("flushed")
+        for source in self._sources:
+            if source.changed:
+                self._connector.send(*source.add(count))
+        self._connector.send(rows.START_COMMIT, line("acknowledge", {}))
+        self._connector.expect("startedCommit", "acknowledged")
+        self._before = self._scrape()
+        self._began, self._cpu = time.perf_counter(), cpu_seconds(self._connector.pid)
+
+    def transact(self) -> None:
+        """Hold one transaction of all tables."""
+        loads = [each for source in self._sources for each in source.choose_loads(self._random)]
+        began = time.perf_counter()
+        self._connector.send(*loads, line("flush", {}))
+        answers = [json.loads(answer)["loaded"] for answer in self._connector.receive_until("flushed")]
+        loaded = time.perf_counter() - began
+        assert len(answers) == len(loads), "each key is there"
+        documents: dict[int, list[Json]] = defaultdict(list)
+        for answer in answers:
+            documents[answer.get("binding", 0)].append(answer["doc"])
+        for source in self._sources:
+            self._connector.send(*source.change(documents[source.binding]), *source.add(source.added))
+        self._connector.send(rows.START_COMMIT)
+        self._connector.expect("startedCommit")
+        began = time.perf_counter()
+        self._connector.send(line("acknowledge", {}))
+        self._connector.expect("acknowledged")
+        acknowledged = time.perf_counter() - began
+        self.transactions.append(Transaction(loaded, acknowledged, measure_yardstick(self._directory / "yardstick")))
+
+    def measure_tables(self, *, with_spark: bool) -> list[TableMeasurement]:
+        """Compare each table with its copy, and look at its files."""
+        copies = Copies(self._directory, [source.collection for source in self._sources])
+        by_spark = copies.compare_with_spark(TABLES) if with_spark else [None] * len(TABLES)
+        metrics = self._scrape()
+        return [
+            self._measure_table(source, copies, ratio, metrics)
+            for source, ratio in zip(self._sources, by_spark, strict=True)
+        ]
+
+    def _measure_table(
+        self, source: Source, copies: Copies, spark_ratio: float | None, metrics: Scraped
+    ) -> TableMeasurement:
+        name = source.collection.table
+        source.check(self._directory)
+        table = local_catalog(self._directory / "warehouse").load_table(f"shop.{name}")
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        totals = snapshot.summary.additional_properties
+        ratio = copies.compare(name, Random(SEED))
+        return TableMeasurement(
+            table=name,
+            transactions=len(self.transactions),
+            rows=len(source.prices),
+            data_files=int(totals["total-data-files"]),
+            delete_files=int(totals["total-delete-files"]),
+            manifests=len(snapshot.manifests(table.io)),
+            snapshots=len(table.snapshots()),
+            metadata_json_kilobytes=len(table.io.new_input(table.metadata_location)) / 1e3,
+            scan_ratio=ratio.scan,
+            lookup_ratio=ratio.lookup,
+            spark_scan_ratio=spark_ratio,
+            compacted_over_written_bytes=self._amplify(metrics, table=f"shop.{name}"),
+        )
+
+    def measure_session(self) -> SessionMeasurement:
+        """Compare its last transactions with early ones, and its maintenance with all of its work."""
+        cpu, seconds = cpu_seconds(self._connector.pid) - self._cpu, time.perf_counter() - self._began
+        metrics = self._scrape()
+        maintenance = self._count(metrics, MAINTENANCE_SECONDS)
+        early, late = self.transactions[EARLY], self.transactions[LATE]
+        yardstick = median(each.yardstick for each in early) / median(each.yardstick for each in late)
+        load = [median(each.load for each in window) * 1000 for window in (early, late)]
+        acknowledge = [median(each.acknowledge for each in window) * 1000 for window in (early, late)]
+        return SessionMeasurement(
+            transactions=len(self.transactions),
+            commits=len(self.transactions) * len(self._sources),
+            load_ms_early=load[0],
+            load_ms_late=load[1],
+            load_ratio=load[1] / load[0],
+            load_ratio_with_the_load_divided_out=load[1] / load[0] * yardstick,
+            acknowledge_ms_early=acknowledge[0],
+            acknowledge_ms_late=acknowledge[1],
+            acknowledge_ratio=acknowledge[1] / acknowledge[0],
+            acknowledge_ratio_with_the_load_divided_out=acknowledge[1] / acknowledge[0] * yardstick,
+            seconds=seconds,
+            cpu_seconds=cpu,
+            maintenance_seconds=maintenance,
+            compaction_seconds=self._count(metrics, MAINTENANCE_SECONDS, action=COMPACT_DATA_FILES),
+            maintenance_over_cpu_seconds=maintenance / cpu,
+            compacted_over_written_bytes=self._amplify(metrics),
+        )
+
+    def _amplify(self, metrics: Scraped, **labels: str) -> float:
+        """Return the bytes that compaction has rewritten, for each byte that transactions have written."""
+        written = [self._count(metrics, f"{kind}_file_bytes_total", **labels) for kind in ("data", "delete")]
+        return self._count(metrics, "maintenance_file_bytes_total", action=COMPACT_DATA_FILES, **labels) / sum(written)
+
+    def _count(self, metrics: Scraped, name: str, **labels: str) -> float:
+        return metrics.value(name, **labels) - self._before.value(name, **labels)
+
+    def _scrape(self) -> Scraped:
+        return scrape(self._address)
+
+
+def main() -> int:
+    arguments = _arguments()
+    before = conditions()
+    tables, session = measure(arguments)
+    publish("year", before, tables)
+    publish("year-session", before, [session])
+    return 0
+
+
+def measure(arguments: argparse.Namespace) -> tuple[list[TableMeasurement], SessionMeasurement]:
+    properties = {
+        MAX_AGE: str(arguments.age * 1000),
+        "write.target-file-size-bytes": str(arguments.target_size),
+        COMPACTION_PROPERTY: str(not arguments.without_compaction).lower(),
+    }
+    sources = make_sources(properties)
+    address = free_address()
+    config = {**CONFIG, "advanced": {"metrics": {"listen": address}}}
+    count = -(-arguments.commits // len(TABLES))
+    reports = {count * number // arguments.reports for number in range(1, arguments.reports)}
+    measured: list[TableMeasurement] = []
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
+        directory = Path(name)
+        with open_session(directory, [source.collection for source in sources], config) as connector:
+            year = Year(connector, directory, sources, address)
+            year.fill(arguments.rows)
+            for number in range(1, count + 1):
+                year.transact()
+                if number in reports:
+                    measured += year.measure_tables(with_spark=False)
+                    print(*measured[-len(TABLES) :], sep="\n", flush=True)
+            session = year.measure_session()
+            measured += year.measure_tables(with_spark=not arguments.without_spark)
+    return measured, session
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench year", description=__doc__)
+    parser.add_argument("--commits", type=int, default=50_000, help="of all tables together")
+    parser.add_argument("--rows", type=int, default=20_000, help="of the tables with updates, at the beginning")
+    parser.add_argument("--age", type=int, default=30, help="seconds that a snapshot is kept after it was replaced")
+    parser.add_argument("--target-size", type=int, default=8 << 20, help="bytes of a data file, about")
+    parser.add_argument("--reports", type=int, default=4, help="how often the tables are compared with copies")
+    parser.add_argument("--without-compaction", action="store_true", help="to see what it is good for")
+    parser.add_argument("--without-spark", action="store_true", help="as a reader of the tables")
+    arguments = parser.parse_args()
+    if arguments.commits < LEAST * len(TABLES):
+        parser.error(f"--commits: at least {LEAST * len(TABLES)}")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
