@@ -32,6 +32,7 @@ START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
 LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
 SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's processes."
+_ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
 _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
 STACK_FRAMES: Final = ("\tat ", "\t... ")
 
@@ -79,12 +80,14 @@ class Jvm:
         with self._connection_file.open("rb") as info:
             port, secret = read_int(info), UTF8Deserializer().loads(info)
         shutil.rmtree(self._connection_file.parent)
-        # PySpark takes a gateway of ours only from the environment; the JVM already runs and never sees it.
-        os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
-        try:
-            return launch_gateway()
-        finally:
-            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+        # PySpark takes a gateway of ours only from the environment; the JVM already runs and never sees it. Another
+        # thread may still connect to a JVM that was killed.
+        with _ENVIRONMENT:
+            os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+            try:
+                return launch_gateway()
+            finally:
+                del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
     @property
     def has_ended(self) -> bool:
