@@ -39,6 +39,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.arranged_tables import check_arrangements
+from support.compacted_tables import check_compactions
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
 from support.policy import documented_statements
@@ -173,6 +174,12 @@ def test_partitions_and_the_order_of_a_table_change(
     catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier
 ) -> None:
     check_arrangements(catalog, path, table_location(endpoint, path))
+
+
+def test_no_row_is_lost_when_a_table_is_compacted_beside_transactions(
+    catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier
+) -> None:
+    check_compactions(catalog, path, table_location(endpoint, path))
 
 
 def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(

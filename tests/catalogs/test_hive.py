@@ -28,6 +28,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.arranged_tables import check_arrangements
+from support.compacted_tables import check_compactions
 from support.fault_proxy import GENUINE, Answer, Fault
 from support.hive import IN_ONE_WORKER, Metastore
 from support.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
@@ -245,6 +246,10 @@ def test_hive_2_takes_commits_to_timestamps_with_a_zone(catalog: Catalog) -> Non
 
 def test_partitions_and_the_order_of_a_table_change(catalog: Catalog) -> None:
     check_arrangements(catalog, TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders"))
+
+
+def test_no_row_is_lost_when_a_table_is_compacted_beside_transactions(catalog: Catalog) -> None:
+    check_compactions(catalog, TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders"))
 
 
 def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(catalog: Catalog) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +14,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
+from connector.config.settings import parse
+from connector.iceberg.catalogs.opening import open_catalog
+from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import encode
 from fixtures.conversation import CONFIG, line
 from fixtures.orders import COLLECTIONS
+from support.compacted_tables import check_compactions
 from support.connector_process import ConnectorProcess, Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
 from support.endpoint_configs import aws_keys, on_s3, rest
@@ -164,6 +169,12 @@ def test_no_log_and_no_answer_has_a_secret(
 
 def secrets(server: RestCatalogOnS3) -> tuple[str, ...]:
     return server.s3.root.secret_access_key, REST_SECRET, SPARK_SECRET
+
+
+def test_no_row_is_lost_when_a_table_is_compacted_beside_transactions(rest_on_s3: RestCatalogOnS3) -> None:
+    endpoint, _ = parse(config(rest_on_s3, "compacted"), [])
+    with open_catalog(endpoint) as opened:
+        check_compactions(opened, TableIdentifier("compacted", f"orders_{uuid.uuid4().hex}"))
 
 
 # A crash between startedCommit and acknowledge

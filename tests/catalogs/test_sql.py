@@ -33,6 +33,7 @@ from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.arranged_tables import check_arrangements
+from support.compacted_tables import check_compactions
 from support.endpoint_configs import aws_keys, on_s3
 from support.postgres import Postgres
 from support.s3_server import S3Server
@@ -90,6 +91,13 @@ def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, en
 def test_partitions_and_the_order_of_a_table_change(catalog: Catalog, endpoint: EndpointConfig) -> None:
     path = TableIdentifier(NAMESPACE, f"arranged_{uuid.uuid4().hex}")
     check_arrangements(catalog, path, table_location(endpoint, path))
+
+
+def test_no_row_is_lost_when_a_table_is_compacted_beside_transactions(
+    catalog: Catalog, endpoint: EndpointConfig
+) -> None:
+    path = TableIdentifier(NAMESPACE, f"compacted_{uuid.uuid4().hex}")
+    check_compactions(catalog, path, table_location(endpoint, path))
 
 
 def test_keys_that_the_object_store_does_not_accept_are_named(

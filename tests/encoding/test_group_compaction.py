@@ -40,6 +40,7 @@ from support.snapshots import check_text
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 IO = PyArrowFileIO()
 Row = tuple[Any, ...]  # id, number, text, pair
+PLAIN: Final[Any] = {"compression": "zstd", "use_dictionary": False}  # pages that can be copied
 
 PAIR = StructType(NestedField(5, "left", LongType(), required=False), NestedField(6, "right", StringType()))
 COLUMNS: list[tuple[int, str, IcebergType]] = [
@@ -145,10 +146,16 @@ def _small_steps() -> Iterator[None]:
         yield
 
 
-def compact(directory: Path, group: FileGroup, order: tuple[SortField, ...], target_size: int) -> CompactedGroup:
+def compact(
+    directory: Path,
+    group: FileGroup,
+    order: tuple[SortField, ...],
+    target_size: int,
+    required: Sequence[str] = ("id",),
+) -> CompactedGroup:
     for name in ("data", "metadata"):
         (directory / name).mkdir()
-    columns = tuple(TargetColumn(number, name, type_, number == 1, number, type_) for number, name, type_ in COLUMNS)
+    columns = tuple(TargetColumn(id_, name, type_, name in required, id_, type_) for id_, name, type_ in COLUMNS)
     properties = Properties({"write.target-file-size-bytes": str(target_size)})
     return compact_group(IO, Compaction(columns, order, f"file://{directory}", properties, "compact-1"), group)
 
@@ -290,6 +297,22 @@ def test_bounds_are_those_of_all_copied_chunks_or_there_are_none(tmp_path: Path)
         [statistics] = file.close().columns
         bounds.append((statistics.lower, statistics.upper))
     assert bounds == [(b"a", b"b"), (b"a", b"d"), (None, None), (b"a", b"b")]
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+def test_texts_that_may_be_null_elsewhere_only_are_not_copied(tmp_path: Path, is_required: bool) -> None:
+    """Their pages say of each value whether it is null, and pages of required values do not."""
+    texts = ["a", "é" * 50, "", "z"]
+    field = _field("text", pa.string(), 3).with_nullable(is_required)
+    schema = pa.schema([_field("id", pa.int64(), 1), field])
+    pq.write_table(pa.table([pa.array(range(4)), pa.array(texts)], schema=schema), tmp_path / "1", **PLAIN)
+    group = FileGroup((SourceFile(f"file://{tmp_path}/1", 100),))
+    required = ("id", "text") if is_required else ("id",)
+    [file] = compact(tmp_path, group, (), 1 << 30, required).files
+    assert pq.read_schema(file.path[7:]).field("text").nullable is not is_required
+    assert [row[2] for row in read(file.path)] == texts
+    with duckdb.connect() as database:
+        assert database.execute(f"SELECT text FROM '{file.path[7:]}' ORDER BY id").fetchall() == [(t,) for t in texts]
 
 
 def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
-"""Every engine reads a table whose partitions and sort order have changed, before, during and after a backfill."""
+"""Every engine reads a table whose partitions and sort order have changed, whose rows are replaced by a backfill, and
+whose files are compacted."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from support.arranged_events import ARRANGEMENTS, DAYS, arranged, load_events, make_event, store_events
-from support.readers import duckdb_connection, polars_table
+from connector.model.table_identifier import TableIdentifier
+from fixtures.collection import Collection
+from support.arranged_events import ARRANGEMENTS, DAYS, arranged, load_events, make_event, store_events, transact
+from support.compacting import EAGER, compact
+from support.readers import duckdb_connection, local_catalog, polars_table
 from support.runtime import Runtime
 from support.spark_sql import MetadataFiles, spark_sql
 
@@ -16,6 +21,14 @@ pytestmark = pytest.mark.spark
 Read = tuple[int, str]
 
 ON_THE_SECOND_DAY: Final = "happened >= '2024-03-01T00:00:00+00:00'"
+
+
+@pytest.fixture(scope="module")
+def spark(spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetadataFiles]:
+    """One JVM for all tables."""
+    directory = tmp_path_factory.mktemp("spark")
+    with spark_sql(spark_reader_jars, {}, directory) as running:
+        yield MetadataFiles(running, "scratch", directory, None)
 
 
 def publish(runtime: Runtime, partition_by: str, sort_by: str) -> None:
@@ -50,29 +63,61 @@ def check(directory: Path, documents: dict[int, Any], spark: MetadataFiles) -> N
     assert sorted(by_polars["note"].to_pylist()) == sorted(event["note"] for event in documents.values())
 
 
-def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(
-    tmp_path: Path, spark_reader_jars: Path
-) -> None:
+def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(tmp_path: Path, spark: MetadataFiles) -> None:
     runtime = Runtime(tmp_path, [arranged(*ARRANGEMENTS[0], delta_updates=False)])
     documents: dict[int, Any] = {}
-    with spark_sql(spark_reader_jars, {}, tmp_path) as running:
-        spark = MetadataFiles(running, "scratch", tmp_path, None)
-        for version, (partition_by, sort_by) in enumerate(ARRANGEMENTS):
-            publish(runtime, partition_by, sort_by)
-            events = [make_event(number, version) for number in range(version * 5, version * 5 + 20)]
-            store_events(runtime, events, with_loads=True)
-            documents |= {event["id"]: event for event in events}
-        check(tmp_path, documents, spark)
-        before = load_events(tmp_path)
-        runtime.backfill()
-        runtime.apply()
-        check(tmp_path, documents, spark)  # the rows of before, until the first commit
-        again = {number: make_event(number, 9) for number in range(10)}
-        store_events(runtime, [*again.values()], with_loads=True)
-        check(tmp_path, again, spark)
+    for version, (partition_by, sort_by) in enumerate(ARRANGEMENTS):
+        publish(runtime, partition_by, sort_by)
+        events = make_version(version)
+        store_events(runtime, [*events.values()], with_loads=True)
+        documents |= events
+    check(tmp_path, documents, spark)
+    before = load_events(tmp_path)
+    runtime.backfill()
+    runtime.apply()
+    check(tmp_path, documents, spark)  # the rows of before, until the first commit
+    again = {number: make_event(number, 9) for number in range(10)}
+    store_events(runtime, [*again.values()], with_loads=True)
+    check(tmp_path, again, spark)
     after = load_events(tmp_path)
     assert (after.metadata.table_uuid, after.location()) == (before.metadata.table_uuid, before.location())
     snapshot = before.current_snapshot()
     assert snapshot
     of_before = after.scan(snapshot_id=snapshot.snapshot_id, selected_fields=("note",)).to_arrow()
     assert sorted(of_before["note"].to_pylist()) == sorted(event["note"] for event in documents.values())
+
+
+def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(tmp_path: Path, spark: MetadataFiles) -> None:
+    """Updates move rows to the other partition, before the compaction and after it. The session goes on meanwhile."""
+    runtime = Runtime(tmp_path, [make_compactable(*ARRANGEMENTS[0])])
+    runtime.apply()
+    documents: dict[int, Any] = {}
+    with runtime.open() as session:
+        for version in range(3):
+            events = make_version(version)
+            transact(session, [*events.values()], with_loads=True)
+            documents |= events
+        check(tmp_path, documents, spark)
+        result = compact(local_catalog(tmp_path / "warehouse"), TableIdentifier("shop", "events"))
+        assert result.deleted_rows > 0 < result.delete_files
+        assert result.files_before > result.files_after == len(DAYS)
+        files = [Path(task.file.file_path).name for task in load_events(tmp_path).scan().plan_files()]
+        assert len([name for name in files if name.startswith("compact-")]) == len(DAYS)
+        check(tmp_path, documents, spark)
+        events = make_version(3)
+        assert transact(session, [*events.values()], with_loads=True) == documents.keys() & events.keys()
+        documents |= events
+        check(tmp_path, documents, spark)
+        assert session.finish().status == 0
+
+
+def make_version(version: int) -> dict[int, Any]:
+    """Return events by key, of which most are in the version before, too."""
+    return {number: make_event(number, version) for number in range(version * 5, version * 5 + 20)}
+
+
+def make_compactable(partition_by: str, sort_by: str) -> Collection:
+    """Return the collection. Its table is compacted when a test does it, and then as a whole."""
+    events = arranged(partition_by, sort_by, delta_updates=False)
+    properties = EAGER | {"flow.compaction.enabled": "false"}
+    return replace(events, settings={**events.settings, "additional_table_properties": properties})

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row
 from support.readers import local_catalog
-from support.runtime import Runtime
+from support.runtime import Runtime, Session
 
 # `partition_by` and `sort_by` of each publication. DuckDB cannot parse a column with the name `at`.
 ARRANGEMENTS: Final = (("day(happened)", "happened desc"), ("bucket(4, id), truncate(1, note)", ""), ("", "note"))
@@ -47,12 +47,18 @@ def load_events(directory: Path) -> Table:
 def store_events(runtime: Runtime, events: Sequence[Any], *, with_loads: bool) -> set[int]:
     """Store the events in a session of one transaction. Return the keys of those that were loaded."""
     with runtime.open() as session:
-        if with_loads:
-            session.load(*([event["id"]] for event in events))
-        loaded = {document["id"] for _, document in session.flush()}
-        session.store_rows(*(Row(0, event, exists=event["id"] in loaded) for event in events))
-        session.start_commit()
-        session.acknowledge()
+        loaded = transact(session, events, with_loads=with_loads)
         ended = session.finish()
         assert ended.status == 0, ended.log
+    return loaded
+
+
+def transact(session: Session, events: Sequence[Any], *, with_loads: bool) -> set[int]:
+    """Store the events in one transaction. Return the keys of those that were loaded."""
+    if with_loads:
+        session.load(*([event["id"]] for event in events))
+    loaded = {document["id"] for _, document in session.flush()}
+    session.store_rows(*(Row(0, event, exists=event["id"] in loaded) for event in events))
+    session.start_commit()
+    session.acknowledge()
     return loaded

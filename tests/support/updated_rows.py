@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -25,12 +26,14 @@ from connector.iceberg.metadata.table_updates import find_generation, show_gener
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import ID, PATH, table_of
 from support.staged_rows import WRITER, staged
 
 DOCUMENT: Final = NestedField(2, "doc", StringType())
 PART: Final = NestedField(3, "part", StringType())
 BY_PART: Final = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part"))
+ALL: Final = AlwaysTrue()
 UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
 
 
@@ -59,9 +62,10 @@ def stage_updates(
     after: Sequence[StagedCommit] = (),
     writer: WriterId = WRITER,
     updates: Updates = UPDATES,
+    path: TableIdentifier = PATH,
 ) -> StagedCommit:
     """A transaction that stores these values and deletes the removed ids, after pending ones of the same writer."""
-    loaded = catalog.load_table(PATH)
+    loaded = catalog.load_table(path)
     generation = find_generation(loaded, writer.materialization)
     table = show_generation(loaded, generation)
     view = TableViews(ManifestReader()).view(table, after)
@@ -74,7 +78,7 @@ def stage_updates(
         for key, position in zip(rows.keys, rows.positions, strict=True)
     ]
     commit = staged(
-        catalog, *(row(*each) for each in values.items()), after=after[-1] if after else None, writer=writer
+        catalog, *(row(*each) for each in values.items()), after=after[-1] if after else None, writer=writer, path=path
     )
     if not found:
         return commit
@@ -84,9 +88,12 @@ def stage_updates(
     return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))
 
 
-def values_of(catalog: Catalog) -> dict[int, Any]:
-    """The table's values by id. Each id has one row, and its document is of the same id."""
-    found = catalog.load_table(PATH).scan().to_arrow().to_pylist()
+def values_of(
+    catalog: Catalog, path: TableIdentifier = PATH, condition: str | BooleanExpression = ALL
+) -> dict[int, Any]:
+    """The table's values by id, of the rows that meet a condition. Each id has one row, and its document is of the
+    same id."""
+    found = catalog.load_table(path).scan(condition).to_arrow().to_pylist()
     documents = {each["id"]: json.loads(each["doc"]) for each in found}
     assert len(documents) == len(found), "two rows for a key"
     assert all(document["id"] == number for number, document in documents.items())
