@@ -4,8 +4,8 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from random import Random
@@ -18,10 +18,9 @@ from benchmarks import rows
 from benchmarks.commits import open_session
 from fixtures.collection import Collection, Json
 from fixtures.conversation import Row, line, store
-from support import spark_catalogs
 from support.jars import jars
 from support.readers import duckdb_connection, local_catalog
-from support.spark_sql import SparkSql, spark_sql
+from support.spark_sql import MetadataFiles, spark_sql
 
 RUNS: Final = 5
 LOOKUPS: Final = 15
@@ -88,40 +87,47 @@ class Copies:
         seconds = []
         for directory in (self._ours, self.directory):
             query = f"SELECT {columns} FROM {_scan_of(directory, table)} {where}"
-            seconds.append(_time(lambda query=query: duckdb.execute(query).fetchall()))  # type: ignore[misc]
+            seconds.append(_time(partial(_fetch, duckdb, query)))
         return seconds
 
     def compare_with_spark(self, tables: Sequence[str]) -> Sequence[float]:
         """Return for each table the time of a full scan over that in the other table, with a warm Spark."""
-        settings = {
-            **spark_catalogs.settings("ours", spark_catalogs.sqlite(self._ours / "warehouse", "catalog.db")),
-            **spark_catalogs.settings("once", spark_catalogs.sqlite(self.directory / "warehouse", "catalog.db")),
-            "spark.master": "local[*]",
-        }
-        with spark_sql(jars("spark-reader"), settings, self._ours) as spark:
-            return [_compare_scans(spark, table) for table in tables]
+        with spark_sql(jars("spark-reader"), {"spark.master": "local[*]"}, self._ours) as spark:
+            files = MetadataFiles(spark, "scratch", self.directory, None)
+            return [self._compare_scans(files, table) for table in tables]
+
+    def _compare_scans(self, files: MetadataFiles, table: str) -> float:
+        ours, once = (_locate(directory, table) for directory in (self._ours, self.directory))
+        with files.table(ours) as ours_in_spark, files.table(once) as once_in_spark:
+            seconds = [
+                [
+                    _time(partial(files.spark.rows, f"SELECT {COLUMNS} FROM {name}"))
+                    for name in (ours_in_spark, once_in_spark)
+                ]
+                for _ in range(RUNS)
+            ]
+        return min(first for first, _ in seconds) / min(second for _, second in seconds)
 
 
 def find(directory: Path, table: str) -> Found:
     """Read a table with DuckDB."""
-    with ExitStack() as stack:
-        duckdb = stack.enter_context(duckdb_connection(directory / "extensions"))
+    with duckdb_connection(directory / "extensions") as duckdb:
         query = f"SELECT count(*), count(DISTINCT id), sum(price) FROM {_scan_of(directory, table)}"
         [found] = duckdb.execute(query).fetchall()
     return Found(*found)
 
 
-def _compare_scans(spark: SparkSql, table: str) -> float:
-    seconds = [
-        [_time(lambda name=name: spark.rows(f"SELECT {COLUMNS} FROM {name}.shop.{table}")) for name in ("ours", "once")]  # type: ignore[misc]
-        for _ in range(RUNS)
-    ]
-    return min(ours for ours, _ in seconds) / min(once for _, once in seconds)
-
-
 def _scan_of(directory: Path, table: str) -> str:
-    """DuckDB's name of a table, as it is now."""
-    return f"iceberg_scan('{local_catalog(directory / 'warehouse').load_table(f'shop.{table}').metadata_location}')"
+    """Return DuckDB's expression for a table as it is now."""
+    return f"iceberg_scan('{_locate(directory, table)}')"
+
+
+def _locate(directory: Path, table: str) -> str:
+    return local_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
+
+
+def _fetch(duckdb: DuckDBPyConnection, query: str) -> None:
+    duckdb.execute(query).fetchall()
 
 
 def _time(work: Callable[[], object]) -> float:

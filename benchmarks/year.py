@@ -248,7 +248,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench year", description=__doc__)
     parser.add_argument("--commits", type=int, default=50_000, help="of all tables together")
     parser.add_argument("--rows", type=int, default=20_000, help="of the tables with updates, at the beginning")
-    parser.add_argument("--age", type=int, default=30, help="seconds that a snapshot is kept after it was replaced")
+    parser.add_argument("--age", type=int, default=60, help="seconds that a snapshot is kept after it was replaced")
     parser.add_argument("--target-size", type=int, default=8 << 20, help="bytes of a data file, about")
     parser.add_argument("--reports", type=int, default=4, help="how often the tables are compared with copies")
     parser.add_argument("--without-compaction", action="store_true", help="to see what it is good for")
