@@ -176,8 +176,10 @@ def _open(directory: Path, steady: Steady, enabled: str) -> Iterator[Session]:
         session = Session(connector, collections, steady, directory / "log.jsonl")
         session.fill()
         stop(connector.pid)
-        yield session
-        resume(connector.pid)
+        try:
+            yield session
+        finally:  # a stopped process does not notice that its parent has ended
+            resume(connector.pid)
         connector.end()
 
 
