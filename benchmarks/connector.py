@@ -4,24 +4,28 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 BARE: Final = (sys.executable, "-m", "connector")
+LOGGED: Final = {"LOG_FORMAT": "json", "LOG_LEVEL": "info"}
 
 
 class Connector:
-    """One process, in a directory of its own."""
+    """One process, in a directory of its own. `log` is a file that gets its log as lines of JSON."""
 
-    def __init__(self, directory: Path, command: Sequence[str | Path] = BARE) -> None:
-        self._process = subprocess.Popen(
-            command,
-            cwd=directory,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={"LOG_LEVEL": "warn", **os.environ},
-        )
+    def __init__(self, directory: Path, command: Sequence[str | Path] = BARE, log: Path | None = None) -> None:
+        with log.open("ab") if log else nullcontext() as stderr:
+            self._process = subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={"LOG_LEVEL": "warn", **os.environ, **(LOGGED if log else {})},
+            )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout

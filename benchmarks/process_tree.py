@@ -4,9 +4,11 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from signal import SIGCONT, SIGSTOP, Signals
 from types import TracebackType
 from typing import Final, Self
 
@@ -100,6 +102,22 @@ def cpu_seconds(root: int) -> float:
 def own_cpu_seconds(pid: int) -> float:
     """User and system time of one process, without its children."""
     return sum(map(int, _stat(Path(f"/proc/{pid}"))[11:13])) / TICKS
+
+
+def stop(root: int) -> None:
+    """Let no process of the tree run until `resume`. Two passes: one may be born during the first."""
+    _send(root, SIGSTOP)
+    _send(root, SIGSTOP)
+
+
+def resume(root: int) -> None:
+    _send(root, SIGCONT)
+
+
+def _send(root: int, signal: Signals) -> None:
+    for process in _tree(root):
+        with suppress(ProcessLookupError):
+            os.kill(int(process.name), signal)
 
 
 def children(of: int) -> dict[str, int]:
