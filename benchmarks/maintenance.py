@@ -79,6 +79,7 @@ class Session:
     def __init__(self, connector: Connector, collections: Sequence[Collection], steady: Steady, log: Path) -> None:
         self.transactions: list[Transaction] = []
         self.cpu = 0.0
+        self._stopped: frozenset[int] = frozenset()
         self._connector, self._collections, self._steady, self._log = connector, collections, steady, log
         self._random = Random(SEED)
         self._keys = [*keys_of(steady.kept)]
@@ -92,15 +93,24 @@ class Session:
 
     def run_round(self, count: int) -> Sequence[Transaction]:
         """Send so many transactions, and stop the session."""
-        resume(self._connector.pid)
+        self.resume()
         cpu, began = cpu_seconds(self._connector.pid), time.perf_counter()
         done = []
         for number in range(count):
             time.sleep(max(0.0, began + number * self._steady.interval - time.perf_counter()))
             done.append(self._transact())
         self.cpu += cpu_seconds(self._connector.pid) - cpu
-        stop(self._connector.pid)
+        self.stop()
         return done
+
+    def stop(self) -> None:
+        """Let no process of the session run."""
+        self._stopped = stop(self._connector.pid)
+
+    def resume(self) -> None:
+        """Let the processes run again."""
+        resume(self._stopped)
+        self._stopped = frozenset()
 
     def compacted(self) -> Sequence[dict[str, Any]]:
         """Return the events of compactions."""
@@ -175,11 +185,11 @@ def _open(directory: Path, steady: Steady, enabled: str) -> Iterator[Session]:
         connector.expect("opened", "acknowledged")
         session = Session(connector, collections, steady, directory / "log.jsonl")
         session.fill()
-        stop(connector.pid)
+        session.stop()
         try:
             yield session
         finally:  # a stopped process does not notice that its parent has ended
-            resume(connector.pid)
+            session.resume()
         connector.end()
 
 

@@ -104,20 +104,26 @@ def own_cpu_seconds(pid: int) -> float:
     return sum(map(int, _stat(Path(f"/proc/{pid}"))[11:13])) / TICKS
 
 
-def stop(root: int) -> None:
-    """Let no process of the tree run until `resume`. Two passes: one may be born during the first."""
-    _send(root, SIGSTOP)
-    _send(root, SIGSTOP)
+def stop(root: int) -> frozenset[int]:
+    """Let no process of the tree run until `resume`. Return the processes."""
+    # Two passes: one may be born during the first.
+    return _send(_tree_ids(root), SIGSTOP) | _send(_tree_ids(root), SIGSTOP)
 
 
-def resume(root: int) -> None:
-    _send(root, SIGCONT)
+def resume(processes: Iterable[int]) -> None:
+    """Let stopped processes run again, also if their root has ended."""
+    _send(processes, SIGCONT)
 
 
-def _send(root: int, signal: Signals) -> None:
-    for process in _tree(root):
+def _tree_ids(root: int) -> list[int]:
+    return [int(process.name) for process in _tree(root)]
+
+
+def _send(processes: Iterable[int], signal: Signals) -> frozenset[int]:
+    for process in processes:
         with suppress(ProcessLookupError):
-            os.kill(int(process.name), signal)
+            os.kill(process, signal)
+    return frozenset(processes)
 
 
 def children(of: int) -> dict[str, int]:
