@@ -24,6 +24,7 @@ from connector.session.loads import Found
 from connector.storage.file_io import files_of
 from crash import compaction_defects, task_defects, update_defects, writing_defects
 from crash.faults import DEFECT, swap
+from protocol import request
 
 
 def plant() -> None:
@@ -65,7 +66,7 @@ def shows_while_storing() -> None:
 
     def store_and_show(self: Any, rows: Any) -> None:
         store(self, rows)
-        self._stage(self._writing.finish(), {}, "")
+        self._stage(self._writing.finish(), {}, request.StartCommit({}))
         self._writing = None
 
     swap(transactions.OpenTransaction, "store", store_and_show)

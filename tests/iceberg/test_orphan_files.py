@@ -1,6 +1,7 @@
 """Without the connector state, only files are orphans that no state can name, and others only if the user asks."""
 
 import os
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -265,7 +266,7 @@ def test_a_file_that_is_added_while_files_are_listed_is_kept(catalog: Catalog, m
 def test_a_file_of_a_compaction_is_kept_as_long_as_it_may_be_committed(catalog: Catalog) -> None:
     """It is committed within an hour, if it is; and it is ours, so it is not unknown."""
     table = table_of(catalog)
-    day, now = 86_400_000, int(NOW.timestamp() * 1000)
+    day, now = 86_400_000, time.time_ns() // 1_000_000
     names = {
         age: f"{CompactionOrigin(now - age, str(table.metadata.table_uuid)).file_prefix}-{uuid.uuid4()}.parquet"
         for age in (0, day - 60_000, day + 60_000)

@@ -15,13 +15,21 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg import manifest
 from pyiceberg.io import FileIO, InputFile, OutputFile
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    ManifestEntry,
+    ManifestFile,
+    PartitionFieldSummary,
+)
 from pyiceberg.typedef import Record
 
 from connector.encoding.located_rows import Located
 from connector.iceberg.commits import row_deletes
-from connector.iceberg.metadata import avro_files
+from connector.iceberg.metadata import avro_files, row_lineage
 from connector.iceberg.metadata.avro_files import RememberedFile
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 from connector.model.binding import Updates
 from connector.session import loads
 from connector.storage.storage_errors import translate_errors
@@ -71,8 +79,16 @@ def _copied(values: Iterable[Any]) -> list[Any]:
 
 def _copied_record(record: Record) -> Record:
     copy = type(record)()
-    Record.__init__(copy, *_copied(record._data))
+    # Avro reads the fields that an older version does not have as null.
+    missing = _FIELDS.get(type(record), 0) - len(record._data)
+    Record.__init__(copy, *_copied(record._data), *(None for _ in range(missing)))
     return copy
+
+
+_FIELDS: Final[Mapping[type, int]] = {
+    DataFile: len(DATA_FILE_TYPE[NEWEST_VERSION].fields),
+    ManifestFile: len(MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields),
+}
 
 
 _COPIES: Final[Mapping[type, Callable[[Any], Any]]] = {
@@ -125,6 +141,7 @@ class RecordsInput:
 def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifest, "AvroOutputFile", RecordsOutput)
     patch.setattr(manifest, "AvroFile", RecordsInput)
+    patch.setattr(row_lineage, "AvroFile", RecordsInput)
     patch.setattr(avro_files, "_Output", RecordsOutput)
     patch.setattr(avro_files, "_ManifestListFile", RecordsInput)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))

@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
@@ -104,3 +105,8 @@ def alterer(rewrite: Rewrite = rewrite_here) -> Alterer:
 
 def ids_of(catalog: Catalog, path: tuple[str, str]) -> list[int]:
     return sorted(catalog.load_table(path).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
+
+
+def list_changes(table: Table) -> list[Snapshot]:
+    """The snapshots that have changed rows. Those of compactions have not."""
+    return [each for each in table.snapshots() if not (each.summary and each.summary.operation is Operation.REPLACE)]
