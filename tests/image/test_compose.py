@@ -44,6 +44,7 @@ def run() -> Iterator[Callable[[str], str]]:
         run("docker compose down --timeout 0")
 
 
+@pytest.mark.slow  # builds the image of the servers: minutes of processor time
 def test_the_servers_come_up_and_the_connector_finds_nothing_in_its_way(
     run: Callable[[str], str], lines: Sequence[str]
 ) -> None:
