@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from connector.encoding import thrift_structs as thrift
 from connector.encoding.position_deletes import Positions
 from connector.encoding.thrift_structs import Struct, read_struct, read_varint
 
@@ -21,9 +22,8 @@ _PAGE_SIZE: Final = 1 << 20  # bytes of a page before compression: the default o
 CODECS: Final = {"ZSTD": "zstd", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "UNCOMPRESSED": "none"}
 
 # Parquet's numbers of fields and values in page headers.
-_KIND, _SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 1, 2, 3, 5
+_SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 2, 3, 5
 _VALUES, _ENCODING, _LEVEL_ENCODING = 1, 2, 3
-_DATA_PAGE: Final = 0
 PLAIN, RLE = 0, 3  # Parquet's numbers of encodings: of values, and of definition levels
 
 
@@ -102,8 +102,8 @@ def _decompress(content: memoryview, size: int, codec: str) -> memoryview:
 def _pages(content: bytes) -> Iterator[_Page]:
     source = BytesIO(content)
     while source.tell() < len(content):
-        header = _values_of(read_struct(source))
-        data = _values_of(header[_DATA_HEADER]) if header[_KIND] == _DATA_PAGE else {}
+        struct = read_struct(source)
+        header, data = _numbers(struct), _data_header(struct)
         if data.get(_ENCODING) != PLAIN or data[_LEVEL_ENCODING] != RLE or header[_COMPRESSED_SIZE] < 0:
             raise _UnknownPageError
         begin = source.tell()
@@ -111,8 +111,14 @@ def _pages(content: bytes) -> Iterator[_Page]:
         yield _Page(begin, end, header[_SIZE], data[_VALUES])
 
 
-def _values_of(struct: Struct) -> dict[int, Any]:
-    return {number: value for number, (_, value) in struct.items()}
+def _data_header(page_header: Struct) -> dict[int, int]:
+    """Return the numbers of the header that only data pages have."""
+    kind, header = page_header.get(_DATA_HEADER, (thrift.STRUCT, {}))
+    return _numbers(header) if kind == thrift.STRUCT else {}
+
+
+def _numbers(struct: Struct) -> dict[int, int]:
+    return {field: value for field, (kind, value) in struct.items() if kind == thrift.I32}
 
 
 def _values(data: memoryview, count: int, is_optional: bool, rows: list[int]) -> Iterator[bytes]:
