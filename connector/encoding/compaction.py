@@ -18,6 +18,11 @@ class FileGroup:
 
     sources: tuple[SourceFile, ...]  # oldest first: their rows keep this order unless the table has a sort order
 
+    @property
+    def paths(self) -> set[str]:
+        """The sources, and the files that delete rows of them."""
+        return {path for source in self.sources for path in (source.path, *source.position_deletes)}
+
 
 @dataclass(frozen=True)
 class Compaction:

@@ -40,14 +40,16 @@ def backfill(catalog: Catalog, *columns: NewColumn) -> None:
     evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer().alter)
 
 
+def backfill_twice(catalog: Catalog) -> None:
+    backfill(catalog)
+    backfill(catalog, wanted("note", StringType()))
+
+
 COMMITS: Final[dict[str, Callable[[Catalog], object]]] = {
     "a transaction": transact,
     "a compaction": lambda catalog: compact(catalog, PATH),
     "a merge of manifests": lambda catalog: rewrite_manifests(catalog, PATH, OWNER),
-    "a backfill, and new columns while it waits for rows": lambda catalog: (
-        backfill(catalog),
-        backfill(catalog, wanted("note", StringType())),
-    ),
+    "a backfill, and new columns while it waits for rows": backfill_twice,
 }
 
 

@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -19,15 +20,18 @@ from pyiceberg.table import Table
 from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup
 from connector.encoding.data_files import TARGET_SIZE
 from connector.encoding.source_rows import TargetColumn
+from connector.host.errors import ConnectorError
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.commit_errors import list_retried_errors
+from connector.iceberg.commits.compaction_changes import REPLACED
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.rewrite_files import refresh_access
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.row_lineage import has_row_lineage
@@ -145,8 +149,7 @@ class TableCompactor:
         if is_in_table_bucket(table.location()) or has_row_lineage(table):
             return CompactionPlan(None)
         check_table_properties(table)
-        with translate_errors(table.location()):
-            return plan_compaction(table, self._new_writer().manifests.list_files(table))
+        return plan_compaction(table, self._list_files(table))
 
     def _perform(
         self, table: Table, groups: Sequence[GroupPlan], seconds: float, is_interrupted: Callable[[], bool]
@@ -167,9 +170,24 @@ class TableCompactor:
         finally:
             if isinstance(outcomes, Generator):
                 outcomes.close()
-        done = _Done(commit.commit(compacted) if compacted else CommittedCompaction(), tuple(failed))
+        committed = commit.commit(compacted) if compacted else CommittedCompaction()
+        outdated = self._find_outdated(base, failed)
+        done = _Done(committed, tuple(each for each in failed if each not in outdated), outdated)
         _log(base.path, done, time.monotonic() - began)
         return done
+
+    def _find_outdated(self, base: CompactionBase, failed: Sequence[FailedGroup]) -> tuple[FailedGroup, ...]:
+        """Return the groups that the table no longer has. Their files may be deleted when their snapshots expire."""
+        if failed:
+            with suppress(ConnectorError, *list_retried_errors()):
+                table = self._catalog.load_table(base.path)
+                live = {file.path for file in self._list_files(table)}
+                return tuple(each for each in failed if not live.issuperset(each.group.paths))
+        return ()
+
+    def _list_files(self, table: Table) -> list[ListedFile]:
+        with translate_errors(table.location()):
+            return self._new_writer().manifests.list_files(table)
 
 
 @dataclass(frozen=True)
@@ -178,9 +196,11 @@ class _Done:
 
     committed: CommittedCompaction
     failed: tuple[FailedGroup, ...]
+    outdated: tuple[FailedGroup, ...]  # another writer has replaced files before they were read
 
     def add_to(self, result: CompactionResult) -> CompactionResult:
-        return replace(result.after(self.committed), failed=result.failed + len(self.failed))
+        after = result.after(self.committed)
+        return replace(after, failed=result.failed + len(self.failed), dropped=after.dropped + len(self.outdated))
 
 
 def compact_table(
@@ -232,13 +252,9 @@ def _paths(plan: GroupPlan) -> list[str]:
 def _log(path: TableIdentifier, done: _Done, seconds: float) -> None:
     for failed in done.failed:
         log.warning("table %s: %d data file(s) were not compacted: %s", path, len(failed.group.sources), failed.error)
-    for dropped in done.committed.dropped:
-        log.info(
-            "table %s: a compaction of %d data file(s) was given up: %s",
-            path,
-            len(dropped.compacted.group.sources),
-            dropped.reason,
-        )
+    given_up = [(each.compacted.group, each.reason) for each in done.committed.dropped]
+    for group, reason in (*given_up, *((each.group, REPLACED) for each in done.outdated)):
+        log.info("table %s: a compaction of %d data file(s) was given up: %s", path, len(group.sources), reason)
     if not done.committed.groups:
         return
     result = done.add_to(CompactionResult())
