@@ -1,7 +1,7 @@
 """A compaction gives groups up whose files are deleted meanwhile, because their snapshots expire within seconds."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def compact(
     pending = [before, after]
 
     def perform(
-        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Iterator[CompactedGroup | FailedGroup]:
         if pending:
             pending.pop(0)()

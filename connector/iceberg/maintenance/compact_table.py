@@ -7,7 +7,7 @@ little work is lost if the process ends, and no new file gets too old to be comm
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
-from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup
+from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.data_files import TARGET_SIZE
 from connector.encoding.source_rows import TargetColumn
 from connector.host.errors import ConnectorError
@@ -45,12 +45,12 @@ from connector.storage.storage_errors import translate_errors
 log = logging.getLogger(__name__)
 
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
-COMMIT_SECONDS: Final = 900.0  # after which the groups that are done are committed
+COMMIT_SECONDS: Final = 900.0  # after which no group begins, and those that have begun are committed
 
 
 @dataclass(frozen=True)
 class CompactionBudget:
-    """How much a compaction may do. It ends with the group during which the time is over."""
+    """How much a compaction may do. When the time is over, no group begins."""
 
     seconds: float = math.inf
     size: float = math.inf  # bytes of data files that are rewritten
@@ -139,8 +139,8 @@ class TableCompactor:
             done = self._perform(table, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
             result = done.add_to(result)
             # A group that was not committed is left for a later call.
-            tried.update(path for each in groups for path in _paths(each))
-            left -= sum(each.size for each in groups)
+            tried.update(path for each in done.begun for path in _paths(each))
+            left -= sum(each.size for each in done.begun)
             if not done.committed.groups:
                 break
         return result
@@ -159,20 +159,27 @@ class TableCompactor:
         commit = CompactionCommit(self._catalog, base, self._new_writer, self._locks)
         compacted: list[CompactedGroup] = []
         failed: list[FailedGroup] = []
-        outcomes = self._compact(compaction, [each.group for each in groups], refresh_access(self._catalog, table))
+        begun: list[GroupPlan] = []
+
+        def begin() -> Iterator[FileGroup]:
+            for each in groups:
+                if begun and time.monotonic() - began > seconds:
+                    return
+                begun.append(each)
+                yield each.group
+
+        outcomes = self._compact(compaction, begin(), refresh_access(self._catalog, table))
         try:
             for outcome in outcomes:
                 if is_interrupted():
                     raise SessionEndedError
                 (compacted if isinstance(outcome, CompactedGroup) else failed).append(outcome)  # type: ignore[arg-type]
-                if time.monotonic() - began > seconds:
-                    break
         finally:
             if isinstance(outcomes, Generator):
                 outcomes.close()
         committed = commit.commit(compacted) if compacted else CommittedCompaction()
         outdated = self._find_outdated(base, failed)
-        done = _Done(committed, tuple(each for each in failed if each not in outdated), outdated)
+        done = _Done(begun, committed, tuple(each for each in failed if each not in outdated), outdated)
         _log(base.path, done, time.monotonic() - began)
         return done
 
@@ -194,6 +201,7 @@ class TableCompactor:
 class _Done:
     """What became of the groups of one commit."""
 
+    begun: Sequence[GroupPlan]
     committed: CommittedCompaction
     failed: tuple[FailedGroup, ...]
     outdated: tuple[FailedGroup, ...]  # another writer has replaced files before they were read
