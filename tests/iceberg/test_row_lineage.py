@@ -13,11 +13,9 @@ from pyiceberg.types import LongType, StringType
 
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, SetAsideColumn, StartBackfill, TableChange, Target
-from connector.host.errors import UserError
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
-from connector.iceberg.metadata import row_lineage
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.iceberg.tables import evolve, find
 from connector.model.state import StagedCommit, WriterId
@@ -25,11 +23,9 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
 from support.foreign_deletes import delete_position
-from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import alterer, foreign_table, local_catalog, upgrade_to_version_3
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 PATH = TableIdentifier("shop", "orders")
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))
@@ -188,10 +184,3 @@ def test_a_column_whose_conversion_would_change_row_ids_is_kept(
     table = find(catalog, PATH).table
     assert table
     assert table.schema.find_field("qty").field_type == StringType()
-
-
-def test_rows_of_a_table_of_version_3_are_not_deleted(catalog: Catalog) -> None:
-    fit(catalog, format_version=3)
-    with pytest.raises(UserError) as error:
-        row_lineage.check_deletes(catalog.load_table(PATH))
-    check_text(SNAPSHOTS, "rows of a table of version 3", str(error.value), {})

@@ -116,7 +116,7 @@ class _Table:
             raise
         for source, kept in zip(compacted.group.sources, compacted.kept, strict=True):
             # A commit of ours merges older delete files into new ones, so other files may have the same deletes.
-            now = {delete.path for delete in applying.get(source.path, ())}
+            now = {delete.id for delete in applying.get(source.path, ())}
             if source.path in gone or now.issuperset(source.position_deletes):
                 continue
             still_deleted = int((~moved[source.path].are_kept).sum()) if source.path in moved else 0
@@ -130,10 +130,10 @@ class _Table:
 
     def _find_new_deletes(self, source: SourceFile, deletes: Sequence[ListedFile]) -> Positions:
         """Return the rows that are deleted by files which the compaction has not applied."""
-        if any(delete.format is not FileFormat.PARQUET for delete in deletes):
+        if any(delete.format is not FileFormat.PARQUET and not delete.vector for delete in deletes):
             raise _DroppedError("another writer has deleted rows of it in a file that is no Parquet file")
-        new = {delete.path for delete in deletes}.difference(source.position_deletes)
-        deleted = find_deleted_rows(self._io, source.path, tuple(sorted(new)))
+        new = {delete.id for delete in deletes}.difference(source.position_deletes)
+        deleted = find_deleted_rows(self._io, source.path, tuple(new))
         return deleted[deleted < self._rows[source.path]]
 
     def list_removed(self, gone: set[str]) -> Iterator[ListedFile]:

@@ -28,8 +28,6 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 
-from connector.host.errors import UserError
-
 NEWEST_VERSION: Final = 3  # of manifests and manifest lists, as they are read
 _FIRST_ROW_ID: Final = "first_row_id"
 _OF_MANIFEST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields].index(_FIRST_ROW_ID)
@@ -39,16 +37,6 @@ _OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields
 def has_row_lineage(table: Table) -> bool:
     """Whether the table's rows have ids: it has format version 3."""
     return isinstance(table.metadata, TableMetadataV3)
-
-
-def check_deletes(table: Table) -> None:
-    """Raise UserError if the connector cannot delete rows of the table: position deletes end with format version 2."""
-    if has_row_lineage(table):
-        raise UserError(
-            f"table {'.'.join(table.name())} has Iceberg format version 3, in which the connector cannot update rows "
-            "yet. Choose another table name, or set `delta_updates` to true. Rows that are staged for the table stay "
-            "in the task's state."
-        )
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
