@@ -1,5 +1,6 @@
 """Tables of format version 3: each row has an id, which it keeps, as DuckDB reads it."""
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,18 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, StringType
 
+from connector.config.terms import parse_sort_by
+from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, SetAsideColumn, StartBackfill, TableChange, Target
+from connector.evolution.table_change import (
+    NO_TERMS,
+    NewColumn,
+    Owner,
+    SetAsideColumn,
+    StartBackfill,
+    TableChange,
+    Target,
+)
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -24,12 +35,15 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
+from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_position
+from support.readers import polars_table
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import alterer, foreign_table, local_catalog, upgrade_to_version_3
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
+COMPACTION_SNAPSHOTS = SNAPSHOTS.with_name("compaction_errors.json")
 PATH = TableIdentifier("shop", "orders")
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))
@@ -173,6 +187,60 @@ def test_properties_columns_and_maintenance_leave_the_ids_alone(
     assert find_next_row_id(catalog.load_table(PATH)) == next_row_id
     assert rewrite_manifests(catalog, PATH, V0).groups
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == before
+
+
+@pytest.mark.parametrize("sorting", ["", "id desc"], ids=["in order", "sorted"])
+def test_compactions_leave_the_ids_alone(
+    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection, sorting: str
+) -> None:
+    """Also those of files that were compacted before, and while a transaction commits."""
+    arrangement = ArrangementTerms(sort_by=parse_sort_by(sorting)) if sorting else NO_TERMS
+    fit(catalog, format_version=3, properties={**MERGE_3, **EAGER}, arrangement=arrangement)
+    seen: dict[int, tuple[int, int]] = {}
+    for first in (0, 20, 40):
+        for number in range(first, first + 8, 2):
+            land(catalog, number, number + 1)
+        before = row_ids(catalog.load_table(PATH), duckdb_reader)
+        assert before.items() >= seen.items()
+        assert compact(catalog, PATH, partial(land, catalog, first + 10)).groups == 1
+        table = catalog.load_table(PATH)
+        seen = row_ids(table, duckdb_reader)
+        assert seen.items() > before.items()
+        assert_ids_continue(table)
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == sorted(seen)
+    assert table.scan().to_arrow().column_names == ["id"]
+    assert sorted(polars_table(table.metadata_location, {})["id"].to_pylist()) == sorted(seen)
+
+
+def test_rows_that_get_their_ids_during_a_compaction_keep_them(
+    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows of an upgraded table have none before its next commit. The new files would have others."""
+    caplog.set_level(logging.INFO, logger="connector")
+    foreign_table(catalog, PATH, properties=EAGER)
+    for number in range(3):
+        land(catalog, number)
+    upgrade_to_version_3(catalog, PATH)
+    given: dict[int, tuple[int, int]] = {}
+
+    def land_and_look() -> None:
+        land(catalog, 9)
+        given.update(row_ids(catalog.load_table(PATH), duckdb_reader))
+
+    result = compact(catalog, PATH, land_and_look)
+    assert (result.commits, result.dropped) == (0, 1)
+    [text] = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
+    check_text(COMPACTION_SNAPSHOTS, "given up: ids", text, {})
+    assert sorted(given) == [0, 1, 2, 9]
+    assert compact(catalog, PATH).files_after == 1
+    assert row_ids(catalog.load_table(PATH), duckdb_reader) == given
+
+
+def test_a_table_with_a_column_of_the_name_of_the_ids_is_not_compacted(catalog: Catalog) -> None:
+    fit(catalog, ID, NewColumn("n", "_ROW_ID", LongType(), False, "", False), format_version=3, properties=EAGER)
+    for number in range(3):
+        land(catalog, number)
+    assert compact(catalog, PATH).groups == 0
 
 
 @pytest.mark.parametrize(("has_rows", "kept_aside"), [(True, True), (False, False)])

@@ -226,7 +226,8 @@ def _sort_by_age(files: Iterable[ListedFile]) -> list[ListedFile]:
 
 def _make_group(files: Sequence[ListedFile], applied: Mapping[str, Sequence[ListedFile]]) -> GroupPlan:
     sources = [
-        SourceFile(file.path, file.size, tuple(sorted(delete.path for delete in applied[file.path]))) for file in files
+        SourceFile(file.path, file.size, tuple(sorted(delete.path for delete in applied[file.path])), file.lineage)
+        for file in files
     ]
     deletes = {path for source in sources for path in source.position_deletes}
     return GroupPlan(FileGroup(tuple(sources)), tuple(file.rows for file in files), _size_of(files), len(deletes))

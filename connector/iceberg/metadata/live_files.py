@@ -51,7 +51,7 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
 def _source(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> SourceFile:
     _check_format(entry.data_file)
     deletes = sorted(delete.path for delete in position_deletes.find(listed))
-    return SourceFile(listed.path, listed.size, tuple(deletes))
+    return SourceFile(listed.path, listed.size, tuple(deletes), listed.lineage)
 
 
 def _check_format(file: DataFile) -> None:
