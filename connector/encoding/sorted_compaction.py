@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from connector.encoding.compaction import Compaction, FileGroup
-from connector.encoding.data_files import GatheredRowGroup
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.encoding.group_files import GroupFiles
 from connector.encoding.group_schemas import GroupSchema
 from connector.encoding.lineage_columns import fill_lineage, lineage_columns
