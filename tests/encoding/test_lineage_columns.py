@@ -15,6 +15,7 @@ from connector.encoding import copied_row_groups, source_rows
 from connector.encoding.compaction import Compaction, FileGroup
 from connector.encoding.group_compaction import compact_group
 from connector.encoding.position_deletes import write_position_deletes
+from connector.encoding.rewriting import Rewriting
 from connector.encoding.source_rows import RowLineage, SourceFile, TargetColumn
 from connector.model.binding import SortField
 from connector.model.properties import Properties
@@ -131,3 +132,19 @@ def test_sources_with_and_without_ids_become_different_files(tmp_path: Path) -> 
     without, with_ids = compact(tmp_path, [Source(0, None), DECODED])
     assert without.column_names == ["id", "text"]
     assert lineage_of([with_ids]) == DECODED.expected
+
+
+@pytest.mark.parametrize("source", ALL, ids=["appended", "with deletes", "compacted", "updated"])
+def test_converted_files_have_the_same(tmp_path: Path, source: Source) -> None:
+    kept = TargetColumn(1, "id", LongType(), False, 1, LongType())
+    converted = TargetColumn(3, "number", StringType(), False, 1, LongType())
+    [table] = rewrite(tmp_path, source, kept, converted)
+    assert lineage_of([table]) == source.expected
+    assert table["number"].to_pylist() == [str(number) for number in table["id"].to_pylist()]
+
+
+def rewrite(directory: Path, source: Source, *columns: TargetColumn) -> list[pa.Table]:
+    rewriting = Rewriting(columns, f"file://{directory}", Properties({}), "convert-1")
+    files = rewriting.rewritten(IO, source.write(directory))
+    assert files is not None
+    return [pq.read_table(file.path[7:]) for file in files]

@@ -1,13 +1,15 @@
 """Other engines read tables of format version 3, write to them, and see the ids that their rows keep."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.types import LongType, TimestamptzType
+from pyiceberg.types import LongType, StringType, TimestamptzType
 
 from connector.config.catalog import RestCatalog
 from connector.evolution.changes import plan_changes
@@ -62,11 +64,15 @@ def catalog(request: pytest.FixtureRequest, rest_catalog: RestCatalogServer, loc
 
 def create(catalog: Catalog, path: TableIdentifier) -> str:
     """Make a table, and return its name for Spark."""
+    evolve_columns(catalog, path, ID)
+    return f"{catalog.name}.{'.'.join(path)}"
+
+
+def evolve_columns(catalog: Catalog, path: TableIdentifier, *columns: NewColumn) -> None:
     root = catalog.properties["warehouse"] if catalog.name == "local" else None
     properties = {"commit.manifest.min-count-to-merge": "3", "write.delete.mode": "merge-on-read", **EAGER}
-    target = Target(path, OWNER, (ID,), properties, replaces=False, format_version=3)
+    target = Target(path, OWNER, columns, properties, replaces=False, format_version=3)
     evolve(catalog, path, root and f"{root}/{'/'.join(path)}", partial(plan_changes, target=target), alterer().alter)
-    return f"{catalog.name}.{'.'.join(path)}"
 
 
 def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> None:
@@ -75,7 +81,7 @@ def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> None:
 
 def read_lineage(
     catalog: Catalog, path: TableIdentifier, spark: SparkSql, reader: duckdb.DuckDBPyConnection
-) -> dict[int, tuple[int, int]]:
+) -> dict[Any, tuple[int, int]]:
     """By the value of `id`: the row's id, and the sequence number of its last change. All engines see the same."""
     name, location = f"{catalog.name}.{'.'.join(path)}", catalog.load_table(path).metadata_location
     _, rows = spark.rows(f"REFRESH TABLE {name}", f"SELECT {LINEAGE} FROM {name}")
@@ -111,7 +117,7 @@ def test_rows_have_the_same_ids_in_all_engines_while_spark_appends_updates_and_d
     assert last[30][0] == first[3][0], "Spark has written the row again, with its id"
 
 
-def test_rows_keep_their_ids_when_the_connector_and_spark_compact_in_turn(
+def test_rows_keep_their_ids_when_the_connector_and_spark_rewrite_them_in_turn(
     local: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
     """Each takes the ids from the files of the other."""
@@ -136,6 +142,10 @@ def test_rows_keep_their_ids_when_the_connector_and_spark_compact_in_turn(
     before = read()
     assert compact(local, path).rows == len(before)
     assert read() == before
+    land(local, path, 50)
+    before = read()
+    evolve_columns(local, path, replace(ID, type=StringType(), former="id"))
+    assert read() == {str(number): row for number, row in before.items()}, "also when their keys become texts"
 
 
 def test_spark_and_duckdb_refuse_a_table_with_nanoseconds_as_the_page_says(
