@@ -1,6 +1,6 @@
 """What compaction hands to the tasks that merge data files, and what they give back."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +17,11 @@ class FileGroup:
     """Data files of one partition and spec that are rewritten together."""
 
     sources: tuple[SourceFile, ...]  # oldest first: their rows keep this order unless the table has a sort order
+
+    @property
+    def paths(self) -> set[str]:
+        """The sources, and the files that delete rows of them."""
+        return {path for source in self.sources for path in (source.path, *source.position_deletes)}
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class FailedGroup:
     error: ConnectorError
 
 
-# Performs groups. Yields an outcome for each, in any order.
+# Performs groups. Takes one when it can begin it. Yields an outcome for each, in any order.
 Compact: TypeAlias = Callable[
-    [Compaction, Sequence[FileGroup], Refreshed[Properties]], Iterator[CompactedGroup | FailedGroup]
+    [Compaction, Iterable[FileGroup], Refreshed[Properties]], Iterator[CompactedGroup | FailedGroup]
 ]

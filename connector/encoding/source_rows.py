@@ -14,6 +14,7 @@ from pyiceberg.schema import make_compatible_name
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
 from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
+from connector.encoding.deletion_vectors import FileId
 from connector.encoding.position_deletes import Positions
 from connector.host.errors import UserError
 from connector.host.redaction import redact_and_cut
@@ -47,7 +48,7 @@ class SourceFile:
 
     path: str
     size: int  # bytes
-    position_deletes: tuple[str, ...] = ()
+    position_deletes: tuple[FileId, ...] = ()
     lineage: RowLineage | None = None  # None: its rows have no ids
 
 

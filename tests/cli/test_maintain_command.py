@@ -324,6 +324,29 @@ def test_wrong_arguments_are_refused(lake: Lake, arguments: list[str], capsys: p
     assert re.search("materialize-iceberg( maintain)?: error: ", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--max-seconds", "-1"], "argument --max-seconds: -1 is not a number of at least 0"),
+        (["--max-seconds", "nan"], "argument --max-seconds: nan is not a number of at least 0"),
+        (["--max-seconds", "1h"], "argument --max-seconds: 1h is not a number of at least 0"),
+        (["--max-bytes", "-5"], "argument --max-bytes: -5 is not a whole number of at least 0"),
+        (["--max-bytes", "1GB"], "argument --max-bytes: 1GB is not a whole number of at least 0"),
+        (["--older-than", "-3", "--allow-young-files"], "argument --older-than: -3 is not a number of at least 0"),
+        (["--older-than", "inf"], "--older-than: inf is more than 36500 days"),
+        (["--spark", "=4g"], "--spark =4g: give a name and a value, with = between them"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_values_that_are_no_budget_and_no_age_are_refused(
+    lake: Lake, arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        lake.maintain("all", *arguments)
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
 @pytest.mark.catalog
 def test_a_table_of_a_rest_catalog_is_maintained(tmp_path: Path, rest_on_s3: RestCatalogOnS3) -> None:
     path = TableIdentifier("maintained", "orders")

@@ -1,7 +1,7 @@
 """The actions of `maintain` beside a task that goes on, within a budget, with the rows as they were."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +64,7 @@ def perform(
     """Performs an action. Before the commit of a compaction, something happens."""
 
     def compact(
-        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Iterator[CompactedGroup | FailedGroup]:
         yield from list(compact_here(compaction, groups, access))
         meanwhile()

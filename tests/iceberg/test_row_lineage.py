@@ -26,11 +26,9 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
-from connector.host.errors import UserError
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
-from connector.iceberg.metadata import row_lineage
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.iceberg.tables import evolve, find
 from connector.model.state import StagedCommit, WriterId
@@ -44,8 +42,7 @@ from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import alterer, foreign_table, local_catalog, upgrade_to_version_3
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
-COMPACTION_SNAPSHOTS = SNAPSHOTS.with_name("compaction_errors.json")
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
 PATH = TableIdentifier("shop", "orders")
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))
@@ -237,7 +234,7 @@ def test_rows_that_get_their_ids_during_a_compaction_keep_them(
     result = compact(catalog, PATH, land_and_look)
     assert (result.commits, result.dropped) == (0, 1)
     [text] = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
-    check_text(COMPACTION_SNAPSHOTS, "given up: ids", text, {})
+    check_text(SNAPSHOTS, "given up: ids", text, {})
     assert sorted(given) == [0, 1, 2, 9]
     assert compact(catalog, PATH).files_after == 1
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == given
@@ -280,10 +277,3 @@ def test_a_column_whose_conversion_would_change_row_ids_is_kept(catalog: Catalog
     table = find(catalog, PATH).table
     assert table
     assert table.schema.find_field(name).field_type == StringType()
-
-
-def test_rows_of_a_table_of_version_3_are_not_deleted(catalog: Catalog) -> None:
-    fit(catalog, format_version=3)
-    with pytest.raises(UserError) as error:
-        row_lineage.check_deletes(catalog.load_table(PATH))
-    check_text(SNAPSHOTS, "rows of a table of version 3", str(error.value), {})

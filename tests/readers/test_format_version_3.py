@@ -1,6 +1,8 @@
 """Other engines read tables of format version 3, write to them, and see the ids that their rows keep."""
 
-from collections.abc import Iterator
+import json
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +24,13 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support import spark_catalogs
 from support.compacting import EAGER, compact
+from support.readers import polars_table
 from support.rest_catalog import RestCatalogServer
 from support.spark_sql import SparkSql, UnreadableError, spark_sql
 from support.staged_files import stage
 from support.tables import alterer, local_catalog
+from support.updated_rows import stage_updates, values_of
+from support.vectors import Listed, check_totals
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 
@@ -33,6 +38,7 @@ PATH = TableIdentifier("version3", "orders")
 OWNER = Owner("acme/task", "orders.v1")
 WRITER = WriterId(OWNER.materialization, OWNER.state_key, WHOLE_RANGE.key_range)
 ID = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
+DOCUMENT = NewColumn("doc", "doc", StringType(), required=False, doc="", is_indispensable=False)
 LINEAGE = "id, _row_id, _last_updated_sequence_number AS changed"
 
 
@@ -146,6 +152,107 @@ def test_rows_keep_their_ids_when_the_connector_and_spark_rewrite_them_in_turn(
     before = read()
     evolve_columns(local, path, replace(ID, type=StringType(), former="id"))
     assert read() == {str(number): row for number, row in before.items()}, "also when their keys become texts"
+
+
+def make_updated_table(catalog: Catalog, path: TableIdentifier, format_version: int) -> None:
+    root = catalog.properties["warehouse"] if catalog.name == "local" else None
+    properties = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
+    target = Target(path, OWNER, (ID, DOCUMENT), properties, replaces=False, format_version=format_version)
+    location = root and f"{root}/{'/'.join(path)}"
+    evolve(catalog, path, location, partial(plan_changes, target=target), alterer().alter)
+
+
+class Updated:
+    """A table with standard updates, its rows as a dictionary, and the engines that read them."""
+
+    def __init__(self, catalog: Catalog, path: TableIdentifier, spark: SparkSql, duckdb: Any, version: int) -> None:
+        self._catalog, self._path, self._spark, self._duckdb = catalog, path, spark, duckdb
+        self.name = f"{catalog.name}.{'.'.join(path)}"
+        self.expected: dict[int, Any] = {}
+        make_updated_table(catalog, path, version)
+
+    def land(self, values: dict[int, Any], removed: Sequence[int] = ()) -> None:
+        staged = stage_updates(self._catalog, values, removed, path=self._path, writer=WRITER)
+        commit.commit_all_or_raise(self._catalog, [staged])
+        self.expected |= values
+        self.expected = {key: value for key, value in self.expected.items() if key not in removed}
+
+    def delete_in_spark(self, *ids: int) -> None:
+        self._spark.rows(f"DELETE FROM {self.name} WHERE id IN ({', '.join(map(str, ids))})")
+        self.expected = {key: value for key, value in self.expected.items() if key not in ids}
+
+    def summary(self) -> dict[str, str]:
+        snapshot = self._catalog.load_table(self._path).current_snapshot()
+        assert snapshot
+        assert snapshot.summary
+        return snapshot.summary.additional_properties
+
+    def list_files(self) -> Listed:
+        return Listed.of(self._catalog, self._path)
+
+    def check(self) -> None:
+        """All engines read the expected rows, and the summary counts what the manifests list."""
+        expected = {str(key): value for key, value in sorted(self.expected.items())}
+        location = self._catalog.load_table(self._path).metadata_location
+        _, by_spark = self._spark.rows(f"REFRESH TABLE {self.name}", f"SELECT id, doc FROM {self.name}")
+        by_duckdb = self._duckdb.sql(f"SELECT id, doc FROM iceberg_scan('{location}')").fetchall()
+        by_polars = polars_table(location, {}, reader=None).to_pylist()
+        assert self._values([(row["id"], row["doc"]) for row in by_spark]) == expected
+        assert self._values(by_duckdb) == expected
+        assert self._values([(row["id"], row["doc"]) for row in by_polars]) == expected
+        assert values_of(self._catalog, self._path) == dict(sorted(self.expected.items()))
+        check_totals(self._catalog, self._path)
+        self.list_files()
+
+    def _values(self, rows: Sequence[tuple[int, str]]) -> dict[str, Any]:
+        found = {str(number): json.loads(document)["value"] for number, document in sorted(rows)}
+        assert len(found) == len(rows), "two rows for a key"
+        return found
+
+
+def test_engines_agree_on_updated_rows_and_delete_others_before_and_after_the_connector(
+    catalog: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    table = Updated(catalog, TableIdentifier(PATH.namespace, "updated"), spark, duckdb_reader, 3)
+    for number in range(3):
+        table.land({100 * number + each: "a" for each in range(20)})
+    table.land({0: "b", 1: "b", 100: "b"}, removed=[2])
+    table.land({3: "c", 0: "c"})
+    table.check()
+    table.delete_in_spark(4, 101, 200)
+    by_spark = table.summary()
+    assert {name: by_spark[name] for name in ("added-delete-files", "added-dvs", "removed-dvs")} == {
+        "added-delete-files": "3", "added-dvs": "3", "removed-dvs": "2",
+    }  # fmt: skip
+    assert "added-position-delete-files" not in by_spark, "as the connector counts them"
+    table.check()
+    table.land({5: "d", 102: "d", 201: "d"}, removed=[6])
+    table.check()
+    table.delete_in_spark(7)
+    chance = random.Random(0)
+    for number in range(4):
+        ids = chance.sample(sorted(table.expected), 12)
+        table.land(dict.fromkeys(ids[3:], number), removed=ids[:3])
+    table.check()
+
+
+def test_a_table_that_spark_upgrades_in_mid_life_keeps_its_deletes(
+    catalog: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    table = Updated(catalog, TableIdentifier(PATH.namespace, "upgraded"), spark, duckdb_reader, 2)
+    for number in range(10):
+        table.land({100 * number + each: "a" for each in range(5)})
+    table.land({100 * number: "b" for number in range(10)})
+    table.land({1: "b"}, removed=[2])
+    assert len(table.list_files().others) == 2, "one of many data files, and one of its own"
+    spark.rows(f"REFRESH TABLE {table.name}", f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version' = '3')")
+    table.check()
+    table.land({3: "c"})
+    assert not table.list_files().others
+    table.check()
+    table.delete_in_spark(101)
+    table.land({102: "d"})
+    table.check()
 
 
 def test_spark_and_duckdb_refuse_a_table_with_nanoseconds_as_the_page_says(

@@ -17,11 +17,13 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from connector.encoding.deletion_vectors import DeletionVector, FileId
 from connector.encoding.source_rows import RowLineage
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import first_row_id_of, first_row_id_of_manifest, read_entries
+from connector.iceberg.metadata.vector_entries import find_vector
 
 PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
 _READS_AT_ONCE: Final = 8
@@ -40,17 +42,18 @@ class ListedFile:
     content: DataFileContent
     format: FileFormat
     rows: int
-    size: int  # bytes
+    size: int  # bytes; of a deletion vector, its own in the Puffin file
     row_groups: int  # 0: the manifest does not say
     partition: Partition
     sequence_number: int  # of its rows: deletes with a lower one do not apply to them
     file_sequence_number: int  # of the snapshot that added the file
     bounds: tuple[bytes, bytes] | None  # of a position delete file: the paths that it may name, both included
+    vector: DeletionVector | None = None
     first_row_id: int | None = None  # None: its rows have no ids
 
     @classmethod
     def of(cls, manifest: str, entry: ManifestEntry) -> "ListedFile":
-        file = entry.data_file
+        file, vector = entry.data_file, find_vector(entry.data_file)
         assert entry.sequence_number is not None, "the manifest's reader fills it in"
         assert entry.file_sequence_number is not None, "the manifest's reader fills it in"
         return cls(
@@ -59,18 +62,26 @@ class ListedFile:
             file.content,
             file.file_format,
             file.record_count,
-            file.file_size_in_bytes,
+            vector.size if vector else file.file_size_in_bytes,
             len(file.split_offsets or ()),
             Partition.of(int(file.spec_id), file.partition),
             entry.sequence_number,
             entry.file_sequence_number,
             _path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
+            vector,
             first_row_id_of(file),
         )
 
     @property
+    def id(self) -> FileId:
+        """What tells the file from others of the table."""
+        return self.vector or self.path
+
+    @property
     def data_path(self) -> str | None:
         """The only data file of a position delete file. None if there may be several."""
+        if self.vector:
+            return self.vector.data_path
         return self.bounds[0].decode() if self.bounds and self.bounds[0] == self.bounds[1] else None
 
     @property
@@ -135,7 +146,10 @@ def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
 
 
 class PositionDeletes:
-    """Position delete files, by the data files to which they may apply."""
+    """Position delete files and deletion vectors, by the data files to which they may apply.
+
+    A vector says all deleted rows of its data file. Position delete files no longer apply to the file.
+    """
 
     def __init__(self, files: Iterable[ListedFile]) -> None:
         self.of_one: dict[str, list[ListedFile]] = {}  # by data file
@@ -149,19 +163,32 @@ class PositionDeletes:
         """Return the delete files that may apply to a data file."""
         path = data.path.encode()
         of_many = [file for file in self.of_many if file.bounds is None or file.bounds[0] <= path <= file.bounds[1]]
-        return [file for file in (*self.of_one.get(data.path, ()), *of_many) if file.applies_to(data)]
+        return self._find_vectors(data) or [
+            file for file in (*self.of_one.get(data.path, ()), *of_many) if file.applies_to(data)
+        ]
 
     def find_all(self, files: Iterable[ListedFile]) -> dict[str, list[ListedFile]]:
         """Return the delete files that may apply to each of these data files, by its path."""
         data = sorted(files, key=lambda file: file.path)
         paths = [file.path.encode() for file in data]
-        found = {file.path: [each for each in self.of_one.get(file.path, ()) if each.applies_to(file)] for file in data}
+        found = {
+            file.path: self._find_vectors(file)
+            or [each for each in self.of_one.get(file.path, ()) if each.applies_to(file)]
+            for file in data
+        }
         for delete in self.of_many:
             begin, end = find_range(paths, delete)
             for file in data[begin:end]:
-                if delete.applies_to(file):
+                if delete.applies_to(file) and not (found[file.path] and found[file.path][0].vector):
                     found[file.path].append(delete)
         return found
+
+    def has_vector(self, data: ListedFile) -> bool:
+        """Whether a deletion vector applies to a data file."""
+        return bool(self._find_vectors(data))
+
+    def _find_vectors(self, data: ListedFile) -> list[ListedFile]:
+        return [file for file in self.of_one.get(data.path, ()) if file.vector and file.applies_to(data)]
 
 
 def find_range(paths: Sequence[bytes], delete: ListedFile) -> tuple[int, int]:

@@ -29,7 +29,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 
 from connector.encoding.lineage_columns import LINEAGE_COLUMNS
-from connector.host.errors import UserError
 
 NEWEST_VERSION: Final = 3  # of manifests and manifest lists, as they are read
 _FIRST_ROW_ID: Final = "first_row_id"
@@ -49,16 +48,6 @@ def can_keep_lineage(table: Table) -> bool:
     """
     names = {column.name.lower() for column in table.schema().fields}
     return not has_row_lineage(table) or names.isdisjoint(column.name for column in LINEAGE_COLUMNS)
-
-
-def check_deletes(table: Table) -> None:
-    """Raise UserError if the connector cannot delete rows of the table: position deletes end with format version 2."""
-    if has_row_lineage(table):
-        raise UserError(
-            f"table {'.'.join(table.name())} has Iceberg format version 3, in which the connector cannot update rows "
-            "yet. Choose another table name, or set `delta_updates` to true. Rows that are staged for the table stay "
-            "in the task's state."
-        )
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
