@@ -94,6 +94,8 @@ class _Table:
         lost = sum(kept for source, kept in zip(sources, compacted.kept, strict=True) if source.path not in self._live)
         if not files or lost > _MOST_LOST * sum(compacted.kept):
             raise _DroppedError(REPLACED)
+        if any(self._live[source.path].lineage != source.lineage for source in sources if source.path in self._live):
+            raise _DroppedError("its rows have other ids now")
         if any(delete.applies_by_value(file) for delete in self._by_value for file in files):
             raise _DroppedError("another writer has deleted rows of it by their values")
         return files[0].partition

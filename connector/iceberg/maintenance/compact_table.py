@@ -34,7 +34,7 @@ from connector.iceberg.maintenance.compaction_thresholds import CompactionThresh
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.row_lineage import has_row_lineage
+from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.tables import check_table_properties
@@ -146,7 +146,7 @@ class TableCompactor:
         return result
 
     def _plan(self, table: Table) -> CompactionPlan:
-        if is_in_table_bucket(table.location()) or has_row_lineage(table):
+        if is_in_table_bucket(table.location()) or not can_keep_lineage(table):
             return CompactionPlan(None)
         check_table_properties(table)
         return plan_compaction(table, self._list_files(table))

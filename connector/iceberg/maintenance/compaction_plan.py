@@ -232,6 +232,6 @@ def _list_deletes(applied: Iterable[ListedFile]) -> tuple[FileId, ...]:
 
 
 def _make_group(files: Sequence[ListedFile], applied: Mapping[str, Sequence[ListedFile]]) -> GroupPlan:
-    sources = [SourceFile(file.path, file.size, _list_deletes(applied[file.path])) for file in files]
+    sources = [SourceFile(file.path, file.size, _list_deletes(applied[file.path]), file.lineage) for file in files]
     deletes = {each for source in sources for each in source.position_deletes}
     return GroupPlan(FileGroup(tuple(sources)), tuple(file.rows for file in files), _size_of(files), len(deletes))
