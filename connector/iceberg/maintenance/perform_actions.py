@@ -105,6 +105,13 @@ class Unfinished:
 
 
 Outcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | ManifestPlan | Unfinished
+
+
+def is_finished(outcome: Outcome) -> bool:
+    """Whether nothing is left for a later run. Of a dry run: whether it has found out what would be done."""
+    return not (isinstance(outcome, Unfinished) or (isinstance(outcome, CompactionResult) and outcome.debt))
+
+
 Perform: TypeAlias = Callable[[TableIdentifier, Owner], Outcome]
 
 
@@ -118,7 +125,7 @@ class Maintainer:
         self._catalog = catalog
         self._perform_groups = compact
         self._budget = budget
-        self._is_dry_run = is_dry_run
+        self.is_dry_run = is_dry_run
         self._orphans = OrphanOptions(
             datetime.now(UTC) - orphans.older_than,
             DroppedTables(catalog) if orphans.has_dropped_tables else None,
@@ -146,7 +153,7 @@ class Maintainer:
 
     def _compact(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         left = self._budget.bytes_left
-        if self._is_dry_run:
+        if self.is_dry_run:
             table = self._catalog.load_table(path)
             plan = plan_compaction(table, ManifestReader().list_files(table))
             planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
@@ -161,7 +168,7 @@ class Maintainer:
 
     def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> Outcome:
         left = self._budget.bytes_left
-        if self._is_dry_run:
+        if self.is_dry_run:
             plan = plan_manifests(self._catalog.load_table(path), left)
         elif left == 0:
             return Unfinished()
@@ -172,7 +179,7 @@ class Maintainer:
 
     def _expire(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         is_late = self._budget.is_late
-        if self._is_dry_run:
+        if self.is_dry_run:
             expired = plan_expiry(self._catalog.load_table(path), is_late)
             return Expiry(expired.count, self._measure(expired))
         expired = remove_snapshots(self._catalog, path, find_expired, is_late)
@@ -184,7 +191,7 @@ class Maintainer:
 
     def _remove_orphans(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
-        if self._is_dry_run:
+        if self.is_dry_run:
             return Removal(found)
         deleted = self._delete(path, found.table.io, found.deletable)
         return Removal(found) if len(deleted) == len(found.deletable) else Unfinished(deleted)
