@@ -17,15 +17,15 @@ from connector.evolution.table_change import Owner
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
     CompactionResult,
+    TableCompactor,
     compact_table,
     take_groups,
 )
-from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, log_expiry, plan_expiry, remove_snapshots
 from connector.iceberg.maintenance.orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
-from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import find_expired
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
@@ -154,8 +154,7 @@ class Maintainer:
     def _compact(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         left = self._budget.bytes_left
         if self.is_dry_run:
-            table = self._catalog.load_table(path)
-            plan = plan_compaction(table, ManifestReader().list_files(table))
+            plan = TableCompactor(self._catalog, self._perform_groups).plan(self._catalog.load_table(path))
             planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
             self._budget.take(planned.size)
             return planned
