@@ -40,7 +40,7 @@ ADDED: Final = replace(rows.COLLECTION, name="acmeCo/log", table="log", settings
 
 @dataclass(frozen=True)
 class Cost:
-    """What a transaction took. CPU seconds are those of the connector and its descendants."""
+    """What a transaction or a query took. CPU seconds are those of a process and its descendants."""
 
     seconds: float
     cpu: float
@@ -134,12 +134,17 @@ class Task:
         self._connector.send(line("acknowledge", {}))
         self._connector.expect("acknowledged")
 
-    def _measure(self, run: Callable[[], None]) -> Cost:
-        before, began = cpu_seconds(self._connector.pid), time.perf_counter()
-        with PeakMemory(self._connector.pid) as peak:
-            run()
+    def _measure(self, run: Callable[[], object]) -> Cost:
+        return measure_cost(self._connector.pid, run)
+
+
+def measure_cost(pid: int, run: Callable[[], object]) -> Cost:
+    """Run something that this process and its descendants work for."""
+    before, began = cpu_seconds(pid), time.perf_counter()
+    with PeakMemory(pid) as peak:
+        run()
         seconds = time.perf_counter() - began
-        return Cost(seconds, cpu_seconds(self._connector.pid) - before, peak.peak.pss / MB)
+    return Cost(seconds, cpu_seconds(pid) - before, peak.peak.pss / MB)
 
 
 def main() -> int:
@@ -270,10 +275,7 @@ def scan_with_spark(directory: Path, table: str) -> float:
 
 
 def _measure_sql(spark: SparkSql, query: str) -> Cost:
-    before, began = cpu_seconds(spark.pid), time.perf_counter()
-    with PeakMemory(spark.pid) as peak:
-        spark.rows(query)
-    return Cost(time.perf_counter() - began, cpu_seconds(spark.pid) - before, peak.peak.pss / MB)
+    return measure_cost(spark.pid, lambda: spark.rows(query))
 
 
 def _batches(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
