@@ -188,8 +188,8 @@ class TableCompactor:
         if failed:
             with suppress(ConnectorError, *list_retried_errors()):
                 table = self._catalog.load_table(base.path)
-                live = {file.path for file in self._list_files(table)}
-                return tuple(each for each in failed if not live.issuperset(each.group.paths))
+                live = {file.id for file in self._list_files(table)}
+                return tuple(each for each in failed if not live.issuperset(each.group.files))
         return ()
 
     def _list_files(self, table: Table) -> list[ListedFile]:
