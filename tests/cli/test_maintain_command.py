@@ -1,6 +1,7 @@
 """An operator sees what maintenance would do, does it beside running tasks, and may end it at any time."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -228,6 +229,22 @@ def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> Non
     foreign, missing = chosen["errors"]
     check_text(ERRORS, "maintain: a table of another program", foreign["message"], {})
     check_text(ERRORS, "maintain: a table that is not there", missing["message"], {})
+
+
+@pytest.mark.usefixtures("left")
+def test_a_table_that_is_named_twice_is_maintained_once(lake: Lake) -> None:
+    maintained = lake.maintain("manifests", "--table", "shop.orders", "--table", "SHOP.orders")
+    assert find(maintained, "manifests")["replaced"] == 3
+
+
+@pytest.mark.usefixtures("left")
+def test_the_log_says_how_far_each_action_has_come(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "connector.cli")
+    lake.maintain("manifests", "--dry-run")
+    lake.maintain("manifests", "--max-seconds", "0")
+    lake.maintain("manifests")
+    lines = [f"manifests shop.orders: {outcome}" for outcome in ("planned", "not finished", "done")]
+    assert caplog.messages == lines
 
 
 @pytest.mark.usefixtures("left")

@@ -128,7 +128,7 @@ class TableCompactor:
         left, tried = budget.size, set[str]()
         while True:
             table = self._catalog.load_table(path)
-            plan = self._plan(table)
+            plan = self.plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
             groups = take_groups(
                 [each for each in plan.groups if tried.isdisjoint(_paths(each))], min(left, COMMIT_SIZE)
@@ -145,7 +145,8 @@ class TableCompactor:
                 break
         return result
 
-    def _plan(self, table: Table) -> CompactionPlan:
+    def plan(self, table: Table) -> CompactionPlan:
+        """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
         if is_in_table_bucket(table.location()) or not can_keep_lineage(table):
             return CompactionPlan(None)
         check_table_properties(table)
