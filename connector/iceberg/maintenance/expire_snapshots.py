@@ -20,7 +20,7 @@ from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
-from connector.iceberg.maintenance.retry_commits import Work, retry_commit
+from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
 from connector.iceberg.metadata.retention import due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
@@ -29,7 +29,7 @@ from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
-EXPIRY: Final = Work("expire snapshots", "snapshots were expired")
+EXPIRY: Final = ActionText("expire snapshots", "snapshots were expired")
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from connector.encoding.compaction import Compact
 from connector.evolution.table_change import Owner
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
-    CompactionResult,
     TableCompactor,
     compact_table,
     take_groups,
 )
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import (
     ExpiredSnapshots,

@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Work:
-    """What the commits are for, as errors name it."""
+class ActionText:
+    """What an action is called in errors."""
 
-    plan: str  # "merge manifests"
-    result: str  # "manifests were merged"
+    to_do: str  # "merge manifests"
+    done: str  # "manifests were merged"
 
 
-def retry_commit(path: TableIdentifier, work: Work, attempt: Callable[[], T]) -> T:
+def retry_commit(path: TableIdentifier, text: ActionText, attempt: Callable[[], T]) -> T:
     """Attempt a commit until it succeeds, for RETRY_FOR, and return what the last attempt returns.
 
     Each attempt must begin with the table as it is then. UserError if the catalog refuses the commit, RetryableError if
@@ -35,27 +35,27 @@ def retry_commit(path: TableIdentifier, work: Work, attempt: Callable[[], T]) ->
             return attempt()
         except list_retried_errors() as error:
             if is_final(error) or isinstance(error, ConnectorError):
-                raise _explain(path, work, error) from error
-            log.info("table %s: attempt %d to %s: %s", path, number + 1, work.plan, quote(error))
+                raise _explain(path, text, error) from error
+            log.info("table %s: attempt %d to %s: %s", path, number + 1, text.to_do, quote(error))
             last = error
     assert last is not None
-    raise _explain(path, work, last) from last
+    raise _explain(path, text, last) from last
 
 
-def _explain(path: TableIdentifier, work: Work, error: Exception) -> ConnectorError:
+def _explain(path: TableIdentifier, text: ActionText, error: Exception) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
     if is_final(error):
         return UserError(
-            f"table {path}: the catalog refuses to {work.plan} ({quote(error)}). Nothing was changed. Give the user of "
-            "the config's credentials the permission to change this table."
+            f"table {path}: the catalog refuses to {text.to_do} ({quote(error)}). Nothing was changed. Give the user "
+            "of the config's credentials the permission to change this table."
         )
     if isinstance(error, list_unknown_errors()):
         return CommitUnknownError(
-            f"table {path}: the catalog gave no answer when {work.result} ({quote(error)}). Rows are not affected. "
+            f"table {path}: the catalog gave no answer when {text.done} ({quote(error)}). Rows are not affected. "
             "Check the catalog, and repeat the command."
         )
     return RetryableError(
-        f"table {path}: other writers committed first each time when {work.result} ({quote(error)}). Nothing was "
+        f"table {path}: other writers committed first each time when {text.done} ({quote(error)}). Nothing was "
         "changed. Repeat the command later."
     )

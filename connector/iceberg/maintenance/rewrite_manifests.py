@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from connector.evolution.table_change import Owner
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
-from connector.iceberg.maintenance.retry_commits import Work, retry_commit
+from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
 from connector.iceberg.metadata.row_lineage import read_entries
 from connector.iceberg.metadata.table_updates import (
@@ -31,7 +31,7 @@ from connector.iceberg.metadata.table_updates import (
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors
 
-MERGE: Final = Work("merge manifests", "manifests were merged")
+MERGE: Final = ActionText("merge manifests", "manifests were merged")
 SUMMARY_MAINTENANCE: Final = "flow.maintenance"  # in the snapshots that maintenance adds: its action
 
 
