@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from connector.encoding.deletion_vectors import FileId
 from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
@@ -19,9 +20,9 @@ class FileGroup:
     sources: tuple[SourceFile, ...]  # oldest first: their rows keep this order unless the table has a sort order
 
     @property
-    def paths(self) -> set[str]:
-        """The sources, and the files that delete rows of them."""
-        return {path for source in self.sources for path in (source.path, *source.position_deletes)}
+    def files(self) -> set[FileId]:
+        """The sources, and the files or vectors that delete rows of them."""
+        return {file for source in self.sources for file in (source.path, *source.position_deletes)}
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,18 @@ from connector.model.properties import Properties
 from support.altered_tables import PATH, entries
 from support.compacting import EAGER, compact_here
 from support.staged_files import place_of
-from support.tables import local_catalog
+from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import make_table, stage_updates, values_of
 
 
-@pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """Ten rows in a file, one of which is deleted by a delete file, and single rows in other files."""
+@pytest.fixture(params=[2, 3], ids="version {}".format)
+def catalog(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """Ten rows in a file, one of which is deleted by a delete file or a vector, and single rows in other files."""
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     catalog = local_catalog(tmp_path)
     make_table(catalog, None, **EAGER, **{MAX_AGE: "0"})
+    if request.param == 3:
+        upgrade_to_version_3(catalog, PATH)
     land(catalog, dict.fromkeys(range(10), "a"))
     for number in range(10, 14):
         land(catalog, {number: "a"})
@@ -53,7 +55,7 @@ def change(catalog: Catalog, values: dict[int, Any], removed: Sequence[int] = ()
 
 
 def stored(catalog: Catalog) -> set[Path]:
-    return set(place_of(catalog.load_table(PATH).location()).rglob("data/*.parquet"))
+    return set(place_of(catalog.load_table(PATH).location()).rglob("data/*"))
 
 
 def compact(

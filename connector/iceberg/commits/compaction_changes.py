@@ -94,6 +94,8 @@ class _Table:
         lost = sum(kept for source, kept in zip(sources, compacted.kept, strict=True) if source.path not in self._live)
         if not files or lost > _MOST_LOST * sum(compacted.kept):
             raise _DroppedError(REPLACED)
+        if any(self._live[source.path].lineage != source.lineage for source in sources if source.path in self._live):
+            raise _DroppedError("its rows have other ids now")
         if any(delete.applies_by_value(file) for delete in self._by_value for file in files):
             raise _DroppedError("another writer has deleted rows of it by their values")
         return files[0].partition
@@ -116,7 +118,7 @@ class _Table:
             raise
         for source, kept in zip(compacted.group.sources, compacted.kept, strict=True):
             # A commit of ours merges older delete files into new ones, so other files may have the same deletes.
-            now = {delete.path for delete in applying.get(source.path, ())}
+            now = {delete.id for delete in applying.get(source.path, ())}
             if source.path in gone or now.issuperset(source.position_deletes):
                 continue
             still_deleted = int((~moved[source.path].are_kept).sum()) if source.path in moved else 0
@@ -130,10 +132,10 @@ class _Table:
 
     def _find_new_deletes(self, source: SourceFile, deletes: Sequence[ListedFile]) -> Positions:
         """Return the rows that are deleted by files which the compaction has not applied."""
-        if any(delete.format is not FileFormat.PARQUET for delete in deletes):
+        if any(delete.format is not FileFormat.PARQUET and not delete.vector for delete in deletes):
             raise _DroppedError("another writer has deleted rows of it in a file that is no Parquet file")
-        new = {delete.path for delete in deletes}.difference(source.position_deletes)
-        deleted = find_deleted_rows(self._io, source.path, tuple(sorted(new)))
+        new = {delete.id for delete in deletes}.difference(source.position_deletes)
+        deleted = find_deleted_rows(self._io, source.path, tuple(new))
         return deleted[deleted < self._rows[source.path]]
 
     def list_removed(self, gone: set[str]) -> Iterator[ListedFile]:

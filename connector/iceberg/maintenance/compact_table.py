@@ -31,7 +31,7 @@ from connector.iceberg.maintenance.compaction_thresholds import CompactionThresh
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.row_lineage import has_row_lineage
+from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.tables import check_table_properties
@@ -104,7 +104,7 @@ class TableCompactor:
 
     def plan(self, table: Table) -> CompactionPlan:
         """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
-        if is_in_table_bucket(table.location()) or has_row_lineage(table):
+        if is_in_table_bucket(table.location()) or not can_keep_lineage(table):
             return CompactionPlan(None)
         check_table_properties(table)
         return plan_compaction(table, self._list_files(table))
@@ -146,8 +146,8 @@ class TableCompactor:
         if failed:
             with suppress(ConnectorError, *list_retried_errors()):
                 table = self._catalog.load_table(base.path)
-                live = {file.path for file in self._list_files(table)}
-                return tuple(each for each in failed if not live.issuperset(each.group.paths))
+                live = {file.id for file in self._list_files(table)}
+                return tuple(each for each in failed if not live.issuperset(each.group.files))
         return ()
 
     def _list_files(self, table: Table) -> list[ListedFile]:
