@@ -14,7 +14,8 @@ from connector.host.errors import RetryableError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.maintenance.compact_table import CompactionResult, compact_table
+from connector.iceberg.maintenance.compact_table import compact_table
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
