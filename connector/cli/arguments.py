@@ -5,12 +5,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from connector.cli.maintain_arguments import add_maintain, check_maintain
+from connector.cli.source_arguments import add_flow, add_json, add_source, add_state, add_tables
 from protocol.flow import WHOLE_RANGE
 
 INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)'")
-
-MAINTENANCE: Final = ("compact", "manifests", "expire", "orphans", "all")
-DAYS: Final = 3.0  # the default of --older-than
 
 DESCRIPTION: Final = (
     "Materializes Flow collections into Apache Iceberg tables. Without a command it speaks Flow's materialization "
@@ -71,7 +70,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.json and not (options.command or options.version):
         parser.error("--json needs a command, or --version")
     if options.command == "maintain":
-        _check_maintain(parser, options)
+        check_maintain(parser, options)
     if options.command in ("check", "plan", "inspect", "fence", "maintain") and not options.flow:
         if options.task:
             parser.error("--task needs --flow")
@@ -84,10 +83,10 @@ def _make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands, with their help."""
     parser = Parser(prog="materialize-iceberg", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the versions of the connector and of its parts")
-    _add_json(parser, "print JSON, with --version or a command", default=False)
+    add_json(parser, "print JSON, with --version or a command", default=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     spec = commands.add_parser("spec", help="print the spec response: the schemas of the configs")
-    _add_json(spec, "accepted by each command; the spec response is JSON without it, too")
+    add_json(spec, "accepted by each command; the spec response is JSON without it, too")
     _add_check(
         commands.add_parser(
             "check",
@@ -109,20 +108,22 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_inspect(
         commands.add_parser(
             "inspect",
-            help="show the state of a task's tables",
-            description="Shows tables: rows, files, snapshots, columns, the last commit, who writes to them, and "
-            "what is staged for them. Changes nothing.",
+            help="show the health of tables, who writes to them, and what is staged",
+            description="Shows tables: rows, files, health, snapshots, columns, the last commit, who writes to them, "
+            "and what is staged for them. Changes nothing.",
         )
     )
     _add_fence(
         commands.add_parser("fence", help="show or reset a table's fence, which keeps replaced tasks from committing")
     )
-    _add_maintain(
+    add_maintain(
         commands.add_parser(
             "maintain",
             help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
-            description="Performs maintenance on tables, also beside running tasks. `all` does all actions. --dry-run "
-            "shows what would be done. A run may be ended at any time, and repeated.",
+            description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
+            "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
+            "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
+            "A run may be ended at any time, and repeated.",
         )
     )
     _add_demo(
@@ -138,23 +139,23 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _add_check(check: argparse.ArgumentParser) -> None:
-    _add_source(check)
-    _add_json(check)
+    add_source(check)
+    add_json(check)
 
 
 def _add_plan(plan: argparse.ArgumentParser) -> None:
-    _add_flow(plan)
+    add_flow(plan)
     plan.add_argument("--task", metavar="NAME", help="the task's name, if the file defines several")
-    _add_state(plan, "file with the task's connector state, to plan its staged transactions, too; needs --flow")
-    _add_json(plan)
+    add_state(plan, "file with the task's connector state, to plan its staged transactions, too; needs --flow")
+    add_json(plan)
 
 
 def _add_inspect(inspect: argparse.ArgumentParser) -> None:
-    _add_source(inspect)
-    _add_tables(inspect)
+    add_source(inspect)
+    add_tables(inspect)
     inspect.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
-    _add_state(inspect, "file with the task's connector state, to show what is staged; - reads stdin")
-    _add_json(inspect)
+    add_state(inspect, "file with the task's connector state, to show what is staged; - reads stdin")
+    add_json(inspect)
 
 
 def _add_fence(fence: argparse.ArgumentParser) -> None:
@@ -186,65 +187,12 @@ def _add_fence(fence: argparse.ArgumentParser) -> None:
     reset.add_argument("--yes", action="store_true", help="reset the fence; without it, only print the consequences")
 
 
-def _add_maintain(maintain: argparse.ArgumentParser) -> None:
-    maintain.add_argument("action", metavar="ACTION", choices=MAINTENANCE, help=f"one of {', '.join(MAINTENANCE)}")
-    _add_source(maintain)
-    _add_tables(maintain)
-    maintain.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
-    maintain.add_argument("--max-seconds", metavar="N", type=float, help="begin nothing more after this time")
-    maintain.add_argument("--max-bytes", metavar="N", type=int, help="write at most so many bytes of files again")
-    maintain.add_argument(
-        "--older-than",
-        metavar="DAYS",
-        nargs="?",
-        type=float,
-        const=DAYS,
-        help="orphans: also delete files that the connector does not know and that are older (default: %(const)s days)",
-    )
-    maintain.add_argument(
-        "--dropped-tables",
-        action="store_true",
-        help="orphans: also delete files of dropped tables, such as those of earlier backfills",
-    )
-    maintain.add_argument("--allow-young-files", action="store_true", help="allow --older-than less than a day")
-    maintain.add_argument(
-        "--spark",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a Spark setting for this run, such as master=local[8]; may be repeated",
-    )
-    _add_json(maintain)
-
-
-def _check_maintain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    if options.action not in ("orphans", "all") and (options.older_than is not None or options.dropped_tables):
-        parser.error(f"--older-than and --dropped-tables belong to `orphans` and `all`, not to `{options.action}`")
-    if options.older_than is not None and options.older_than < 1 and not options.allow_young_files:
-        parser.error(
-            "--older-than is less than a day: files that another engine is writing would be deleted. If no engine "
-            "writes to the tables, add --allow-young-files"
-        )
-    if wrong := [setting for setting in options.spark if "=" not in setting]:
-        parser.error(f"--spark {wrong[0]}: give a name and a value, with = between them")
-
-
-def _add_tables(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--table",
-        metavar="NAMESPACE.TABLE",
-        action="append",
-        default=[],
-        help="a table; may be repeated. Without it: all tables of the namespace that the connector has created",
-    )
-
-
 def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
-    _add_source(parser)
+    add_source(parser)
     parser.add_argument("--table", required=True, help="the table, as namespace.table")
     parser.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
-    _add_state(parser, "file with the task's connector state; - reads stdin", is_required=needs_state)
-    _add_json(parser)
+    add_state(parser, "file with the task's connector state; - reads stdin", is_required=needs_state)
+    add_json(parser)
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
@@ -266,24 +214,4 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
         "or a new temporary directory if the current directory cannot be written to)",
     )
-    _add_json(demo, "print JSON: what was done, without the conversation")
-
-
-def _add_source(parser: argparse.ArgumentParser) -> None:
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--config", metavar="FILE", help="file with the endpoint config, YAML or JSON; - reads stdin")
-    _add_flow(source)
-    parser.add_argument("--task", metavar="NAME", help="with --flow: the task's name, if the file defines several")
-
-
-def _add_flow(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--flow", metavar="FILE", help="Flow specification (flow.yaml) that defines the task")
-
-
-def _add_state(parser: argparse.ArgumentParser, text: str, *, is_required: bool = False) -> None:
-    parser.add_argument("--state", metavar="FILE", required=is_required, help=text)
-
-
-def _add_json(parser: argparse.ArgumentParser, text: str = "print JSON", *, default: Any = argparse.SUPPRESS) -> None:
-    # A subparser's default would replace what stands before the command.
-    parser.add_argument("--json", action="store_true", default=default, help=text)
+    add_json(demo, "print JSON: what was done, without the conversation")
