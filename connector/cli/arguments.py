@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from connector.cli.maintain_arguments import add_maintain, check_maintain
-from connector.cli.source_arguments import add_flow, add_json, add_source, add_state, add_tables
 from protocol.flow import WHOLE_RANGE
 
 INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)'")
@@ -83,10 +82,10 @@ def _make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands, with their help."""
     parser = Parser(prog="materialize-iceberg", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the versions of the connector and of its parts")
-    add_json(parser, "print JSON, with --version or a command", default=False)
+    _add_json(parser, "print JSON, with --version or a command", default=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     spec = commands.add_parser("spec", help="print the spec response: the schemas of the configs")
-    add_json(spec, "accepted by each command; the spec response is JSON without it, too")
+    _add_json(spec, "accepted by each command; the spec response is JSON without it, too")
     _add_check(
         commands.add_parser(
             "check",
@@ -116,16 +115,18 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_fence(
         commands.add_parser("fence", help="show or reset a table's fence, which keeps replaced tasks from committing")
     )
-    add_maintain(
-        commands.add_parser(
-            "maintain",
-            help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
-            description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
-            "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
-            "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
-            "A run may be ended at any time, and repeated.",
-        )
+    maintain = commands.add_parser(
+        "maintain",
+        help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
+        description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
+        "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
+        "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
+        "A run may be ended at any time, and repeated.",
     )
+    _add_source(maintain)
+    _add_tables(maintain)
+    add_maintain(maintain)
+    _add_json(maintain)
     _add_demo(
         commands.add_parser(
             "demo",
@@ -139,23 +140,23 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _add_check(check: argparse.ArgumentParser) -> None:
-    add_source(check)
-    add_json(check)
+    _add_source(check)
+    _add_json(check)
 
 
 def _add_plan(plan: argparse.ArgumentParser) -> None:
-    add_flow(plan)
+    _add_flow(plan)
     plan.add_argument("--task", metavar="NAME", help="the task's name, if the file defines several")
-    add_state(plan, "file with the task's connector state, to plan its staged transactions, too; needs --flow")
-    add_json(plan)
+    _add_state(plan, "file with the task's connector state, to plan its staged transactions, too; needs --flow")
+    _add_json(plan)
 
 
 def _add_inspect(inspect: argparse.ArgumentParser) -> None:
-    add_source(inspect)
-    add_tables(inspect)
+    _add_source(inspect)
+    _add_tables(inspect)
     inspect.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
-    add_state(inspect, "file with the task's connector state, to show what is staged; - reads stdin")
-    add_json(inspect)
+    _add_state(inspect, "file with the task's connector state, to show what is staged; - reads stdin")
+    _add_json(inspect)
 
 
 def _add_fence(fence: argparse.ArgumentParser) -> None:
@@ -187,12 +188,22 @@ def _add_fence(fence: argparse.ArgumentParser) -> None:
     reset.add_argument("--yes", action="store_true", help="reset the fence; without it, only print the consequences")
 
 
+def _add_tables(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--table",
+        metavar="NAMESPACE.TABLE",
+        action="append",
+        default=[],
+        help="a table; may be repeated. Without it: all tables that the connector has created in the namespace",
+    )
+
+
 def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
-    add_source(parser)
+    _add_source(parser)
     parser.add_argument("--table", required=True, help="the table, as namespace.table")
     parser.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
-    add_state(parser, "file with the task's connector state; - reads stdin", is_required=needs_state)
-    add_json(parser)
+    _add_state(parser, "file with the task's connector state; - reads stdin", is_required=needs_state)
+    _add_json(parser)
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
@@ -214,4 +225,24 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
         "or a new temporary directory if the current directory cannot be written to)",
     )
-    add_json(demo, "print JSON: what was done, without the conversation")
+    _add_json(demo, "print JSON: what was done, without the conversation")
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", metavar="FILE", help="file with the endpoint config, YAML or JSON; - reads stdin")
+    _add_flow(source)
+    parser.add_argument("--task", metavar="NAME", help="with --flow: the task's name, if the file defines several")
+
+
+def _add_flow(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--flow", metavar="FILE", help="Flow specification (flow.yaml) that defines the task")
+
+
+def _add_state(parser: argparse.ArgumentParser, text: str, *, is_required: bool = False) -> None:
+    parser.add_argument("--state", metavar="FILE", required=is_required, help=text)
+
+
+def _add_json(parser: argparse.ArgumentParser, text: str = "print JSON", *, default: Any = argparse.SUPPRESS) -> None:
+    # A subparser's default would replace what stands before the command.
+    parser.add_argument("--json", action="store_true", default=default, help=text)

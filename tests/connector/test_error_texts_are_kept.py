@@ -28,12 +28,11 @@ UNREAD_TEXTS: Final = {
 # Where sentences are about something else than errors. Those that an error is made of are looked for there too.
 OTHER_SENTENCES: Final = {
     "connector/cli/arguments.py": "the help of the command line",
-    "connector/cli/maintain_arguments.py": "the help of the command line",
-    "connector/cli/source_arguments.py": "the help of the command line",
     "connector/cli/check_command.py": "what has been looked at, and that it is well",
     "connector/cli/demo_command.py": "what there is, and what was done",
     "connector/cli/fence_command.py": "what there is, and what was done",
     "connector/cli/inspect_command.py": "what there is",
+    "connector/cli/maintain_arguments.py": "the help of the command line",
     "connector/cli/maintain_texts.py": "what was done",
     "connector/cli/projections.py": "descriptions of projections",
     "connector/cli/table_lines.py": "how a table is opened",
