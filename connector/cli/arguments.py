@@ -107,9 +107,9 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_inspect(
         commands.add_parser(
             "inspect",
-            help="show the state of a task's tables",
-            description="Shows tables: rows, files, snapshots, columns, the last commit, who writes to them, and "
-            "what is staged for them. Changes nothing.",
+            help="show the health of tables, who writes to them, and what is staged",
+            description="Shows tables: rows, files, health, snapshots, columns, the last commit, who writes to them, "
+            "and what is staged for them. Changes nothing.",
         )
     )
     _add_fence(
@@ -118,8 +118,10 @@ def _make_parser() -> argparse.ArgumentParser:
     maintain = commands.add_parser(
         "maintain",
         help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
-        description="Performs maintenance on tables, also beside running tasks. `all` does all actions. --dry-run "
-        "shows what would be done. A run may be ended at any time, and repeated.",
+        description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
+        "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
+        "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
+        "A run may be ended at any time, and repeated.",
     )
     _add_source(maintain)
     _add_tables(maintain)
@@ -192,7 +194,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE.TABLE",
         action="append",
         default=[],
-        help="a table; may be repeated. Without it: all tables of the namespace that the connector has created",
+        help="a table; may be repeated. Without it: all tables that the connector has created in the namespace",
     )
 
 
