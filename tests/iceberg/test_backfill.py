@@ -362,6 +362,20 @@ def test_old_files_go_with_their_snapshots(catalog: Catalog) -> None:
     assert rows(catalog) == [*NEW_ROWS, {"id": 9, "note": None}]
 
 
+def test_a_tag_keeps_the_rows_and_the_columns_of_before(catalog: Catalog) -> None:
+    """docs/operating.md advises it for readers that must not see a part of the new rows."""
+    table = catalog.load_table(PATH)
+    table.manage_snapshots().create_tag(newest(catalog).snapshot_id, "before_backfill").commit()
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": "0"})
+    backfill(catalog)
+    land(catalog, staged(catalog, *NEW_ROWS, writer=writer(1)))
+    assert expire_snapshots(catalog, PATH)
+    tagged = catalog.load_table(PATH).metadata.refs["before_backfill"].snapshot_id
+    assert rows(catalog, tagged) == OLD_ROWS
+    assert rows(catalog) == NEW_ROWS
+
+
 def data_files(table: Table) -> set[str]:
     return {path.name for path in Path(table.location().removeprefix("file://"), "data").rglob("*.parquet")}
 
