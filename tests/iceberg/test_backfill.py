@@ -104,6 +104,15 @@ def test_rows_stay_until_the_first_commit_replaces_them_all(catalog: Catalog) ->
     assert rows(catalog, before.metadata.current_snapshot_id) == OLD_ROWS, "time travel shows what was there"
 
 
+def test_a_backfill_has_two_commits(catalog: Catalog) -> None:
+    """A process can die between any two: tests/crash tries it with those that there are."""
+    before = len(catalog.load_table(PATH).metadata.metadata_log)
+    backfill(catalog)
+    assert len(catalog.load_table(PATH).metadata.metadata_log) == before + 1
+    land(catalog, staged(catalog, *NEW_ROWS, writer=writer(1)))
+    assert len(catalog.load_table(PATH).metadata.metadata_log) == before + 2
+
+
 def test_duckdb_reads_the_old_rows_and_then_the_new_ones(catalog: Catalog, tmp_path: Path) -> None:
     with duckdb_connection(tmp_path / "extensions") as duckdb:
         backfill(catalog)
