@@ -8,23 +8,23 @@ of all of them. So PyArrow makes the whole file, but for the places, the sizes a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from connector.encoding import thrift_structs as thrift
-from connector.encoding.data_files import FileOptions, worth_a_dictionary
-from connector.encoding.statistics import column_statistics, split_offsets
+from connector.encoding.data_files import FileOptions
+from connector.encoding.data_pages import PLAIN, RLE
+from connector.encoding.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.encoding.thrift_structs import Struct, read_struct, write_struct
 from connector.model.binding import Column
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 
 _MAGIC: Final = b"PAR1"
-_PLAIN, _RLE = 0, 3  # encodings
 
 # The fields of Parquet's metadata, by their ids in parquet.thrift.
 _FILE_ROWS, _FILE_ROW_GROUPS = 3, 4
@@ -96,13 +96,7 @@ class AssembledFile:
         with translate_errors(self.location):
             self._stream.close()
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
-        return DataFile(
-            path=self.location,
-            rows=metadata.num_rows,
-            size=self.size,
-            splits=split_offsets(metadata),
-            columns=column_statistics(metadata, self._columns, self._with_nan),
-        )
+        return describe_file(self.location, self.size, metadata, self._columns, self._with_nan)
 
     def abort(self) -> None:
         """End writing."""
@@ -115,22 +109,12 @@ class AssembledFile:
         repeating = worth_a_dictionary(rows.select(unknown))
         self._dictionaries |= {place: rows.column_names[place] in repeating for place in unknown}
         sink = pa.BufferOutputStream()
-        pq.write_table(
-            rows,
-            sink,
-            row_group_size=rows.num_rows,
-            compression=self._options.codec,
-            compression_level=self._options.level,
-            use_dictionary=[rows.column_names[place] for place in encoded if self._dictionaries[place]],
-            store_decimal_as_integer=True,  # where they have 18 digits at most, as Iceberg demands
-            store_schema=False,
-        )
-        for place, column in enumerate(rows.columns):
-            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                self._with_nan.add(place)
+        with_dictionary = [rows.column_names[place] for place in encoded if self._dictionaries[place]]
+        pq.write_table(rows, sink, row_group_size=rows.num_rows, **self._options.of_writer(with_dictionary))
+        self._with_nan.update(find_nan(rows))
         content = memoryview(sink.getvalue())
         size = int.from_bytes(content[-8:-4], "little")
-        return content, read_struct(bytes(content[-8 - size : -8]))
+        return content, read_struct(BytesIO(content[-8 - size : -8]))
 
     def _copy(self, described: Struct, chunks: Sequence[ColumnChunk]) -> None:
         """Write copied chunks, and describe them as one."""
@@ -139,7 +123,7 @@ class AssembledFile:
             self._write(chunk.pages)
         for field in (_DICTIONARY_PAGE, _ENCODING_STATISTICS, _SIZE_STATISTICS):
             described.pop(field, None)
-        described[_ENCODINGS] = (thrift.LIST, (thrift.I32, [_PLAIN, _RLE]))
+        described[_ENCODINGS] = (thrift.LIST, (thrift.I32, [PLAIN, RLE]))
         described[_VALUES] = (thrift.I64, sum(chunk.values for chunk in chunks))
         described[_UNCOMPRESSED] = (thrift.I64, sum(chunk.size for chunk in chunks))
         described[_COMPRESSED] = (thrift.I64, self.size - begin)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from connector.encoding.assembled_files import ColumnChunk
 from connector.encoding.assembled_writer import CopiedRowGroup
 from connector.encoding.data_files import FileOptions
+from connector.encoding.data_pages import CODECS, has_plain_pages
 from connector.encoding.group_schemas import GroupSchema
 from connector.encoding.source_rows import OpenSource
 
@@ -16,10 +17,7 @@ from connector.encoding.source_rows import OpenSource
 LEAST_SIZE: Final = 1 << 20  # bytes of the file
 MOST_SIZE: Final = 64 << 20  # bytes, uncompressed: what is held in memory
 
-# Codecs as a writer's options have them, and as Parquet's metadata does. Parquet has two kinds of LZ4.
-_CODECS: Final = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "brotli": "BROTLI", "none": "UNCOMPRESSED"}
 _TYPES: Final = (pa.string(), pa.binary())
-_PLAIN: Final = frozenset({"PLAIN", "RLE"})  # RLE: which values are null
 
 
 def copy_row_group(source: OpenSource, schema: GroupSchema, group: int, options: FileOptions) -> CopiedRowGroup | None:
@@ -57,9 +55,8 @@ def _has_form(file: pq.ParquetFile, place: int, field: pa.Field) -> bool:
 
 def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
     """Return whether a chunk has pages only that need no dictionary, compressed as in the new file."""
-    is_plain = not chunk.has_dictionary_page and _PLAIN.issuperset(chunk.encodings)
     has_counts = chunk.is_stats_set and chunk.statistics.has_null_count
-    return is_plain and has_counts and chunk.compression == _CODECS.get(options.codec)
+    return has_counts and has_plain_pages(chunk) and CODECS[chunk.compression] == options.codec
 
 
 def _read_others(file: pq.ParquetFile, group: int, schema: GroupSchema, copied: Mapping[int, int]) -> pa.Table:

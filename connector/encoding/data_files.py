@@ -1,17 +1,18 @@
 """Record batches to data files: row groups of bounded memory, files of the table's target size."""
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from connector.encoding.statistics import column_statistics, split_offsets
+from connector.encoding.gathered_rows import GatheredRowGroup
+from connector.encoding.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
 from connector.model.state import DataFile
@@ -34,9 +35,6 @@ WITH_LEVELS: Final = ("zstd", "gzip", "brotli")  # a level has no meaning for ot
 
 # A row group is held in memory until it is written; larger ones compress no better.
 ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
-_SAMPLE: Final = 10_000  # rows
-_FIRST_SAMPLE: Final = 1_000  # rows
-_NEARLY_ALL: Final = 950  # of the first sample
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,16 @@ class FileOptions:
             codec=CODECS[codec],
             level=_level(properties, codec) if codec in WITH_LEVELS else None,
         )
+
+    def of_writer(self, with_dictionary: Sequence[str]) -> dict[str, Any]:
+        """Return the options of PyArrow's writer. Columns with these names get dictionaries."""
+        return {
+            "compression": self.codec,
+            "compression_level": self.level,
+            "use_dictionary": with_dictionary,
+            "store_decimal_as_integer": True,  # where they have 18 digits at most, as Iceberg demands
+            "store_schema": False,
+        }
 
 
 class RowGroup:
@@ -90,30 +98,77 @@ class RowGroup:
         return batches
 
 
-class GatheredRowGroup:
-    """The rows of a row group while they are gathered, in batches that have their memory for themselves."""
+class OpenFile(Protocol):
+    """A data file that is being written."""
 
-    def __init__(self, capacity: int) -> None:
-        """`capacity` is in bytes."""
-        self._capacity = capacity
-        self._batches: list[pa.RecordBatch] = []
-        self._size = 0
+    location: str
 
-    def add(self, batch: pa.RecordBatch) -> bool:
-        """Add a batch if there is room for it. Return whether there was."""
-        if self._size + batch.nbytes > self._capacity:
-            return False
-        self._batches.append(batch)
-        self._size += batch.nbytes
-        return True
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
 
-    def take(self) -> list[pa.RecordBatch]:
-        """Remove and return all batches."""
-        batches, self._batches, self._size = self._batches, [], 0
-        return batches
+    def close(self) -> DataFile:
+        """Complete the file."""
+
+    def abort(self) -> None:
+        """End writing."""
 
 
-class DataFileWriter:
+File = TypeVar("File", bound=OpenFile)
+
+
+class FileWriter(ABC, Generic[File]):
+    """Writes files of the target size, of which one at a time is open."""
+
+    def __init__(self, io: FileIO, target_size: int) -> None:
+        """`target_size` is in bytes."""
+        self._io, self._target_size = io, target_size
+        self._open: File | None = None
+        self._complete: list[DataFile] = []
+
+    def finish(self) -> list[DataFile]:
+        """Return all files, complete and durable."""
+        self.close_file()
+        return self._complete
+
+    def close_file(self) -> None:
+        """End the open file, so that its rows are durable. Further rows go to another file."""
+        self._write_gathered()
+        self._end()
+
+    def abort(self) -> None:
+        """Delete all files, as far as possible. Nothing refers to them."""
+        locations = [file.path for file in self._complete]
+        if self._open:
+            locations.append(self._open.location)
+            # ValueError: closing it has failed before, and it is closed.
+            with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
+                self._open.abort()
+        for location in locations:
+            with suppress(OSError):
+                self._io.delete(location)
+
+    @abstractmethod
+    def _write_gathered(self) -> None:
+        """Write the rows that are gathered."""
+
+    def _get_file(self, open_file: Callable[[], File]) -> File:
+        """Return the open file. `open_file` makes it if there is none."""
+        if self._open is None:
+            self._open = open_file()
+        return self._open
+
+    def _end_if_full(self) -> None:
+        if self._open and self._open.size >= self._target_size:
+            self._end()
+
+    def _end(self) -> None:
+        if self._open:
+            self._complete.append(self._open.close())
+            self._open = None
+
+
+class DataFileWriter(FileWriter["_WrittenFile"]):
     """Writes record batches of one schema to files of the target size."""
 
     def __init__(
@@ -126,59 +181,32 @@ class DataFileWriter:
         row_group: RowGroup | GatheredRowGroup | None = None,
     ) -> None:
         """`row_group` gathers rows, until they are a row group of the file."""
-        self._io, self._new_location = io, new_location
+        super().__init__(io, options.target_size)
+        self._new_location = new_location
         self._columns, self._schema, self._options = columns, schema, options
         self._row_group = row_group or RowGroup(ROW_GROUP_SIZE)
-        self._open_file: _OpenFile | None = None
-        self._files: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch. A full row group is written to the open file."""
         if self._row_group.add(batch):
             return
-        self._write_row_group(self._row_group.take())
+        self._write_gathered()
         if not self._row_group.add(batch):
             self._write_row_group([batch])  # larger than a row group: written as it is
 
-    def finish(self) -> list[DataFile]:
-        """Return all files, complete and durable."""
-        self.close_file()
-        return self._files
-
-    def close_file(self) -> None:
-        """End the open file, so that its rows are durable. Further rows go to another file."""
+    def _write_gathered(self) -> None:
         self._write_row_group(self._row_group.take())
-        self._end_file()
-
-    def abort(self) -> None:
-        """Delete all files, as far as possible. Nothing refers to them."""
-        locations = [file.path for file in self._files]
-        if self._open_file:
-            locations.append(self._open_file.location)
-            # ValueError: closing it has failed before, and it is closed.
-            with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
-                self._open_file.close()
-        for location in locations:
-            with suppress(OSError):
-                self._io.delete(location)
 
     def _write_row_group(self, batches: Sequence[pa.RecordBatch]) -> None:
         rows = pa.Table.from_batches(batches, self._schema)
         if not rows.num_rows:
             return
-        if not self._open_file:
-            self._open_file = _OpenFile(self._io, self._new_location(), self._columns, rows, self._options)
-        self._open_file.write(rows)
-        if self._open_file.size >= self._options.target_size:
-            self._end_file()
-
-    def _end_file(self) -> None:
-        if self._open_file:
-            self._files.append(self._open_file.close())
-            self._open_file = None
+        file = self._get_file(lambda: _WrittenFile(self._io, self._new_location(), self._columns, rows, self._options))
+        file.write(rows)
+        self._end_if_full()
 
 
-class _OpenFile:
+class _WrittenFile:
     """A Parquet file that is being written."""
 
     def __init__(
@@ -193,12 +221,8 @@ class _OpenFile:
         self._writer = pq.ParquetWriter(
             self._stream,
             first_rows.schema,
-            compression=options.codec,
-            compression_level=options.level,
-            use_dictionary=worth_a_dictionary(first_rows),
             metadata_collector=self._metadata,
-            store_decimal_as_integer=True,  # where they have 18 digits at most, as Iceberg demands
-            store_schema=False,
+            **options.of_writer(worth_a_dictionary(first_rows)),
         )
 
     @property
@@ -210,9 +234,7 @@ class _OpenFile:
         """Write the rows as one row group."""
         with translate_errors(self.location):
             self._writer.write_table(rows, row_group_size=rows.num_rows)
-        for place, column in enumerate(rows.columns):
-            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                self._with_nan.add(place)
+        self._with_nan.update(find_nan(rows))
 
     def close(self) -> DataFile:
         """Complete the file. Returns its location, its counts and its column statistics."""
@@ -221,39 +243,11 @@ class _OpenFile:
             size = self.size
             self._stream.close()
         (metadata,) = self._metadata
-        return DataFile(
-            path=self.location,
-            rows=metadata.num_rows,
-            size=size,
-            splits=split_offsets(metadata),
-            columns=column_statistics(metadata, self._columns, self._with_nan),
-        )
+        return describe_file(self.location, size, metadata, self._columns, self._with_nan)
 
-
-def worth_a_dictionary(rows: pa.Table) -> list[str]:
-    """Return the names of columns whose values repeat often enough for a dictionary."""
-    sample = rows.slice(0, _SAMPLE)
-    return [
-        name
-        for name, column in zip(sample.column_names, sample.columns, strict=True)
-        if not _never_worth_a_dictionary(column.type) and _repeats(column)
-    ]
-
-
-def _repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether every value occurs twice or more on average."""
-    # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted
-    # further.
-    if pc.count_distinct(column.slice(0, _FIRST_SAMPLE)).as_py() > _NEARLY_ALL:
-        return False
-    return bool(2 * pc.count_distinct(column).as_py() <= len(column))
-
-
-def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:
-    """Return True for booleans, which are bits already, and for types of other engines whose values Arrow cannot
-    count."""
-    of_others = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
-    return bool(pa.types.is_boolean(arrow_type) or of_others)
+    def abort(self) -> None:
+        """End writing."""
+        self.close()
 
 
 def _size_of(batch: pa.RecordBatch) -> int:

@@ -7,24 +7,24 @@ plain encoding, without nulls. For other column chunks it returns None, and Arro
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from thrift.protocol.TCompactProtocol import TCompactProtocol
-from thrift.Thrift import TType
 
+from connector.encoding import thrift_structs as thrift
 from connector.encoding.position_deletes import Positions
+from connector.encoding.thrift_structs import Struct, read_struct, read_varint
 
 _PAGE_SIZE: Final = 1 << 20  # bytes of a page before compression: the default of Arrow and of Parquet's Java library
-_CODECS: Final = {"ZSTD": "zstd", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "UNCOMPRESSED": None}
-_ENCODINGS: Final = {"PLAIN", "RLE"}  # of values, and of definition levels
+# Parquet's names of codecs, and PyArrow's. Parquet has two kinds of LZ4.
+CODECS: Final = {"ZSTD": "zstd", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "UNCOMPRESSED": "none"}
 
 # Parquet's numbers of fields and values in page headers.
-_KIND, _SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 1, 2, 3, 5
+_SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 2, 3, 5
 _VALUES, _ENCODING, _LEVEL_ENCODING = 1, 2, 3
-_DATA_PAGE: Final = 0
-_PLAIN, _RLE = 0, 3
+PLAIN, RLE = 0, 3  # Parquet's numbers of encodings: of values, and of definition levels
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,12 @@ class _Page:
 
 class _UnknownPageError(Exception):
     """A page is of another kind than this reader knows."""
+
+
+def has_plain_pages(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Return whether all values of a column chunk are in plain encoding, in pages of a codec that is known here."""
+    is_plain = not chunk.has_dictionary_page and {"PLAIN", "RLE"}.issuperset(chunk.encodings)
+    return is_plain and chunk.compression in CODECS
 
 
 def are_few(positions: Positions, chunk: pq.ColumnChunkMetaData) -> bool:
@@ -56,35 +62,32 @@ def read_texts(
     if not _is_known(chunk, column):
         return None
     stream.seek(chunk.data_page_offset)
-    content = memoryview(stream.read(chunk.total_compressed_size))
+    content = stream.read(chunk.total_compressed_size)
     try:
-        texts = list(_read(content, _CODECS[chunk.compression], column.max_definition_level == 1, rows))
-    except _UnknownPageError:
+        texts = list(_read(content, CODECS[chunk.compression], column.max_definition_level == 1, rows))
+        return pa.array(texts, pa.binary()).cast(pa.string())
+    except (_UnknownPageError, LookupError, ValueError, OSError):  # Arrow says what is wrong with damaged pages
         return None
-    return pa.array(texts, pa.binary()).cast(pa.string())
 
 
 def _is_known(chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema) -> bool:
     return (
-        chunk.compression in _CODECS
-        and set(chunk.encodings) <= _ENCODINGS
+        has_plain_pages(chunk)
         and column.physical_type == "BYTE_ARRAY"
         and column.max_repetition_level == 0
         and column.max_definition_level <= 1
     )
 
 
-def _read(content: memoryview, codec: str | None, is_optional: bool, rows: Positions) -> Iterator[bytes]:
-    decompress = None if codec is None else pa.Codec(codec).decompress
-    wanted = rows.tolist()
+def _read(content: bytes, codec: str, is_optional: bool, rows: Positions) -> Iterator[bytes]:
+    pages, wanted = memoryview(content), rows.tolist()
     first = place = 0
     for page in _pages(content):
         begin = place
         while place < len(wanted) and wanted[place] < first + page.values:
             place += 1
         if place > begin:
-            compressed = content[page.begin : page.end]
-            data = memoryview(decompress(compressed, page.size)).cast("B") if decompress else compressed
+            data = _decompress(pages[page.begin : page.end], page.size, codec)
             yield from _values(data, page.values, is_optional, [row - first for row in wanted[begin:place]])
         if place == len(wanted):
             return
@@ -92,45 +95,30 @@ def _read(content: memoryview, codec: str | None, is_optional: bool, rows: Posit
     raise _UnknownPageError  # the column chunk has fewer values than its row group has rows
 
 
-def _pages(content: memoryview) -> Iterator[_Page]:
-    source = _Bytes(content)
-    while source.place < len(content):
-        header = _read_struct(TCompactProtocol(source))
-        data = header[_DATA_HEADER] if header[_KIND] == _DATA_PAGE else {}
-        if data.get(_ENCODING) != _PLAIN or data[_LEVEL_ENCODING] != _RLE:
+def _decompress(content: memoryview, size: int, codec: str) -> memoryview:
+    return content if codec == "none" else memoryview(pa.Codec(codec).decompress(content, size)).cast("B")
+
+
+def _pages(content: bytes) -> Iterator[_Page]:
+    source = BytesIO(content)
+    while source.tell() < len(content):
+        struct = read_struct(source)
+        header, data = _numbers(struct), _data_header(struct)
+        if data.get(_ENCODING) != PLAIN or data[_LEVEL_ENCODING] != RLE or header[_COMPRESSED_SIZE] < 0:
             raise _UnknownPageError
-        begin, source.place = source.place, source.place + header[_COMPRESSED_SIZE]
-        yield _Page(begin, source.place, header[_SIZE], data[_VALUES])
+        begin = source.tell()
+        end = source.seek(begin + header[_COMPRESSED_SIZE])
+        yield _Page(begin, end, header[_SIZE], data[_VALUES])
 
 
-class _Bytes:
-    """A transport of Thrift that reads from memory."""
-
-    def __init__(self, content: memoryview) -> None:
-        self._content = content
-        self.place = 0
-
-    def readAll(self, size: int) -> bytes:  # noqa: N802 - Thrift's name
-        begin, self.place = self.place, self.place + size
-        return bytes(self._content[begin : self.place])
+def _data_header(page_header: Struct) -> dict[int, int]:
+    """Return the numbers of the header that only data pages have."""
+    kind, header = page_header.get(_DATA_HEADER, (thrift.STRUCT, {}))
+    return _numbers(header) if kind == thrift.STRUCT else {}
 
 
-def _read_struct(protocol: Any) -> dict[int, Any]:
-    """Read the numbers of a struct and of the structs in it, by field. Other fields are skipped."""
-    fields: dict[int, Any] = {}
-    protocol.readStructBegin()
-    while True:
-        _, kind, number = protocol.readFieldBegin()
-        if kind == TType.STOP:
-            protocol.readStructEnd()
-            return fields
-        if kind == TType.I32:
-            fields[number] = protocol.readI32()
-        elif kind == TType.STRUCT:
-            fields[number] = _read_struct(protocol)
-        else:
-            protocol.skip(kind)
-        protocol.readFieldEnd()
+def _numbers(struct: Struct) -> dict[int, int]:
+    return {field: value for field, (kind, value) in struct.items() if kind == thrift.I32}
 
 
 def _values(data: memoryview, count: int, is_optional: bool, rows: list[int]) -> Iterator[bytes]:
@@ -142,21 +130,16 @@ def _values(data: memoryview, count: int, is_optional: bool, rows: list[int]) ->
             place += 4 + int.from_bytes(data[place : place + 4], "little")
         begin = place + 4
         place = begin + int.from_bytes(data[place:begin], "little")
+        if place > len(data):
+            raise _UnknownPageError
         row = wanted + 1
         yield bytes(data[begin:place])
 
 
 def _after_levels(data: memoryview, count: int) -> int:
     """Return where the values begin, if the definition levels say in one run that no value is null."""
-    size = int.from_bytes(data[:4], "little")
-    run = shift = 0
-    place = 4
-    while True:
-        byte = data[place]
-        run |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            break
-    if run != count << 1 or data[place] != 1 or place + 1 != 4 + size:
+    end = 4 + int.from_bytes(data[:4], "little")
+    levels = BytesIO(data[4:end])
+    if read_varint(levels) != count << 1 or levels.read() != b"\1":
         raise _UnknownPageError
-    return place + 1
+    return end

@@ -8,6 +8,7 @@ import numpy as np
 from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
+from connector.encoding.deletion_vectors import DeletionVector, FileId, read_deletion_vector
 from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes
 
 _REMEMBERED: Final = 32 << 20  # bytes in each process
@@ -19,18 +20,20 @@ def _size_of(rows: Mapping[str, Positions]) -> int:
     return sum(_PATH_SIZE + positions.nbytes for positions in rows.values())
 
 
-def _location_of(_: FileIO, location: str) -> str:
-    return location
+def _key_of(_: FileIO, delete_file: FileId) -> FileId:
+    return delete_file
 
 
 # Files never change, and the searches of many data files need the same delete files.
-@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_location_of, lock=Lock())
-def _deleted_by(io: FileIO, delete_file: str) -> Mapping[str, Positions]:
+@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_key_of, lock=Lock())
+def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
+    if isinstance(delete_file, DeletionVector):
+        return {delete_file.data_path: read_deletion_vector(io, delete_file)}
     return dict(group_by_file(read_position_deletes(io, delete_file)))
 
 
 def find_deleted_rows(
-    io: FileIO, path: str, delete_files: tuple[str, ...] = (), pending: Positions = _NONE
+    io: FileIO, path: str, delete_files: tuple[FileId, ...] = (), pending: Positions = _NONE
 ) -> Positions:
     """Return the positions of a data file's deleted rows, in order and without duplicates.
 

@@ -1,7 +1,4 @@
-"""Rows in several batches, taken in another order.
-
-To join the batches first would take as much memory again as they have. This takes what is taken, three times.
-"""
+"""Rows in several batches, kept as they are: until they are a row group, or to be taken in another order."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -13,8 +10,34 @@ import pyarrow as pa
 Places: TypeAlias = npt.NDArray[np.int64]
 
 
+class GatheredRowGroup:
+    """The rows of a row group while they are gathered, in batches that have their memory for themselves."""
+
+    def __init__(self, capacity: int) -> None:
+        """`capacity` is in bytes."""
+        self._capacity = capacity
+        self._batches: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Add a batch if there is room for it. Return whether there was."""
+        if self._size + batch.nbytes > self._capacity:
+            return False
+        self._batches.append(batch)
+        self._size += batch.nbytes
+        return True
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Remove and return all batches."""
+        batches, self._batches, self._size = self._batches, [], 0
+        return batches
+
+
 class GatheredRows:
-    """The rows of batches of one schema, by their places as if the batches were joined."""
+    """The rows of batches of one schema, by their places as if the batches were joined.
+
+    To join the batches first would take as much memory again as they have. This takes what is taken, three times.
+    """
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = list(batches)

@@ -21,14 +21,14 @@ from connector.storage.storage_errors import translate_errors
 Positions: TypeAlias = npt.NDArray[np.int64]  # of rows in a data file
 
 # The ids are Iceberg's. Readers find the columns by them.
-_PATH_ID: Final = 2147483546
-_POSITION_ID: Final = 2147483545
-_IDS: Final = {"file_path": _PATH_ID, "pos": _POSITION_ID}
+PATH_ID: Final = 2147483546
+POSITION_ID: Final = 2147483545
+_IDS: Final = {"file_path": PATH_ID, "pos": POSITION_ID}
 
 _PATHS: Final = pa.dictionary(pa.int32(), pa.string())
 _COLUMNS: Final = (
-    pa.field("file_path", _PATHS, nullable=False, metadata={FIELD_ID: str(_PATH_ID)}),
-    pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(_POSITION_ID)}),
+    pa.field("file_path", _PATHS, nullable=False, metadata={FIELD_ID: str(PATH_ID)}),
+    pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(POSITION_ID)}),
 )
 
 
@@ -112,6 +112,6 @@ def _statistics(rows: pa.Table, metadata: pq.FileMetaData) -> tuple[ColumnStatis
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     sizes = [sum(group.column(place).total_compressed_size for group in groups) for place in range(len(_COLUMNS))]
     return (
-        ColumnStatistics(_PATH_ID, sizes[0], rows.num_rows, 0, path_bounds[0], path_bounds[1]),
-        ColumnStatistics(_POSITION_ID, sizes[1], rows.num_rows, 0, position_bounds[0], position_bounds[1]),
+        ColumnStatistics(PATH_ID, sizes[0], rows.num_rows, 0, path_bounds[0], path_bounds[1]),
+        ColumnStatistics(POSITION_ID, sizes[1], rows.num_rows, 0, position_bounds[0], position_bounds[1]),
     )

@@ -14,6 +14,7 @@ from pyiceberg.io import FileIO
 from connector.encoding import data_pages
 from connector.encoding.column_types import column_id, find_columns
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.deletion_vectors import FileId
 from connector.encoding.document_keys import Key, MalformedDocumentError, check_document, document_key
 from connector.encoding.position_deletes import Positions
 from connector.encoding.searched_keys import Bounds, Keys, Places
@@ -34,7 +35,7 @@ class SearchedFile:
     size: int  # bytes
     first_row_group: int = 0
     row_groups: int | None = None  # None: all that follow
-    position_deletes: tuple[str, ...] = ()  # the table's delete files that may apply
+    position_deletes: tuple[FileId, ...] = ()  # the table's delete files that may apply
     # Positions that pending commits delete. A search does not read their located rows: a commit may land in the
     # meantime, and then these objects are deleted.
     pending_deletes: Positions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)

@@ -1,8 +1,10 @@
-"""A data file's column statistics, from the metadata that its Parquet writer has in the end."""
+"""Statistics of columns: of a complete file from its Parquet metadata, of rows before they are written."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import (
@@ -22,11 +24,14 @@ from pyiceberg.types import (
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from connector.model.binding import Column
-from connector.model.state import ColumnStatistics
+from connector.model.state import ColumnStatistics, DataFile
 
 _BOUND_LENGTH: Final = 16  # characters or bytes: Iceberg's default, truncate(16)
 _SURROGATES: Final = range(0xD800, 0xE000)
 _LAST_CHARACTER: Final = 0x10FFFF
+_SAMPLE: Final = 10_000  # rows
+_FIRST_SAMPLE: Final = 1_000  # rows
+_NEARLY_ALL: Final = 950  # of the first sample
 # The types whose values Parquet orders and represents as Iceberg does.
 _COMPARABLE: Final = frozenset(
     {
@@ -42,6 +47,14 @@ _COMPARABLE: Final = frozenset(
 )
 
 
+def describe_file(
+    location: str, size: int, metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
+) -> DataFile:
+    """Return a complete file with its counts and its column statistics. `with_nan` are places of columns."""
+    statistics = _column_statistics(metadata, columns, with_nan)
+    return DataFile(location, metadata.num_rows, size, split_offsets(metadata), statistics)
+
+
 def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
     """Return the offsets, in bytes, where the row groups begin."""
     first_columns = (metadata.row_group(group).column(0) for group in range(metadata.num_row_groups))
@@ -51,7 +64,7 @@ def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
     )
 
 
-def column_statistics(
+def _column_statistics(
     metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
 ) -> tuple[ColumnStatistics, ...]:
     """Return the statistics of each column. Columns go by their place, since their names may collide.
@@ -129,3 +142,36 @@ def upper_bound_of_bytes(value: bytes) -> bytes | None:
         if value[length - 1] < 0xFF:
             return value[: length - 1] + bytes([value[length - 1] + 1])
     return None
+
+
+def find_nan(rows: pa.Table) -> Iterator[int]:
+    """Find the columns that have a NaN, by their places. No statistics of Parquet count it."""
+    for place, column in enumerate(rows.columns):
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            yield place
+
+
+def worth_a_dictionary(rows: pa.Table) -> list[str]:
+    """Return the names of columns whose values repeat often enough for a dictionary."""
+    sample = rows.slice(0, _SAMPLE)
+    return [
+        name
+        for name, column in zip(sample.column_names, sample.columns, strict=True)
+        if not _never_worth_a_dictionary(column.type) and _repeats(column)
+    ]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Return whether every value occurs twice or more on average."""
+    # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted
+    # further.
+    if pc.count_distinct(column.slice(0, _FIRST_SAMPLE)).as_py() > _NEARLY_ALL:
+        return False
+    return bool(2 * pc.count_distinct(column).as_py() <= len(column))
+
+
+def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:
+    """Return True for booleans, which are bits already, and for types of other engines whose values Arrow cannot
+    count."""
+    of_others = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
+    return bool(pa.types.is_boolean(arrow_type) or of_others)

@@ -26,19 +26,8 @@ _LONG_LIST: Final = 15  # elements: from here on, the number follows the header
 _LARGEST_STEP: Final = 15  # from one field's id to the next
 
 
-def read_struct(content: bytes) -> Struct:
-    """Return the struct that begins the bytes."""
-    return _read_struct(BytesIO(content))
-
-
-def write_struct(struct: Struct) -> bytes:
-    """Return the bytes of a struct."""
-    written = bytearray()
-    _write_struct(written, struct)
-    return bytes(written)
-
-
-def _read_struct(source: BytesIO) -> Struct:
+def read_struct(source: BytesIO) -> Struct:
+    """Read the struct that begins here. What follows it is not read."""
     struct: Struct = {}
     number = 0
     while header := source.read(1)[0]:
@@ -49,17 +38,24 @@ def _read_struct(source: BytesIO) -> Struct:
     return struct
 
 
+def write_struct(struct: Struct) -> bytes:
+    """Return the bytes of a struct."""
+    written = bytearray()
+    _write_struct(written, struct)
+    return bytes(written)
+
+
 def _read_value(source: BytesIO, kind: int) -> Any:
     if kind in _INTEGERS:
         return _read_zigzag(source)
     if kind in _SIZES:
         return source.read(_SIZES[kind])
     if kind == BINARY:
-        return source.read(_read_varint(source))
+        return source.read(read_varint(source))
     if kind == LIST:
         return _read_list(source)
     if kind == STRUCT:
-        return _read_struct(source)
+        return read_struct(source)
     raise ValueError(f"Parquet's metadata has no values of Thrift's type {kind}")
 
 
@@ -67,7 +63,7 @@ def _read_list(source: BytesIO) -> tuple[int, list[Any]]:
     header = source.read(1)[0]
     count, kind = header >> 4, header & 0xF
     if count == _LONG_LIST:
-        count = _read_varint(source)
+        count = read_varint(source)
     return kind, [_read_value(source, kind) for _ in range(count)]
 
 
@@ -109,7 +105,8 @@ def _write_list(written: bytearray, kind: int, elements: list[Any]) -> None:
         _write_value(written, kind, element)
 
 
-def _read_varint(source: BytesIO) -> int:
+def read_varint(source: BytesIO) -> int:
+    """Read a number without a sign. It has as many bytes as it needs."""
     number, shift = 0, 0
     while True:
         byte = source.read(1)[0]
@@ -120,7 +117,7 @@ def _read_varint(source: BytesIO) -> int:
 
 
 def _read_zigzag(source: BytesIO) -> int:
-    number = _read_varint(source)
+    number = read_varint(source)
     return number >> 1 ^ -(number & 1)
 
 

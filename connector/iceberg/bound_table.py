@@ -16,7 +16,6 @@ from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.row_lineage import check_deletes
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.tables import check_table_properties, load_table
@@ -142,8 +141,6 @@ def _bind(
     table = load_table(catalog, path)
     if table is None:
         raise MissingTableError(path, requested.state_key)
-    if policy.updates is not UpdateMode.DELTA:
-        check_deletes(table)
     generation = find_generation(table, writer.materialization)
     shown = show_generation(table, generation)
     binding = _binding(index, requested, policy.on_invalid, shown.schema())

@@ -24,7 +24,6 @@ from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.commits.staged_files import find_newest_column, is_converted
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
-from connector.iceberg.metadata.row_lineage import check_deletes
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
@@ -57,7 +56,6 @@ class TableViews:
         UserError if the table has rows or deletes that cannot be searched; FencedError if another process has taken
         over.
         """
-        check_deletes(table)
         with translate_errors(table.location()):
             listed = self._manifests.list_files(table)
             check_files(table, listed)
@@ -167,8 +165,8 @@ def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[St
 
 def _search_live(live: Iterable[ListedFile], deletes: PositionDeletes, unit_size: int) -> Iterator[SearchedFile]:
     for file in sorted(live, key=lambda file: file.sequence_number):
-        paths = tuple(delete.path for delete in deletes.find(file))
-        whole = SearchedFile(file.path, file.size, position_deletes=paths)
+        found = tuple(delete.id for delete in deletes.find(file))
+        whole = SearchedFile(file.path, file.size, position_deletes=found)
         yield from _split(whole, file.row_groups, unit_size)
 
 
@@ -217,7 +215,7 @@ def check_files(table: Table, files: Iterable[ListedFile]) -> None:
                 "Standard updates cannot read such deletes. Have the table's files rewritten (in Spark: CALL "
                 "system.rewrite_data_files), and let the other writer delete by position."
             )
-        if file.format is not FileFormat.PARQUET:
+        if file.format is not FileFormat.PARQUET and not file.vector:
             raise UserError(
                 f"table {name}: {file.path} is no Parquet file. Standard updates only read Parquet. Have the table's "
                 "files rewritten as Parquet (in Spark: CALL system.rewrite_data_files)."

@@ -126,7 +126,7 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         proposal.binding.group_by,
         name_former_columns(proposal.last.field_selection if proposal.last else None),
         one_line_names=proposal.is_in_glue,
-        arrangement=ArrangementTerms(proposal.resource.partition_by, proposal.resource.sort_by),
+        arrangement=ArrangementTerms(proposal.resource.partition_terms, proposal.resource.sort_by),
     )
     if wrong := [
         *_refusals(proposal, found),
@@ -176,15 +176,6 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         yield (
             f"table {proposal.table} has a row for each version of a document, so `delta_updates` cannot become false "
             f"without a backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
-        )
-    version = found.table.format_version if found.table else proposal.resource.format_version
-    if version == 3 and not proposal.resource.delta_updates:
-        has, remedy = (
-            ("has", "choose another table name") if found.table else ("would have", "set `format_version` to 2")
-        )
-        yield (
-            f"table {proposal.table} {has} Iceberg format version 3, in which the connector cannot update rows yet. "
-            f"Set `delta_updates` to true, or {remedy}."
         )
     for name, value in proposal.resource.additional_table_properties.items():
         if name.startswith(RESERVED_PROPERTIES) and not name.startswith(_THRESHOLDS):

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
 from connector.encoding.column_types import arrow_schema
-from connector.encoding.data_files import ROW_GROUP_SIZE, GatheredRowGroup
+from connector.encoding.data_files import ROW_GROUP_SIZE
+from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.encoding.run_merging import MergeRange, merge
 from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
 from connector.model.state import DataFile

@@ -41,7 +41,6 @@ from support.tables import (
     local_catalog,
     record_property,
     turn_tables_into_views,
-    upgrade_to_version_3,
 )
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
@@ -95,11 +94,6 @@ def with_properties(properties: dict[str, str]) -> Callable[[Path], object]:
         return made
 
     return make
-
-
-def of_version_3(warehouse: Path) -> None:
-    table()(warehouse)
-    upgrade_to_version_3(local_catalog(warehouse), PATH)
 
 
 # Validate
@@ -163,8 +157,6 @@ NOT_VALIDATED = {
     "a table of nobody's": proposed(proposing(), on=table(owner=None)),
     "another materialization's table": proposed(proposing(), on=table(owner=Owner("acme/other", "shop%2Forders.v0"))),
     "a table of version 1": proposed(proposing(), on=table(version="1")),
-    "updates of a table of version 3": proposed(proposing(delta_updates=False), on=of_version_3),
-    "updates of a new table of version 3": proposed(proposing(delta_updates=False, format_version=3)),
     "a view": proposed(proposing(), on=a_view),
     "terms that cannot be": proposed(
         proposing(

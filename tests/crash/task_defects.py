@@ -7,9 +7,8 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from connector.encoding import data_files
+from connector.encoding import statistics
 from connector.encoding.data_files import DataFileWriter
-from connector.encoding.statistics import split_offsets
 from connector.host.errors import ConnectorError
 from connector.model.state import DataFile
 from crash.faults import DEFECT, swap
@@ -34,12 +33,14 @@ def swallows_upload_errors() -> None:
 def misplaces_row_groups() -> None:
     """Where nothing begins: what looks for the row groups of a part of a file finds none."""
 
+    split_offsets = statistics.split_offsets
+
     def just_before_the_end(metadata: pq.FileMetaData) -> tuple[int, ...]:
         group = metadata.row_group(0)
         size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
         return (split_offsets(metadata)[0] + size - 1,)
 
-    swap(data_files, "split_offsets", just_before_the_end)
+    swap(statistics, "split_offsets", just_before_the_end)
 
 
 DEFECTS: Final[dict[str, Callable[[], None]]] = {

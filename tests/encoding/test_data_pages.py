@@ -1,5 +1,6 @@
 """A few values of a column chunk: the same as Arrow reads, or None where Arrow has to read them."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,28 @@ def test_a_page_with_nulls_is_left_to_arrow(tmp_path: Path) -> None:
     values: list[str | None] = [*texts()]
     values[3] = None
     assert read(write(tmp_path / "rows.parquet", values), [1]) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(place=st.integers(0, 200), byte=st.integers(0, 255), row=st.integers(0, 100))
+def test_a_damaged_page_is_left_to_arrow_or_read_as_it_is(file: Path, place: int, byte: int, row: int) -> None:
+    """Headers, lengths and compressed bytes that make no sense are not what the connector reports: Arrow does."""
+    chunk = pq.read_metadata(file).row_group(0).column(1)
+    content = bytearray(file.read_bytes())
+    content[chunk.data_page_offset + place] = byte
+    column = pq.read_metadata(file).schema.column(1)
+    found = read_texts(BytesIO(content), chunk, column, np.array([row], np.int64))
+    assert found is None or len(found) == 1
+
+
+@pytest.mark.parametrize("kept", [0, 10, 100, 1_000])
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+def test_pages_of_a_truncated_file_are_left_to_arrow(tmp_path: Path, kept: int, codec: str) -> None:
+    path = write(tmp_path / "rows.parquet", [*texts()], compression=codec)
+    footer = pq.read_metadata(path)
+    chunk = footer.row_group(0).column(1)
+    stream = BytesIO(path.read_bytes()[: chunk.data_page_offset + kept])
+    assert read_texts(stream, chunk, footer.schema.column(1), np.array([0, ROWS - 1])) is None
 
 
 def test_numbers_are_left_to_arrow(file: Path) -> None:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType
 
-from connector.encoding import copied_row_groups, data_files, group_files, sorted_compaction, sorted_runs, source_rows
+from connector.encoding import copied_row_groups, group_files, sorted_compaction, sorted_runs, source_rows
 from connector.encoding.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
 from connector.encoding.data_files import FileOptions
@@ -142,7 +142,7 @@ def _small_steps() -> Iterator[None]:
         patch.setattr(sorted_compaction, "RUN_SIZE", 400)
         patch.setattr(sorted_compaction, "MOST_RUNS", 2)
         patch.setattr(sorted_runs, "PART_SIZE", 200)
-        patch.setattr(data_files, "_SAMPLE", 10)
+        patch.setattr("connector.encoding.statistics._SAMPLE", 10)
         yield
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ from connector.iceberg.commits import commit, compaction_commit
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.maintenance import compact_table as compact_table_module
 from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
@@ -333,14 +334,13 @@ def test_a_table_whose_rows_a_backfill_replaces_is_left_alone(catalog: Catalog) 
     assert values_of(catalog) == dict.fromkeys(range(3), "a")
 
 
-def test_a_table_of_format_version_3_is_left_alone_because_rows_keep_their_ids(catalog: Catalog) -> None:
+def test_a_compaction_is_given_up_when_its_table_is_upgraded_and_a_later_one_is_not(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
-    before = files(catalog)
     result = compact(catalog, PATH, lambda: upgrade_to_version_3(catalog, PATH))
     assert (result.commits, result.dropped) == (0, 1)
-    assert compact(catalog, PATH).debt == 0
-    assert files(catalog) == before
+    assert compact(catalog, PATH).files_after == 1
+    assert values_of(catalog) == dict.fromkeys(range(3), "a")
 
 
 def begin_backfill(catalog: Catalog) -> None:
@@ -500,14 +500,28 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
     for number in range(4):
         land(catalog, {number: "a", number + 10: "b"})
 
-    def fail_first(compaction: Compaction, groups: Sequence[FileGroup], access: Any) -> Iterator[Any]:
-        yield FailedGroup(groups[0], RetryableError("the storage does not answer"))
-        yield from compact_here(compaction, groups[1:], access)
+    def fail_first(compaction: Compaction, groups: Iterable[FileGroup], access: Any) -> Iterator[Any]:
+        first, *others = groups
+        yield FailedGroup(first, RetryableError("the storage does not answer"))
+        yield from compact_here(compaction, others, access)
 
     result = compact_table(catalog, PATH, fail_first)
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
     assert len(values_of(catalog)) == 8
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
+
+
+def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them begins one group at least."""
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b", number + 20: "c"})
+    monkeypatch.setattr(compact_table_module, "COMMIT_SECONDS", 0.0)
+    result = compact_table(catalog, PATH, compact_here)
+    assert (result.commits, result.groups, result.files_before, result.debt) == (3, 3, 12, 0)
 
 
 def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,7 @@ from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import WRITER, staged
-from support.tables import local_catalog, upgrade_to_version_3
+from support.tables import local_catalog
 from support.updated_rows import UPDATES, new_located_location
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
@@ -171,13 +171,6 @@ def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
     with pytest.raises(UserError) as error:
         table_view.check_files(table, [orc])
     check_text(SNAPSHOTS, "a data file is not Parquet", str(error.value), {})
-
-
-def test_a_table_of_format_version_3_is_refused(catalog: Catalog) -> None:
-    table_of(catalog, ID)
-    upgrade_to_version_3(catalog, PATH)
-    with pytest.raises(UserError, match="format version 3"):
-        view(catalog)
 
 
 class Session:

@@ -14,7 +14,7 @@ from connector.rpc.validate import validate
 from protocol import request, response
 from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
-from support.tables import foreign_table, local_catalog, turn_tables_into_views, upgrade_to_version_3
+from support.tables import foreign_table, local_catalog, turn_tables_into_views
 
 PATH = TableIdentifier("shop", "orders")
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
@@ -212,21 +212,6 @@ def test_a_view_of_that_name_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_standard_updates_are_refused_where_the_table_has_version_3_or_will_have_it(tmp_path: Path) -> None:
-    catalog = local_catalog(tmp_path)
-    foreign_table(catalog, ("shop", "other"))
-    upgrade_to_version_3(catalog, ("shop", "other"))
-    new, existing = refused(
-        tmp_path,
-        binding(delta_updates=False, format_version=3),
-        binding(table="other", delta_updates=False),
-        flags="allow_existing_tables_for_new_bindings",
-    )
-    assert new.endswith("Set `delta_updates` to true, or set `format_version` to 2.")
-    assert existing.endswith("Set `delta_updates` to true, or choose another table name.")
-    assert validated(tmp_path, binding(format_version=3))
-
-
 def reasons(answer: response.ValidatedBinding) -> dict[str, tuple[ConstraintType, str]]:
     return {field: (each.type, each.reason) for field, each in answer.constraints.items()}
 
@@ -251,6 +236,12 @@ def test_a_field_that_a_term_names_is_required(tmp_path: Path, is_there: bool) -
     ]
     assert given["id_bucket_4"][0] is ConstraintType.FIELD_FORBIDDEN
     assert "A partition field of the table has this name" in given["id_bucket_4"][1]
+
+
+def test_a_partition_field_of_the_public_connector_is_required(tmp_path: Path) -> None:
+    fields = [{"field": "note", "transform": "truncate[4]"}]
+    [answer] = validated(tmp_path, binding(PARTITIONED, partition_fields=fields))
+    assert reasons(answer)["note"][0] is ConstraintType.FIELD_REQUIRED
 
 
 def test_a_term_names_a_field_by_its_column_too(tmp_path: Path) -> None:

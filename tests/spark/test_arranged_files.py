@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import IntegerType, LongType, StringType, TimestamptzType
 
-from connector.encoding import data_files
+from connector.encoding import data_files, gathered_rows
 from connector.encoding.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
@@ -222,7 +222,7 @@ def test_runs_beyond_the_limit_are_merged_at_once(table: Table) -> None:
 
 
 def test_files_end_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for gathered in (data_files.RowGroup, data_files.GatheredRowGroup):
+    for gathered in (data_files.RowGroup, gathered_rows.GatheredRowGroup):
         monkeypatch.setattr(gathered, "__init__", small_row_group(gathered.__init__))
     codec = {"write.parquet.compression-codec": "uncompressed"}
     table = Table(tmp_path, properties={"write.target-file-size-bytes": "20000", **codec})
@@ -238,7 +238,7 @@ def small_row_group(init: Callable[[Any, int], None]) -> Callable[[Any, int], No
 def test_one_file_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(tmp_path)
     is_open, most = 0, 0
-    open_file, close_file = data_files._OpenFile.__init__, data_files._OpenFile.close
+    open_file, close_file = data_files._WrittenFile.__init__, data_files._WrittenFile.close
 
     def counted_open(self: Any, *arguments: Any) -> None:
         nonlocal is_open, most
@@ -251,8 +251,8 @@ def test_one_file_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         is_open -= 1
         return close_file(self)
 
-    monkeypatch.setattr(data_files._OpenFile, "__init__", counted_open)
-    monkeypatch.setattr(data_files._OpenFile, "close", counted_close)
+    monkeypatch.setattr(data_files._WrittenFile, "__init__", counted_open)
+    monkeypatch.setattr(data_files._WrittenFile, "close", counted_close)
     files = table.write(*((n, n * 10, "") for n in range(100)))[0]
     assert len(files) == 100
     assert most == 1

@@ -1,6 +1,6 @@
 """Compaction without Spark: groups are rewritten in this process, and something may happen meanwhile."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -20,7 +20,7 @@ EAGER: Final = {"flow.compaction.min-input-files": "2", "flow.compaction.delete-
 
 
 def compact_here(
-    compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+    compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
 ) -> Iterator[CompactedGroup | FailedGroup]:
     """What Spark's tasks do."""
     io = load_file_io(dict(access.current().value), compaction.location)
@@ -31,7 +31,7 @@ def compact(catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], ob
     """Compact what is there now. When the new files are written, and before the commit, something happens."""
 
     def compact_then(
-        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Iterator[CompactedGroup | FailedGroup]:
         yield from list(compact_here(compaction, groups, access))
         for happen in meanwhile:

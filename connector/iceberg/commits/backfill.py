@@ -42,6 +42,7 @@ from connector.iceberg.metadata.table_updates import (
     same_schema,
     same_table,
 )
+from connector.iceberg.metadata.vector_entries import find_id, find_vector
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation
 from connector.storage import storage_errors
@@ -58,6 +59,7 @@ _FILES: Final = {
     DataFileContent.POSITION_DELETES: ("removed-delete-files", "removed-position-delete-files"),
     DataFileContent.EQUALITY_DELETES: ("removed-delete-files", "removed-equality-delete-files"),
 }
+_VECTORS: Final = ("removed-delete-files", "removed-dvs")
 _ROWS: Final = {
     DataFileContent.DATA: "deleted-records",
     DataFileContent.POSITION_DELETES: "removed-position-deletes",
@@ -132,13 +134,14 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
             log.warning("table %s: some of its rows were not readable: %s", ".".join(table.name()), error)
             continue
         if entries:
-            gone = {entry.data_file.file_path for entry in entries}
+            gone = {find_id(entry.data_file) for entry in entries}
             spec_id, content = manifest.partition_spec_id, manifest.content
             manifests.append(snapshots.factory.of_existing(table, prefix, spec_id, entries, content, gone))
         for entry in entries:
             file = entry.data_file
-            counts["removed-files-size"] += file.file_size_in_bytes
-            counts.update(_FILES[file.content])
+            vector = find_vector(file)
+            counts["removed-files-size"] += vector.size if vector else file.file_size_in_bytes
+            counts.update(_VECTORS if vector else _FILES[file.content])
             counts[_ROWS[file.content]] += file.record_count
     return RemovedFiles(manifests, {name: str(count) for name, count in counts.items()})
 

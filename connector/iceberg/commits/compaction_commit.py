@@ -16,7 +16,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -26,6 +26,7 @@ from connector.iceberg.commits.commit import TableLocks, count_attempts
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, list_unknown_errors, quote
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
+from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes, write_delete_manifests
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -180,8 +181,8 @@ class CompactionCommit:
         prefix, factory = self._base.origin.file_prefix, snapshots.factory
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
         added = [
-            *self._list_added(table, factory, DataFileContent.DATA, _list_new_files(changes)),
-            *self._list_added(table, factory, DataFileContent.POSITION_DELETES, carried),
+            *self._list_added(table, factory, changes),
+            *write_delete_manifests(table, prefix, factory, carried),
         ]
         held, changed = remove_files(
             table, prefix, factory, manifests_of(table.io, table.current_snapshot()), changes.removed
@@ -190,24 +191,21 @@ class CompactionCommit:
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
         return snapshots.replace(table, prefix, [*added, *changed, *held], table.metadata.current_schema_id, summary)
 
-    def _list_added(
-        self,
-        table: Table,
-        factory: ManifestFactory,
-        content: DataFileContent,
-        files: Iterable[tuple[Partition, DataFile]],
-    ) -> list[ManifestFile]:
-        """Write a manifest of new files for each partition spec."""
-        is_data = content is DataFileContent.DATA
-        # Data files are as old as the snapshot that they were made from: later deletes of other engines apply to them.
-        number, order = (self._base.sequence_number, self._base.sort_order_id) if is_data else (None, 0)
+    def _list_added(self, table: Table, factory: ManifestFactory, changes: CompactionChanges) -> Iterator[ManifestFile]:
+        """Write a manifest of new data files for each partition spec."""
         by_spec: dict[int, list[ManifestEntry]] = {}
-        for partition, file in files:
-            entry = make_added_entry(file, partition.spec_id, partition.record, number, content, order)
+        for partition, file in _list_new_files(changes):
+            # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
+            entry = make_added_entry(
+                file,
+                partition.spec_id,
+                partition.record,
+                self._base.sequence_number,
+                sort_order_id=self._base.sort_order_id,
+            )
             by_spec.setdefault(partition.spec_id, []).append(entry)
-        kind = ManifestContent.DATA if is_data else ManifestContent.DELETES
-        prefix = self._base.origin.file_prefix
-        return [factory.of_added(table, prefix, spec_id, each, content=kind) for spec_id, each in by_spec.items()]
+        for spec_id, entries in by_spec.items():
+            yield factory.of_added(table, self._base.origin.file_prefix, spec_id, entries)
 
     def _explain(self, last: Exception) -> ConnectorError:
         """Return the error of a commit after its last attempt."""
@@ -230,23 +228,17 @@ def _list_new_files(changes: CompactionChanges) -> Iterator[tuple[Partition, Dat
         yield from ((partition, file) for file in compacted.files)
 
 
-def _summarize(changes: CompactionChanges, carried: Sequence[DataFile]) -> dict[str, str]:
+def _summarize(changes: CompactionChanges, carried: Sequence[WrittenDeletes]) -> dict[str, str]:
     """Count files and rows. Rows that are deleted by position are counted in both."""
     new = [file for _, file in _list_new_files(changes)]
     sources = [file for file in changes.removed if file.content is DataFileContent.DATA]
-    deletes = [file for file in changes.removed if file.content is not DataFileContent.DATA]
     counts = {
         "added-data-files": len(new),
         "added-records": sum(file.rows for file in new),
-        "added-delete-files": len(carried),
-        "added-position-delete-files": len(carried),
-        "added-position-deletes": sum(file.rows for file in carried),
         "added-files-size": sum(file.size for file in (*new, *carried)),
         "deleted-data-files": len(sources),
         "deleted-records": sum(file.rows for file in sources),
-        "removed-delete-files": len(deletes),
-        "removed-position-delete-files": len(deletes),
-        "removed-position-deletes": sum(file.rows for file in deletes),
         "removed-files-size": sum(file.size for file in changes.removed),
+        **count_deletes(carried, changes.removed),
     }
     return {name: str(count) for name, count in counts.items() if count}

@@ -1,26 +1,29 @@
-"""Writes the position delete files of a commit, and merges older ones into them.
+"""Writes the delete files of a commit, and merges older ones into them.
 
 A reader opens all delete files that may apply to a data file. One file for each commit is cheap to write, but many such
 files are slow to read. A delete file only applies to data files of its own partition.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
+from connector.encoding.deletion_vectors import read_deletion_vector, write_deletion_vectors
 from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes, write_position_deletes
 from connector.host.signals import map_in_threads
+from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes
 from connector.iceberg.commits.file_names import new_delete_location
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
-from connector.iceberg.metadata.row_lineage import check_deletes
+from connector.iceberg.metadata.row_lineage import has_row_lineage
 from connector.model.state import DataFile
 
 MOST: Final = 16  # delete files for many data files that a partition has, beside merged ones, before they are merged
@@ -33,23 +36,17 @@ _FILES_AT_ONCE: Final = 8
 
 @dataclass(frozen=True)
 class DeleteChanges:
-    """New position delete files, and files that the same commit removes: delete files, and data files without rows."""
+    """New delete files, and files that the same commit removes: delete files, and data files without rows."""
 
-    added: tuple[tuple[Partition, DataFile], ...] = ()
+    added: tuple[tuple[Partition, WrittenDeletes], ...] = ()
     removed: tuple[ListedFile, ...] = ()
 
     def summarize(self, added_size: int) -> dict[str, str]:
         """Return the entries of a snapshot's summary. `added_size` are the bytes of the data files that it adds."""
         added = [file for _, file in self.added]
         data = [file for file in self.removed if file.content is DataFileContent.DATA]
-        deletes = [file for file in self.removed if file.content is not DataFileContent.DATA]
         counts = {
-            "added-delete-files": len(added),
-            "added-position-delete-files": len(added),
-            "added-position-deletes": sum(file.rows for file in added),
-            "removed-delete-files": len(deletes),
-            "removed-position-delete-files": len(deletes),
-            "removed-position-deletes": sum(file.rows for file in deletes),
+            **count_deletes(added, self.removed),
             "deleted-data-files": len(data),
             "deleted-records": sum(file.rows for file in data),
             "removed-files-size": sum(file.size for file in self.removed),
@@ -60,14 +57,16 @@ class DeleteChanges:
 
 class DeleteFiles:
     """Writes the delete files of one writer's pending commits. An attempt uses files of an earlier one if they delete
-    the same rows."""
+    the same rows.
+
+    The format version of the table decides: position delete files, or since version 3 deletion vectors.
+    """
 
     def __init__(self) -> None:
-        self._written: dict[tuple[str, tuple[tuple[str, bytes], ...]], DataFile] = {}
+        self._written: dict[tuple[str, str, tuple[tuple[str, bytes], ...]], tuple[WrittenDeletes, ...]] = {}
 
     def write(self, table: Table, prefix: str, rows: DeletedRows) -> DeleteChanges:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
-        check_deletes(table)
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
         return DeleteChanges(self.add(table, prefix, positions, rows.partitions, merge.due), tuple(removed))
@@ -79,27 +78,44 @@ class DeleteFiles:
         positions: Mapping[str, Positions],
         partitions: Mapping[str, Partition],
         merged: Collection[Partition] = (),
-    ) -> tuple[tuple[Partition, DataFile], ...]:
+    ) -> tuple[tuple[Partition, WrittenDeletes], ...]:
         """Write delete files with these positions, and return them with their partitions. `merged` are partitions
         whose older delete files are merged into them."""
+        if has_row_lineage(table):
+            vectors = self._write(table, prefix, _VECTORS, positions) if positions else ()
+            return tuple(zip((partitions[path] for path in positions), vectors, strict=True))
         files = list(_divide(positions, partitions, merged))
 
-        def write(paths: Sequence[str]) -> DataFile:
-            return self._write(table, prefix, {path: positions[path] for path in paths})
+        def write(paths: Sequence[str]) -> WrittenDeletes:
+            [file] = self._write(table, prefix, _POSITIONS, {path: positions[path] for path in paths})
+            return file
 
         written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
         return tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
 
-    def _write(self, table: Table, prefix: str, positions: Mapping[str, Positions]) -> DataFile:
+    def _write(
+        self, table: Table, prefix: str, suffix: str, positions: Mapping[str, Positions]
+    ) -> tuple[WrittenDeletes, ...]:
         # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.
-        key = prefix, tuple((path, rows.tobytes()) for path, rows in positions.items())
+        key = prefix, suffix, tuple((path, rows.tobytes()) for path, rows in positions.items())
         if key not in self._written:
-            places = np.repeat(np.arange(len(positions), dtype=np.int32), [len(rows) for rows in positions.values()])
-            paths = pa.DictionaryArray.from_arrays(places, pa.array([*positions], pa.string()))
-            numbers = pa.array(np.concatenate([*positions.values()]))
-            location = new_delete_location(table, prefix)
-            self._written[key] = write_position_deletes(table.io, location, paths, numbers)
+            self._written[key] = tuple(_WRITE[suffix](table.io, new_delete_location(table, prefix, suffix), positions))
         return self._written[key]
+
+
+def _write_positions(io: FileIO, location: str, positions: Mapping[str, Positions]) -> list[DataFile]:
+    places = np.repeat(np.arange(len(positions), dtype=np.int32), [len(rows) for rows in positions.values()])
+    paths = pa.DictionaryArray.from_arrays(places, pa.array([*positions], pa.string()))
+    numbers = pa.array(np.concatenate([*positions.values()]))
+    return [write_position_deletes(io, location, paths, numbers)]
+
+
+_POSITIONS: Final = ".parquet"
+_VECTORS: Final = ".puffin"
+_WRITE: Final[Mapping[str, Callable[[FileIO, str, Mapping[str, Positions]], Sequence[WrittenDeletes]]]] = {
+    _POSITIONS: _write_positions,
+    _VECTORS: write_deletion_vectors,
+}
 
 
 class _Merge:
@@ -107,6 +123,8 @@ class _Merge:
 
     Delete files for many data files of a partition are merged all at once, when there are too many. Those for one data
     file are merged each time: then it has one. So a table has about as many delete files as data files at most.
+
+    In tables with deletion vectors, all delete files for many data files are merged. Only an upgraded table has some.
     """
 
     def __init__(self, table: Table, rows: DeletedRows) -> None:
@@ -116,7 +134,10 @@ class _Merge:
         data_files = Counter(file.partition for file in rows.live.values())
         many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
         counts = Counter(file.partition for file in many)
-        self.due = {partition for partition, count in counts.items() if count > _limit(data_files[partition])}
+        none_stay = has_row_lineage(table)
+        self.due = {
+            partition for partition, count in counts.items() if none_stay or count > _limit(data_files[partition])
+        }
         self._many = [file for file in many if file.partition in self.due]
 
     def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
@@ -138,7 +159,8 @@ class _Merge:
         return positions, removed
 
     def _list_own(self, path: str) -> list[ListedFile]:
-        return [file for file in self._rows.deletes.of_one.get(path, ()) if file.format is FileFormat.PARQUET]
+        files = self._rows.deletes.of_one.get(path, ())
+        return [file for file in files if file.vector or file.format is FileFormat.PARQUET]
 
     def _list_dangling(self) -> Iterator[ListedFile]:
         """Find the delete files of data files that are gone."""
@@ -156,7 +178,7 @@ class _Merge:
         """Return the positions in these delete files, by data file. Rows of files that are gone do not count."""
 
         def read(file: ListedFile) -> list[tuple[str, Positions]]:
-            rows = group_by_file(read_position_deletes(self._table.io, file.path))
+            rows = self._list_positions(file)
             return [(path, positions) for path, positions in rows if self._applies(file, path)]
 
         found: dict[str, list[Positions]] = {}
@@ -165,9 +187,16 @@ class _Merge:
                 found.setdefault(path, []).append(positions)
         return {path: _union(positions) for path, positions in found.items()}
 
+    def _list_positions(self, file: ListedFile) -> Iterable[tuple[str, Positions]]:
+        if file.vector:
+            return [(file.vector.data_path, read_deletion_vector(self._table.io, file.vector))]
+        return group_by_file(read_position_deletes(self._table.io, file.path))
+
     def _applies(self, delete: ListedFile, path: str) -> bool:
         file = self._rows.live.get(path)
-        return file is not None and delete.applies_to(file)
+        if file is None or not delete.applies_to(file):
+            return False
+        return delete.vector is not None or not self._rows.deletes.has_vector(file)
 
 
 def _union(positions: Iterable[Positions]) -> Positions:

@@ -18,19 +18,19 @@ _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(
     "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
     rf"(?P<table>{_UUID})-(?P<value>{fence.FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
-    rf"{_UUID}(?:\.parquet|-deletes\.parquet|-located\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
+    rf"{_UUID}(?:\.parquet|-deletes\.(?:parquet|puffin)|-located\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
 )
 _COMPACTION: Final = "compact"
 _COMPACTION_FILE: Final = re.compile(
     rf"(?:snap-[0-9]+-)?{_COMPACTION}-(?P<created>[0-9]{{13}})-(?P<table>{_UUID})-{_UUID}"
-    r"(?:\.parquet|-deletes\.parquet|-order\.parquet|-m0\.avro|\.avro)"
+    r"(?:\.parquet|-deletes\.(?:parquet|puffin)|-order\.parquet|-m0\.avro|\.avro)"
 )
 
 
-def new_delete_location(table: Table, prefix: str) -> str:
-    """Return the location of a new position delete file, beside the table's data files."""
+def new_delete_location(table: Table, prefix: str, suffix: str) -> str:
+    """Return the location of a new delete file, beside the table's data files."""
     provider = load_location_provider(table.location(), table.properties)
-    return provider.new_data_location(f"{prefix}-{uuid.uuid4()}-deletes.parquet")
+    return provider.new_data_location(f"{prefix}-{uuid.uuid4()}-deletes{suffix}")
 
 
 def find_file_prefix(table: Table, owner: Owner) -> str:

@@ -14,6 +14,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from connector.encoding.deletion_vectors import FileId
 from connector.encoding.rewriting import Rewrite, Rewriting
 from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
@@ -171,7 +172,7 @@ def _replace_manifests(
     table: Table, prefix: str, factory: ManifestFactory, replacements: Sequence[Replacement]
 ) -> list[ManifestFile]:
     """Return all manifests of the new snapshot. Files that are not replaced stay, no matter who has added them."""
-    gone = {replacement.entry.data_file.file_path for replacement in replacements}
+    gone: set[FileId] = {replacement.entry.data_file.file_path for replacement in replacements}
     manifests = []
     for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
         if added := [entry for replacement in of_spec for entry in replacement.added]:

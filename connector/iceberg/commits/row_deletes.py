@@ -128,8 +128,8 @@ def _find_newer(
     """Find the files above a sequence number that may have rows of the writer's keys."""
     for file in live:
         if file.file_sequence_number > since and not _is_of_other_keys(file, writer):
-            paths = tuple(delete.path for delete in deletes.find(file))
-            yield SearchedFile(file.path, file.size, position_deletes=paths)
+            found = tuple(delete.id for delete in deletes.find(file))
+            yield SearchedFile(file.path, file.size, position_deletes=found)
 
 
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:

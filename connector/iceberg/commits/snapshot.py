@@ -8,17 +8,19 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.typedef import Record
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
+from connector.iceberg.commits.delete_files import DeleteFiles
+from connector.iceberg.commits.delete_manifests import write_delete_manifests
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, WrittenFile
 from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.manifest_rewriting import remove_files
 from connector.iceberg.metadata.manifests import (
     ManifestFactory,
     ManifestMerger,
@@ -41,7 +43,6 @@ SUMMARY_FIRST: Final = "flow.min-published-at"
 SUMMARY_LAST: Final = "flow.max-published-at"
 SUMMARY_DELETED: Final = "flow.deleted-rows"
 SUMMARY_OFFSETS: Final = "flow.offsets"
-_POSITION_DELETES: Final = DataFileContent.POSITION_DELETES
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,9 @@ class SnapshotWriter:
             totals = _with_totals(Operation.APPEND, summary, table)
             return self._snapshot(table, prefix, [*added, *held], totals)
         changes = self._delete_files.write(table, prefix, rows)
-        added += self._list_deletes(table, prefix, changes)
-        held, shortened = self._remove(table, prefix, changes)
+        added += write_delete_manifests(table, prefix, self.factory, changes.added)
+        held = self._lists.manifests_of(table)
+        held, shortened = remove_files(table, prefix, self.factory, held, changes.removed)
         held = self._merger.merge(table, prefix, held, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
         totals = _with_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
@@ -103,7 +105,7 @@ class SnapshotWriter:
         added, summary = self._add(shown, prefix, staged)
         if rows:
             changes = self._delete_files.write(shown, prefix, rows)
-            added += self._list_deletes(shown, prefix, changes)
+            added += write_delete_manifests(shown, prefix, self.factory, changes.added)
             summary |= changes.summarize(sum(commit.size for commit in staged))
         totals = _with_totals(Operation.OVERWRITE, summary, shown).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
@@ -118,29 +120,6 @@ class SnapshotWriter:
     @cached_property
     def _delete_files(self) -> DeleteFiles:
         return DeleteFiles()
-
-    def _list_deletes(self, table: Table, prefix: str, changes: DeleteChanges) -> list[ManifestFile]:
-        """Write a manifest of the new delete files for each partition spec."""
-        by_spec: dict[int, list[ManifestEntry]] = {}
-        for partition, file in changes.added:
-            entry = make_added_entry(file, partition.spec_id, partition.record, content=_POSITION_DELETES)
-            by_spec.setdefault(partition.spec_id, []).append(entry)
-        return [
-            self.factory.of_added(table, prefix, spec_id, entries, content=ManifestContent.DELETES)
-            for spec_id, entries in by_spec.items()
-        ]
-
-    def _remove(
-        self, table: Table, prefix: str, changes: DeleteChanges
-    ) -> tuple[list[ManifestFile], list[ManifestFile]]:
-        """Return the table's manifests that stay, and new ones without the removed files in place of the others."""
-        held = self._lists.manifests_of(table)
-        gone = {file.path for file in changes.removed}
-        shortened = {file.manifest for file in changes.removed}
-        return (
-            [manifest for manifest in held if manifest.manifest_path not in shortened],
-            [self.factory.without(table, prefix, each, gone) for each in held if each.manifest_path in shortened],
-        )
 
     def mark(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""

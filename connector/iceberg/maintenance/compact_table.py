@@ -7,7 +7,8 @@ little work is lost if the process ends, and no new file gets too old to be comm
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -16,21 +17,24 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
-from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup
+from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.data_files import TARGET_SIZE
 from connector.encoding.source_rows import TargetColumn
+from connector.host.errors import ConnectorError
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.commit_errors import list_retried_errors
+from connector.iceberg.commits.compaction_changes import REPLACED
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.rewrite_files import refresh_access
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.row_lineage import has_row_lineage
+from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.tables import check_table_properties
@@ -41,12 +45,12 @@ from connector.storage.storage_errors import translate_errors
 log = logging.getLogger(__name__)
 
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
-COMMIT_SECONDS: Final = 900.0  # after which the groups that are done are committed
+COMMIT_SECONDS: Final = 900.0  # after which no group begins, and those that have begun are committed
 
 
 @dataclass(frozen=True)
 class CompactionBudget:
-    """How much a compaction may do. It ends with the group during which the time is over."""
+    """How much a compaction may do. When the time is over, no group begins."""
 
     seconds: float = math.inf
     size: float = math.inf  # bytes of data files that are rewritten
@@ -124,7 +128,7 @@ class TableCompactor:
         left, tried = budget.size, set[str]()
         while True:
             table = self._catalog.load_table(path)
-            plan = self._plan(table)
+            plan = self.plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
             groups = take_groups(
                 [each for each in plan.groups if tried.isdisjoint(_paths(each))], min(left, COMMIT_SIZE)
@@ -135,18 +139,18 @@ class TableCompactor:
             done = self._perform(table, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
             result = done.add_to(result)
             # A group that was not committed is left for a later call.
-            tried.update(path for each in groups for path in _paths(each))
-            left -= sum(each.size for each in groups)
+            tried.update(path for each in done.begun for path in _paths(each))
+            left -= sum(each.size for each in done.begun)
             if not done.committed.groups:
                 break
         return result
 
-    def _plan(self, table: Table) -> CompactionPlan:
-        if is_in_table_bucket(table.location()) or has_row_lineage(table):
+    def plan(self, table: Table) -> CompactionPlan:
+        """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
+        if is_in_table_bucket(table.location()) or not can_keep_lineage(table):
             return CompactionPlan(None)
         check_table_properties(table)
-        with translate_errors(table.location()):
-            return plan_compaction(table, self._new_writer().manifests.list_files(table))
+        return plan_compaction(table, self._list_files(table))
 
     def _perform(
         self, table: Table, groups: Sequence[GroupPlan], seconds: float, is_interrupted: Callable[[], bool]
@@ -156,31 +160,56 @@ class TableCompactor:
         commit = CompactionCommit(self._catalog, base, self._new_writer, self._locks)
         compacted: list[CompactedGroup] = []
         failed: list[FailedGroup] = []
-        outcomes = self._compact(compaction, [each.group for each in groups], refresh_access(self._catalog, table))
+        begun: list[GroupPlan] = []
+
+        def begin() -> Iterator[FileGroup]:
+            for each in groups:
+                if begun and time.monotonic() - began > seconds:
+                    return
+                begun.append(each)
+                yield each.group
+
+        outcomes = self._compact(compaction, begin(), refresh_access(self._catalog, table))
         try:
             for outcome in outcomes:
                 if is_interrupted():
                     raise SessionEndedError
                 (compacted if isinstance(outcome, CompactedGroup) else failed).append(outcome)  # type: ignore[arg-type]
-                if time.monotonic() - began > seconds:
-                    break
         finally:
             if isinstance(outcomes, Generator):
                 outcomes.close()
-        done = _Done(commit.commit(compacted) if compacted else CommittedCompaction(), tuple(failed))
+        committed = commit.commit(compacted) if compacted else CommittedCompaction()
+        outdated = self._find_outdated(base, failed)
+        done = _Done(begun, committed, tuple(each for each in failed if each not in outdated), outdated)
         _log(base.path, done, time.monotonic() - began)
         return done
+
+    def _find_outdated(self, base: CompactionBase, failed: Sequence[FailedGroup]) -> tuple[FailedGroup, ...]:
+        """Return the groups that the table no longer has. Their files may be deleted when their snapshots expire."""
+        if failed:
+            with suppress(ConnectorError, *list_retried_errors()):
+                table = self._catalog.load_table(base.path)
+                live = {file.id for file in self._list_files(table)}
+                return tuple(each for each in failed if not live.issuperset(each.group.files))
+        return ()
+
+    def _list_files(self, table: Table) -> list[ListedFile]:
+        with translate_errors(table.location()):
+            return self._new_writer().manifests.list_files(table)
 
 
 @dataclass(frozen=True)
 class _Done:
     """What became of the groups of one commit."""
 
+    begun: Sequence[GroupPlan]
     committed: CommittedCompaction
     failed: tuple[FailedGroup, ...]
+    outdated: tuple[FailedGroup, ...]  # another writer has replaced files before they were read
 
     def add_to(self, result: CompactionResult) -> CompactionResult:
-        return replace(result.after(self.committed), failed=result.failed + len(self.failed))
+        after = result.after(self.committed)
+        return replace(after, failed=result.failed + len(self.failed), dropped=after.dropped + len(self.outdated))
 
 
 def compact_table(
@@ -232,13 +261,9 @@ def _paths(plan: GroupPlan) -> list[str]:
 def _log(path: TableIdentifier, done: _Done, seconds: float) -> None:
     for failed in done.failed:
         log.warning("table %s: %d data file(s) were not compacted: %s", path, len(failed.group.sources), failed.error)
-    for dropped in done.committed.dropped:
-        log.info(
-            "table %s: a compaction of %d data file(s) was given up: %s",
-            path,
-            len(dropped.compacted.group.sources),
-            dropped.reason,
-        )
+    given_up = [(each.compacted.group, each.reason) for each in done.committed.dropped]
+    for group, reason in (*given_up, *((each.group, REPLACED) for each in done.outdated)):
+        log.info("table %s: a compaction of %d data file(s) was given up: %s", path, len(group.sources), reason)
     if not done.committed.groups:
         return
     result = done.add_to(CompactionResult())

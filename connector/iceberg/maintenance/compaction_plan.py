@@ -16,6 +16,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.compaction import FileGroup
+from connector.encoding.deletion_vectors import FileId
 from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
@@ -107,7 +108,9 @@ def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     others = {
         file.partition
         for file in files
-        if file.content is DataFileContent.POSITION_DELETES and file.format is not FileFormat.PARQUET
+        if file.content is DataFileContent.POSITION_DELETES
+        and file.format is not FileFormat.PARQUET
+        and not file.vector
     }
     for file in files:
         is_parquet = file.content is DataFileContent.DATA and file.format is FileFormat.PARQUET
@@ -224,9 +227,11 @@ def _sort_by_age(files: Iterable[ListedFile]) -> list[ListedFile]:
     return sorted(files, key=lambda file: (file.sequence_number, file.path))
 
 
+def _list_deletes(applied: Iterable[ListedFile]) -> tuple[FileId, ...]:
+    return tuple(delete.id for delete in sorted(applied, key=lambda delete: delete.path))
+
+
 def _make_group(files: Sequence[ListedFile], applied: Mapping[str, Sequence[ListedFile]]) -> GroupPlan:
-    sources = [
-        SourceFile(file.path, file.size, tuple(sorted(delete.path for delete in applied[file.path]))) for file in files
-    ]
-    deletes = {path for source in sources for path in source.position_deletes}
+    sources = [SourceFile(file.path, file.size, _list_deletes(applied[file.path]), file.lineage) for file in files]
+    deletes = {each for source in sources for each in source.position_deletes}
     return GroupPlan(FileGroup(tuple(sources)), tuple(file.rows for file in files), _size_of(files), len(deletes))

@@ -40,7 +40,8 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
                     if is_wanted(entry.data_file):
                         data.append((entry, listed))
                 case DataFileContent.POSITION_DELETES:
-                    _check_format(entry.data_file)
+                    if not listed.vector:
+                        _check_format(entry.data_file)
                     position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
@@ -50,8 +51,8 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
 
 def _source(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> SourceFile:
     _check_format(entry.data_file)
-    deletes = sorted(delete.path for delete in position_deletes.find(listed))
-    return SourceFile(listed.path, listed.size, tuple(deletes))
+    deletes = sorted(position_deletes.find(listed), key=lambda delete: delete.path)
+    return SourceFile(listed.path, listed.size, tuple(delete.id for delete in deletes), listed.lineage)
 
 
 def _check_format(file: DataFile) -> None:

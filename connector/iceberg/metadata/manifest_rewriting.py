@@ -9,9 +9,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
+from connector.encoding.deletion_vectors import FileId
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds
 from connector.iceberg.metadata.row_lineage import read_entries
+from connector.iceberg.metadata.vector_entries import find_id
 
 
 def remove_files(
@@ -22,7 +24,7 @@ def remove_files(
     The new ones name the removed files as deleted. Manifests that list no files any more are left out. Names of new
     manifests begin with the prefix.
     """
-    gone, changed = {file.path for file in removed}, {file.manifest for file in removed}
+    gone, changed = {file.id for file in removed}, {file.manifest for file in removed}
     by_kind: dict[tuple[int, int], list[ManifestFile]] = {}
     for manifest in held:
         if manifest.manifest_path in changed:
@@ -52,12 +54,12 @@ def _divide(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
 
 
 def _write(
-    table: Table, prefix: str, factory: ManifestFactory, manifests: Sequence[ManifestFile], gone: Collection[str]
+    table: Table, prefix: str, factory: ManifestFactory, manifests: Sequence[ManifestFile], gone: Collection[FileId]
 ) -> ManifestFile:
     with factory.open(table, prefix, manifests[0].partition_spec_id, manifests[0].content) as writer:
         for manifest in manifests:
             for entry in read_entries(table.io, manifest):
-                if entry.data_file.file_path in gone:
+                if find_id(entry.data_file) in gone:
                     writer.delete(entry)
                 else:
                     writer.existing(entry)

@@ -28,6 +28,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
+from connector.encoding.deletion_vectors import FileId
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.avro_files import (
     AVRO_COMPRESSION,
@@ -39,6 +40,7 @@ from connector.iceberg.metadata.avro_files import (
 )
 from connector.iceberg.metadata.partitions import find_source_schema
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, read_entries
+from connector.iceberg.metadata.vector_entries import find_id
 from connector.model.state import ColumnStatistics, DataFile
 
 log = logging.getLogger(__name__)
@@ -75,24 +77,24 @@ class ManifestFactory:
         spec_id: int,
         entries: Iterable[ManifestEntry],
         content: ManifestContent = ManifestContent.DATA,
-        gone: Collection[str] = (),
+        gone: Collection[FileId] = (),
     ) -> ManifestFile:
-        """Write a manifest of files that the table has already. The files of the paths in `gone` are named as deleted.
+        """Write a manifest of files that the table has already. Those in `gone` are named as deleted.
 
         Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
         with self.open(table, prefix, spec_id, content) as manifest:
             for entry in entries:
-                if entry.data_file.file_path in gone:
+                if find_id(entry.data_file) in gone:
                     manifest.delete(entry)
                 else:
                     manifest.existing(entry)
         return manifest.to_manifest_file()
 
-    def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[str]) -> ManifestFile:
-        """Write the manifest again, with the files of these paths as deleted. If it lists none of them, return it."""
+    def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
+        """Write the manifest again, with these files as deleted. If it lists none of them, return it."""
         entries = read_entries(table.io, manifest)
-        if not any(entry.data_file.file_path in gone for entry in entries):
+        if not any(find_id(entry.data_file) in gone for entry in entries):
             return manifest
         return self.of_existing(table, prefix, manifest.partition_spec_id, entries, manifest.content, gone)
 

@@ -26,7 +26,7 @@ def _never() -> bool:
 
 def _is_listed(name: str) -> bool:
     """Whether a manifest may list our file of this name: a data file or a delete file, but not located rows."""
-    return name.endswith(".parquet") and not name.endswith(located_rows.SUFFIX)
+    return name.endswith((".parquet", ".puffin")) and not name.endswith(located_rows.SUFFIX)
 
 
 def find_unreferenced(

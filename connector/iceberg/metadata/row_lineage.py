@@ -28,7 +28,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 
-from connector.host.errors import UserError
+from connector.encoding.lineage_columns import LINEAGE_COLUMNS
 
 NEWEST_VERSION: Final = 3  # of manifests and manifest lists, as they are read
 _FIRST_ROW_ID: Final = "first_row_id"
@@ -41,14 +41,13 @@ def has_row_lineage(table: Table) -> bool:
     return isinstance(table.metadata, TableMetadataV3)
 
 
-def check_deletes(table: Table) -> None:
-    """Raise UserError if the connector cannot delete rows of the table: position deletes end with format version 2."""
-    if has_row_lineage(table):
-        raise UserError(
-            f"table {'.'.join(table.name())} has Iceberg format version 3, in which the connector cannot update rows "
-            "yet. Choose another table name, or set `delta_updates` to true. Rows that are staged for the table stay "
-            "in the task's state."
-        )
+def can_keep_lineage(table: Table) -> bool:
+    """Whether rows keep their ids when they are written to another file. Tables whose rows have no ids count, too.
+
+    A table may have columns with the names of those for row lineage. Readers would mix them up.
+    """
+    names = {column.name.lower() for column in table.schema().fields}
+    return not has_row_lineage(table) or names.isdisjoint(column.name for column in LINEAGE_COLUMNS)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -63,6 +62,18 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     if manifest.content is ManifestContent.DATA:
         _number_rows(live, manifest[_OF_MANIFEST])
     return live
+
+
+def first_row_id_of(file: DataFile) -> int | None:
+    """Return the id of the first row of a file, as `read_entries` has read it. None if its rows have no ids."""
+    number: int | None = file[_OF_FILE]
+    return number
+
+
+def first_row_id_of_manifest(manifest: ManifestFile) -> int | None:
+    """Return the id from which the rows of a manifest's files are numbered. None if they have no ids."""
+    number: int | None = manifest[_OF_MANIFEST]
+    return number
 
 
 def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
