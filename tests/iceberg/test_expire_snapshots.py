@@ -355,6 +355,22 @@ def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_sess
     assert left(catalog) == referred_to(catalog)
 
 
+def test_a_file_of_another_engine_that_a_killed_expiry_leaves_goes_with_the_snapshot_that_dropped_it(
+    catalog: Catalog,
+) -> None:
+    table_of(catalog).append(rows(1))
+    [file] = files(catalog, "data")
+    land(catalog, 2)
+    table_of(catalog).delete("id = 1")
+    with pytest.raises(SessionEndedError):
+        expire_snapshots(catalog, PATH, lambda: True)
+    land(catalog, 3)
+    assert file in files(catalog, "data")
+    expire_snapshots(catalog, PATH)
+    assert file not in files(catalog, "data")
+    assert ids_of(catalog, PATH) == [2, 3]
+
+
 def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_it(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ A session merges manifests only when they are many, so that an entry is written 
 stopped keeps what the last commits have left.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from connector.evolution.table_change import Owner
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
+from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
 from connector.iceberg.metadata.row_lineage import read_entries
 from connector.iceberg.metadata.table_updates import (
@@ -51,7 +52,7 @@ class ManifestPlan:
     @property
     def size(self) -> int:
         """Their bytes."""
-        return sum(manifest.manifest_length for manifest in self.replaced)
+        return sum(map(size_of, self.replaced))
 
 
 def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
@@ -65,12 +66,12 @@ def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, size = list[Sequence[ManifestFile]](), 0
-    small = sorted((each for each in manifests if each.manifest_length < target or _is_empty(each)), key=_kind)
+    small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=_kind)
     for _, of_kind in groupby(small, key=_kind):
-        for group in _fill(of_kind, target):
-            if len(group) == 1 and not _is_empty(group[0]):
+        for group in divide(of_kind, size_of, target):
+            if len(group) == 1 and lists_files(group[0]):
                 continue
-            size += sum(manifest.manifest_length for manifest in group)
+            size += sum(map(size_of, group))
             if max_bytes is None or not groups or size <= max_bytes:
                 groups.append(group)
     replaced = {manifest.manifest_path for group in groups for manifest in group}
@@ -160,21 +161,3 @@ class _Rewrite:
 
 def _kind(manifest: ManifestFile) -> tuple[int, int]:
     return manifest.partition_spec_id, int(manifest.content)
-
-
-def _fill(manifests: Iterable[ManifestFile], target: int) -> Iterator[Sequence[ManifestFile]]:
-    """Divide manifests into groups of at most so many bytes, in their order."""
-    group, size = list[ManifestFile](), 0
-    for manifest in manifests:
-        if group and size + manifest.manifest_length > target:
-            yield group
-            group, size = [], 0
-        group.append(manifest)
-        size += manifest.manifest_length
-    if group:
-        yield group
-
-
-def _is_empty(manifest: ManifestFile) -> bool:
-    """Whether the manifest lists deleted files only. A later snapshot does not need it."""
-    return manifest.added_files_count == 0 and manifest.existing_files_count == 0
