@@ -18,6 +18,7 @@ EPILOG: Final = """\
 examples:
   materialize-iceberg demo
   materialize-iceberg demo orders.jsonl --key order_id
+  materialize-iceberg demo orders.jsonl --key order_id --updates
   materialize-iceberg check --config config.yaml
   materialize-iceberg check --flow flow.yaml --task acme/lake
   materialize-iceberg plan --flow flow.yaml --task acme/lake
@@ -224,6 +225,11 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         metavar="DIRECTORY",
         help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
         "or a new temporary directory if the current directory cannot be written to)",
+    )
+    demo.add_argument(
+        "--updates",
+        action="store_true",
+        help="keep one row for each key: a document replaces the row of its key (without it, each document is a row)",
     )
     _add_json(demo, "print JSON: what was done, without the conversation")
 
