@@ -14,36 +14,27 @@ import pyarrow.parquet as pq
 from benchmarks import rows
 from benchmarks.report import conditions, publish
 from benchmarks.stores import CACHE
-from benchmarks.updates import ADDED, KEPT, SEED, keys_of, open_task
+from benchmarks.updates import ADDED, KEPT, SEED, Cost, keys_of, open_task
 from support.readers import local_catalog
 
 KEY_COLUMNS: Final = ["id", "account"]
+RECENT, FEW = 20_000, 1_000  # changes of a transaction
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What the transactions took in a table of so many rows. Seconds and megabytes, processor time in seconds."""
+    """What the transactions took in a table of so many rows. Processor time in seconds."""
 
     rows: int
-    append_seconds: float  # of all rows, with delta updates
-    append_cpu: float
-    append_megabytes: float
-    initial_seconds: float  # of all rows, with standard updates
-    initial_cpu: float
-    initial_megabytes: float
+    append: Cost  # of all rows, with delta updates
+    initial: Cost  # of all rows, with standard updates
     recent_changes: int
-    recent_seconds: float
-    recent_cpu: float
-    recent_megabytes: float
+    recent: Cost
     few_changes: int
-    few_seconds: float
-    few_cpu: float
-    few_megabytes: float
+    few: Cost
     key_columns_cpu: float  # of one process that reads the key columns of all files
     many_changes: int
-    many_seconds: float
-    many_cpu: float
-    many_megabytes: float
+    many: Cost
     many_seconds_per_row_over_append: float
     many_megabytes_over_append: float
 
@@ -66,32 +57,22 @@ def measure(count: int, many_changes: int) -> Growth:
             initial = task.insert(path)
             reading = read_key_columns(directory)
             task.change(keys[:1])  # the session's first search also starts processes and reads manifests
-            recent = task.change(keys[-20_000:])
-            few = task.change(random.sample(keys, 1_000))
+            recent = task.change(keys[-RECENT:])
+            few = task.change(random.sample(keys, FEW))
             many = task.change(random.sample(keys, many_changes))
     return Growth(
         rows=count,
-        append_seconds=appended.seconds,
-        append_cpu=appended.cpu,
-        append_megabytes=appended.peak_megabytes,
-        initial_seconds=initial.seconds,
-        initial_cpu=initial.cpu,
-        initial_megabytes=initial.peak_megabytes,
-        recent_changes=20_000,
-        recent_seconds=recent.seconds,
-        recent_cpu=recent.cpu,
-        recent_megabytes=recent.peak_megabytes,
-        few_changes=1_000,
-        few_seconds=few.seconds,
-        few_cpu=few.cpu,
-        few_megabytes=few.peak_megabytes,
+        append=appended,
+        initial=initial,
+        recent_changes=RECENT,
+        recent=recent,
+        few_changes=FEW,
+        few=few,
         key_columns_cpu=reading,
         many_changes=many_changes,
-        many_seconds=many.seconds,
-        many_cpu=many.cpu,
-        many_megabytes=many.peak_megabytes,
+        many=many,
         many_seconds_per_row_over_append=many.seconds / many_changes / (appended.seconds / count),
-        many_megabytes_over_append=many.peak_megabytes / appended.peak_megabytes,
+        many_megabytes_over_append=many.megabytes / appended.megabytes,
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ def conditions() -> Mapping[str, Any]:
 def publish(name: str, before: Mapping[str, Any], measured: "Sequence[DataclassInstance]") -> None:
     """Print the measurements, a column for each, and write them as JSON."""
     print(f"cores {before['cores']}, load before {before['load_before']}")
-    columns = [asdict(measurement) for measurement in measured]
+    columns = [dict(_figures(measurement)) for measurement in measured]
     for row in columns[0]:
         cells = [f"{v:>12,.3f}" if isinstance(v := column[row], float) else f"{v!s:>12}" for column in columns]
         print(f"{row.replace('_', ' '):<36}" + "".join(cells))
@@ -38,6 +38,15 @@ def write(name: str, before: Mapping[str, Any], measured: "Sequence[DataclassIns
     """Write the measurements as JSON."""
     RESULTS.mkdir(exist_ok=True)
     target = RESULTS / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    columns = [asdict(measurement) for measurement in measured]
+    columns = [dict(_figures(measurement)) for measurement in measured]
     target.write_text(json.dumps({**before, "measurements": columns}, indent=2) + "\n")
     print(f"written to {target.relative_to(REPOSITORY)}")
+
+
+def _figures(measured: "DataclassInstance") -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of a measurement. One that consists of others has the names of both."""
+    for name, value in asdict(measured).items():
+        if isinstance(value, dict):
+            yield from ((f"{name}_{part}", figure) for part, figure in value.items())
+        else:
+            yield name, value

@@ -40,11 +40,11 @@ ADDED: Final = replace(rows.COLLECTION, name="acmeCo/log", table="log", settings
 
 @dataclass(frozen=True)
 class Cost:
-    """What a transaction took. CPU seconds are those of the connector and its descendants."""
+    """What a transaction or a query took. CPU seconds are those of a process and its descendants."""
 
     seconds: float
     cpu: float
-    peak_megabytes: float
+    megabytes: float  # at the peak
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,16 @@ class Measurement:
 
     rows: int
     changes: int
-    append_seconds: float
-    append_cpu: float
-    append_megabytes: float
-    initial_seconds: float
-    initial_cpu: float
-    initial_megabytes: float
-    random_seconds: float
-    random_cpu: float
-    random_megabytes: float
-    recent_seconds: float
-    recent_cpu: float
-    few_random_seconds: float
-    few_random_cpu: float
+    append: Cost
+    initial: Cost
+    random: Cost
+    recent: Cost
+    few_random: Cost
     later_random_seconds_median: float
     later_random_cpu_median: float
     later_random_cpu_most: float
-    spark_join_seconds: float
-    spark_join_cpu: float
-    spark_merge_seconds: float
-    spark_merge_cpu: float
+    spark_join: Cost
+    spark_merge: Cost
     random_cpu_over_spark: float
     random_seconds_over_spark: float
     scan_clean: float
@@ -129,7 +119,7 @@ class Task:
         return Cost(
             loaded.seconds + stored.seconds,
             loaded.cpu + stored.cpu,
-            max(loaded.peak_megabytes, stored.peak_megabytes),
+            max(loaded.megabytes, stored.megabytes),
         )
 
     def _reduce(self, found: Sequence[bytes]) -> Iterator[bytes]:
@@ -144,12 +134,17 @@ class Task:
         self._connector.send(line("acknowledge", {}))
         self._connector.expect("acknowledged")
 
-    def _measure(self, run: Callable[[], None]) -> Cost:
-        before, began = cpu_seconds(self._connector.pid), time.perf_counter()
-        with PeakMemory(self._connector.pid) as peak:
-            run()
+    def _measure(self, run: Callable[[], object]) -> Cost:
+        return measure_cost(self._connector.pid, run)
+
+
+def measure_cost(pid: int, run: Callable[[], object]) -> Cost:
+    """Run something that this process and its descendants work for."""
+    before, began = cpu_seconds(pid), time.perf_counter()
+    with PeakMemory(pid) as peak:
+        run()
         seconds = time.perf_counter() - began
-        return Cost(seconds, cpu_seconds(self._connector.pid) - before, peak.peak.pss / MB)
+    return Cost(seconds, cpu_seconds(pid) - before, peak.peak.pss / MB)
 
 
 def main() -> int:
@@ -184,26 +179,16 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
     return Measurement(
         rows=count,
         changes=changes,
-        append_seconds=appended.seconds,
-        append_cpu=appended.cpu,
-        append_megabytes=appended.peak_megabytes,
-        initial_seconds=initial.seconds,
-        initial_cpu=initial.cpu,
-        initial_megabytes=initial.peak_megabytes,
-        random_seconds=first.seconds,
-        random_cpu=first.cpu,
-        random_megabytes=first.peak_megabytes,
-        recent_seconds=recent.seconds,
-        recent_cpu=recent.cpu,
-        few_random_seconds=few.seconds,
-        few_random_cpu=few.cpu,
+        append=appended,
+        initial=initial,
+        random=first,
+        recent=recent,
+        few_random=few,
         later_random_seconds_median=median(each.seconds for each in later),
         later_random_cpu_median=median(each.cpu for each in later),
         later_random_cpu_most=max(each.cpu for each in later),
-        spark_join_seconds=join.seconds,
-        spark_join_cpu=join.cpu,
-        spark_merge_seconds=merge.seconds,
-        spark_merge_cpu=merge.cpu,
+        spark_join=join,
+        spark_merge=merge,
         random_cpu_over_spark=first.cpu / (join.cpu + merge.cpu),
         random_seconds_over_spark=first.seconds / (join.seconds + merge.seconds),
         scan_clean=clean,
@@ -290,10 +275,7 @@ def scan_with_spark(directory: Path, table: str) -> float:
 
 
 def _measure_sql(spark: SparkSql, query: str) -> Cost:
-    before, began = cpu_seconds(spark.pid), time.perf_counter()
-    with PeakMemory(spark.pid) as peak:
-        spark.rows(query)
-    return Cost(time.perf_counter() - began, cpu_seconds(spark.pid) - before, peak.peak.pss / MB)
+    return measure_cost(spark.pid, lambda: spark.rows(query))
 
 
 def _batches(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from connector.cli.arguments import parse_arguments
 from connector.host import logs, signals
 from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import redact
@@ -29,6 +28,11 @@ BROKEN = 70  # EX_SOFTWARE: a defect of the connector
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     stdio.ensure_stderr()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments:  # as the runtime calls it, which waits for the answer to its first request
+        return _run_to_exit_status(_serve)
+    from connector.cli.arguments import parse_arguments
+
     options = parse_arguments(arguments)
     if options.version:
         return _run_to_exit_status(partial(_print_versions, options))
@@ -108,7 +112,7 @@ def _check(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> None:
     from connector.cli import demo_command as demo_command
 
-    demo = demo_command.Demo(options.file, options.key, options.into)
+    demo = demo_command.Demo(options.file, options.key, options.into, options.updates)
     demo_command.run_demo(demo, _show, as_json=options.json)
 
 

@@ -5,12 +5,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from connector.cli.maintain_arguments import add_maintain, check_maintain
 from protocol.flow import WHOLE_RANGE
 
 INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)'")
-
-MAINTENANCE: Final = ("compact", "manifests", "expire", "orphans", "all")
-DAYS: Final = 3.0  # the default of --older-than
 
 DESCRIPTION: Final = (
     "Materializes Flow collections into Apache Iceberg tables. Without a command it speaks Flow's materialization "
@@ -20,6 +18,7 @@ EPILOG: Final = """\
 examples:
   materialize-iceberg demo
   materialize-iceberg demo orders.jsonl --key order_id
+  materialize-iceberg demo orders.jsonl --key order_id --updates
   materialize-iceberg check --config config.yaml
   materialize-iceberg check --flow flow.yaml --task acme/lake
   materialize-iceberg plan --flow flow.yaml --task acme/lake
@@ -71,7 +70,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.json and not (options.command or options.version):
         parser.error("--json needs a command, or --version")
     if options.command == "maintain":
-        _check_maintain(parser, options)
+        check_maintain(parser, options)
     if options.command in ("check", "plan", "inspect", "fence", "maintain") and not options.flow:
         if options.task:
             parser.error("--task needs --flow")
@@ -109,22 +108,26 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_inspect(
         commands.add_parser(
             "inspect",
-            help="show the state of a task's tables",
-            description="Shows tables: rows, files, snapshots, columns, the last commit, who writes to them, and "
-            "what is staged for them. Changes nothing.",
+            help="show the health of tables, who writes to them, and what is staged",
+            description="Shows tables: rows, files, health, snapshots, columns, the last commit, who writes to them, "
+            "and what is staged for them. Changes nothing.",
         )
     )
     _add_fence(
         commands.add_parser("fence", help="show or reset a table's fence, which keeps replaced tasks from committing")
     )
-    _add_maintain(
-        commands.add_parser(
-            "maintain",
-            help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
-            description="Performs maintenance on tables, also beside running tasks. `all` does all actions. --dry-run "
-            "shows what would be done. A run may be ended at any time, and repeated.",
-        )
+    maintain = commands.add_parser(
+        "maintain",
+        help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
+        description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
+        "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
+        "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
+        "A run may be ended at any time, and repeated.",
     )
+    _add_source(maintain)
+    _add_tables(maintain)
+    add_maintain(maintain)
+    _add_json(maintain)
     _add_demo(
         commands.add_parser(
             "demo",
@@ -186,56 +189,13 @@ def _add_fence(fence: argparse.ArgumentParser) -> None:
     reset.add_argument("--yes", action="store_true", help="reset the fence; without it, only print the consequences")
 
 
-def _add_maintain(maintain: argparse.ArgumentParser) -> None:
-    maintain.add_argument("action", metavar="ACTION", choices=MAINTENANCE, help=f"one of {', '.join(MAINTENANCE)}")
-    _add_source(maintain)
-    _add_tables(maintain)
-    maintain.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
-    maintain.add_argument("--max-seconds", metavar="N", type=float, help="begin nothing more after this time")
-    maintain.add_argument("--max-bytes", metavar="N", type=int, help="write at most so many bytes of files again")
-    maintain.add_argument(
-        "--older-than",
-        metavar="DAYS",
-        nargs="?",
-        type=float,
-        const=DAYS,
-        help="orphans: also delete files that the connector does not know and that are older (default: %(const)s days)",
-    )
-    maintain.add_argument(
-        "--dropped-tables",
-        action="store_true",
-        help="orphans: also delete files of dropped tables, such as those of earlier backfills",
-    )
-    maintain.add_argument("--allow-young-files", action="store_true", help="allow --older-than less than a day")
-    maintain.add_argument(
-        "--spark",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a Spark setting for this run, such as master=local[8]; may be repeated",
-    )
-    _add_json(maintain)
-
-
-def _check_maintain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    if options.action not in ("orphans", "all") and (options.older_than is not None or options.dropped_tables):
-        parser.error(f"--older-than and --dropped-tables belong to `orphans` and `all`, not to `{options.action}`")
-    if options.older_than is not None and options.older_than < 1 and not options.allow_young_files:
-        parser.error(
-            "--older-than is less than a day: files that another engine is writing would be deleted. If no engine "
-            "writes to the tables, add --allow-young-files"
-        )
-    if wrong := [setting for setting in options.spark if "=" not in setting]:
-        parser.error(f"--spark {wrong[0]}: give a name and a value, with = between them")
-
-
 def _add_tables(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table",
         metavar="NAMESPACE.TABLE",
         action="append",
         default=[],
-        help="a table; may be repeated. Without it: all tables of the namespace that the connector has created",
+        help="a table; may be repeated. Without it: all tables that the connector has created in the namespace",
     )
 
 
@@ -265,6 +225,11 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         metavar="DIRECTORY",
         help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
         "or a new temporary directory if the current directory cannot be written to)",
+    )
+    demo.add_argument(
+        "--updates",
+        action="store_true",
+        help="keep one row for each key: a document replaces the row of its key (without it, each document is a row)",
     )
     _add_json(demo, "print JSON: what was done, without the conversation")
 

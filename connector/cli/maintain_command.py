@@ -21,7 +21,7 @@ from connector.evolution.table_change import Owner
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import (
     OLDER_THAN,
     Action,
@@ -29,7 +29,7 @@ from connector.iceberg.maintenance.perform_actions import (
     Maintainer,
     OrphanChoice,
     Outcome,
-    Unfinished,
+    is_finished,
 )
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import name_table_in_errors
@@ -114,7 +114,7 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
         run = _Run(endpoint, maintainer, arguments.actions, waiting)
         with translate_errors(endpoint):
             if arguments.tables:
-                found = [*load_tables(catalog, [*map(parse_table, arguments.tables)])]
+                found = [*load_tables(catalog, [*dict.fromkeys(map(parse_table, arguments.tables))])]
             else:
                 found = [each for name in sorted(namespaces) for each in find_own_tables(catalog, name, task.name)]
         return MaintainedTables(arguments.is_dry_run, [*run.maintain(found)], run.errors)
@@ -187,5 +187,6 @@ class _Run:
             name_table_in_errors(table),
         ):
             outcome = self._waiting.show(name, work)
-        log.info("%s: %s", name, "not finished" if isinstance(outcome, Unfinished) else "done")
+        is_planned = self._maintainer.is_dry_run and is_finished(outcome)
+        log.info("%s: %s", name, "planned" if is_planned else "done" if is_finished(outcome) else "not finished")
         return outcome

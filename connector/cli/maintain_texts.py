@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from connector.cli.health_texts import format_bytes
 from connector.cli.maintain_command import MaintainedTable, MaintainedTables
-from connector.iceberg.maintenance.compact_table import CompactionResult
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.orphan_files import OrphanFiles
-from connector.iceberg.maintenance.perform_actions import Action, Expiry, Outcome, Removal, Unfinished
+from connector.iceberg.maintenance.perform_actions import Action, Expiry, Outcome, Removal, Unfinished, is_finished
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.stored_files import StoredFile
 
@@ -126,7 +126,7 @@ def _sum(files: Sequence[StoredFile]) -> int:
 
 
 def _encode_outcome(action: Action, outcome: Outcome) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"action": action, "isFinished": not isinstance(outcome, Unfinished)}
+    encoded: dict[str, Any] = {"action": action, "isFinished": is_finished(outcome)}
     match outcome:
         case CompactionPlan():
             planned = {"files": outcome.files, "bytes": outcome.size, "rows": outcome.rows}
@@ -149,7 +149,6 @@ def _encode_outcome(action: Action, outcome: Outcome) -> dict[str, Any]:
 
 def _encode_compaction(result: CompactionResult) -> dict[str, Any]:
     return {
-        "isFinished": not result.debt,
         "groups": result.groups,
         "files": result.files_before,
         "bytes": result.bytes_before,

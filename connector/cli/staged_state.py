@@ -8,9 +8,9 @@ from connector.model.table_identifier import TableIdentifier
 
 
 def parse_table(name: str) -> TableIdentifier:
-    """Parse the argument --table. Raises UserError if it has no namespace."""
+    """Parse the argument --table. Raises UserError if it is no namespace and table."""
     namespace, _, table = name.lower().partition(".")
-    if not table:
+    if not (namespace.strip() and table.strip()):
         raise UserError(f"--table {name}: give the namespace and the table, with a dot between them.")
     return TableIdentifier(namespace, table)
 

@@ -7,7 +7,7 @@ from connector.config.definition import Definition, each_value
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.keywords import ConfigValidator
 from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
-from connector.config.rules import Problem, at, broken_rules, chosen_catalog
+from connector.config.rules import Problem, at, broken_rules, broken_rules_of_binding, chosen_catalog
 from protocol.flow import Json
 
 
@@ -28,6 +28,7 @@ def resource_problems(config: Json, catalog_type: Json) -> list[Problem]:
     further = [
         *_value_problems(ResourceConfig, config, found),
         *_name_problems(config, ("table", "namespace"), catalog_type),
+        *broken_rules_of_binding(config),
     ]
     return _add_untouched(found, further)
 
@@ -40,7 +41,10 @@ def _add_untouched(found: list[Problem], further: Iterable[Problem]) -> list[Pro
 def _schema_problems(config: Json, schema: Json) -> list[Problem]:
     if config is None:
         return [Problem((), "the config is missing")]
-    return [Problem(tuple(error.absolute_path), error.message) for error in ConfigValidator(schema).iter_errors(config)]
+    return [
+        Problem(tuple(map(str, error.absolute_path)), error.message)
+        for error in ConfigValidator(schema).iter_errors(config)
+    ]
 
 
 def _value_problems(definition: type[Definition], config: Json, found: list[Problem]) -> Iterator[Problem]:

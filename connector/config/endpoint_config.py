@@ -22,6 +22,7 @@ from connector.config.values import (
     parse_feature_flags,
     parse_signing_secret,
     parse_upload_interval,
+    parse_webhook_address,
     refuse_variants,
 )
 from connector.model.properties import Properties
@@ -140,6 +141,7 @@ class Notification(Definition, frozen=True, kw_only=True):
             "The address to which a message is posted for each snapshot that the task commits. It is kept secret, "
             "because it may contain a token.",
             pattern=WEBHOOK_ADDRESS,
+            parse=parse_webhook_address,
         ),
     ]
     secret: Annotated[

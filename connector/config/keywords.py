@@ -15,6 +15,7 @@ from connector.config.values import PATTERN_DEMANDS
 from protocol.flow import Json
 
 TYPE_DEMANDS: Final[Mapping[str, str]] = {
+    "array": "must be a list",
     "boolean": "must be true or false",
     "integer": "must be a whole number",
     "number": "must be a number",

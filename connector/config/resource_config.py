@@ -6,11 +6,21 @@ import msgspec
 
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
-from connector.config.terms import SortTerm, Term, parse_partition_by, parse_sort_by
+from connector.config.terms import SortTerm, Term, parse_partition_by, parse_partition_fields, parse_sort_by
 from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.properties import Properties
 from protocol.flow import Json
+
+PARTITION_FIELDS: Final[Json] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"field": {"type": "string", "minLength": 1}, "transform": {"type": "string"}},
+        "required": ["field"],
+        "additionalProperties": False,
+    },
+}
 
 
 class ResourceConfig(Definition, frozen=True):
@@ -54,6 +64,16 @@ class ResourceConfig(Definition, frozen=True):
             "An empty text removes it; without the setting, an existing table keeps its own.",
             may_be_empty=True,
             parse=parse_partition_by,
+        ),
+    ] = None
+    partition_fields: Annotated[
+        tuple[Term, ...] | None,
+        Setting(
+            "Partition Fields",
+            "The partition spec in the form of the public S3 Iceberg connector: use partition_by instead.",
+            is_hidden=True,
+            keywords=PARTITION_FIELDS,
+            parse=parse_partition_fields,
         ),
     ] = None
     sort_by: Annotated[
@@ -112,6 +132,11 @@ class ResourceConfig(Definition, frozen=True):
             is_advanced=True,
         ),
     ] = DEFAULT_MAX_REJECTED_RATIO
+
+    @property
+    def partition_terms(self) -> tuple[Term, ...] | None:
+        """The terms of the partition spec, in whichever form the config has them; None if it has none."""
+        return self.partition_by if self.partition_by is not None else self.partition_fields or None
 
 
 RESOURCE_SCHEMA: Final[Json] = {"$schema": SCHEMA_DIALECT, **schema_of(ResourceConfig)}

@@ -50,6 +50,12 @@ def broken_rules(config: Json) -> Iterator[Problem]:
     yield from _needs_of_storage(config)
 
 
+def broken_rules_of_binding(config: Json) -> Iterator[Problem]:
+    """Yield what is wrong between the properties of a resource config."""
+    if at(config, "partition_by") is not None and at(config, "partition_fields"):
+        yield Problem(("partition_fields",), "must be removed: /partition_by is set, and both are the partition spec")
+
+
 NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
     GLUE: ("credentials", "bucket", "region"),
     S3_TABLES: ("credentials",),

@@ -1,7 +1,7 @@
 """The syntax of `partition_by` and `sort_by`: fields with transforms, as in Spark's SQL."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
@@ -26,6 +26,7 @@ SHOWN_CHARACTERS: Final = 60  # of a word, in an error
 _TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([(),])|([^\s`(),]+))")
 _PLAIN_NAME: Final = re.compile(r"[^\s`(),]+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_FULL_TRANSFORM: Final = re.compile(r"([a-z]+)(?:\[([0-9]{1,18})\])?")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,25 @@ def parse_partition_by(text: str) -> tuple[Term, ...]:
     """Parse the terms of a partition spec. Raises ValueError, which says what is wrong and where."""
     parser = _Parser(text, "day(flow_published_at), bucket(16, id)")
     return parser.parse_list(parser.parse_term)
+
+
+def parse_partition_fields(fields: Sequence[Mapping[str, str]]) -> tuple[Term, ...]:
+    """Parse a partition spec as the public connector has it: objects with a `field` and its full `transform`.
+
+    Raises ValueError, which says what is wrong with which of them.
+    """
+    return tuple(_parse_partition_field(index, **field) for index, field in enumerate(fields))
+
+
+def _parse_partition_field(index: int, field: str, transform: str = IDENTITY) -> Term:
+    found = _FULL_TRANSFORM.fullmatch(transform.lower())
+    name, width = found.groups() if found else (transform, None)
+    if name not in SHOWN_TRANSFORMS or (width is not None) != (name in TRANSFORMS_WITH_WIDTH):
+        raise ValueError(
+            "must be fields with transforms: identity, bucket[N], truncate[N], year, month, day, hour or void. The "
+            f"transform of element {index} is {transform[:SHOWN_CHARACTERS]!r}"
+        )
+    return Term(name, field, None if width is None else int(width))
 
 
 def parse_sort_by(text: str) -> tuple[SortTerm, ...]:

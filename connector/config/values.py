@@ -171,6 +171,20 @@ def parse_account_key(text: str) -> Secret:
     return Secret(text)
 
 
+def parse_webhook_address(text: str) -> Secret:
+    """Check the host and the port of an address. Otherwise each message would fail, and no error could say why."""
+    from urllib.parse import urlsplit
+
+    try:
+        address = urlsplit(text)
+        is_address = bool(address.hostname and address.hostname.encode("idna")) and address.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ValueError("must be an address with a host that can exist, and with a port from 1 to 65535 or none")
+    return Secret(text)
+
+
 def parse_signing_secret(text: str) -> Secret:
     """Check a secret that signs messages, in the form of Standard Webhooks."""
     from base64 import b64decode

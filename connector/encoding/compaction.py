@@ -1,9 +1,10 @@
 """What compaction hands to the tasks that merge data files, and what they give back."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from connector.encoding.deletion_vectors import FileId
 from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
@@ -17,6 +18,11 @@ class FileGroup:
     """Data files of one partition and spec that are rewritten together."""
 
     sources: tuple[SourceFile, ...]  # oldest first: their rows keep this order unless the table has a sort order
+
+    @property
+    def files(self) -> set[FileId]:
+        """The sources, and the files or vectors that delete rows of them."""
+        return {file for source in self.sources for file in (source.path, *source.position_deletes)}
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class FailedGroup:
     error: ConnectorError
 
 
-# Performs groups. Yields an outcome for each, in any order.
+# Performs groups. Takes one when it can begin it. Yields an outcome for each, in any order.
 Compact: TypeAlias = Callable[
-    [Compaction, Sequence[FileGroup], Refreshed[Properties]], Iterator[CompactedGroup | FailedGroup]
+    [Compaction, Iterable[FileGroup], Refreshed[Properties]], Iterator[CompactedGroup | FailedGroup]
 ]

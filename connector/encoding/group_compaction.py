@@ -1,5 +1,7 @@
 """Compacts a file group: writes the live rows of its sources to new files, in bounded memory."""
 
+from dataclasses import replace
+
 import numpy as np
 from pyiceberg.io import FileIO
 
@@ -8,6 +10,7 @@ from connector.encoding.copied_row_groups import copy_row_group
 from connector.encoding.deleted_rows import find_deleted_rows
 from connector.encoding.group_files import GroupFiles
 from connector.encoding.group_schemas import GroupSchema
+from connector.encoding.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.source_rows import SourceFile, open_source, read_live_rows_of
 
 
@@ -36,17 +39,20 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, files: GroupFi
     kept = first = 0
     deleted = find_deleted_rows(io, source.path, source.position_deletes)
     with open_source(io, source, len(compaction.columns)) as opened:
-        schema = GroupSchema.of(compaction.columns, opened.file.schema_arrow, source.path)
+        columns = (*compaction.columns, *lineage_columns(source.lineage))
+        schema = GroupSchema.of(columns, opened.file.schema_arrow, source.path)
         for group in range(opened.file.num_row_groups):
             count = opened.file.metadata.row_group(group).num_rows
             begin, end = np.searchsorted(deleted, (first, first + count))
             copied = copy_row_group(opened, schema, group, files.options) if begin == end else None
             if copied:
-                files.copy(schema, copied)
+                numbered = fill_lineage(copied.rows, source.lineage, np.arange(first, first + count))
+                files.copy(schema, replace(copied, rows=numbered))
             else:
                 for rows in read_live_rows_of(opened.file, [group], first, deleted):
                     if rows.batch.num_rows:
-                        files.write(schema, schema.convert(rows.batch))
+                        converted = schema.convert(rows.batch)
+                        files.write(schema, fill_lineage(converted, source.lineage, rows.positions))
             kept += count - int(end - begin)
             first += count
     return kept

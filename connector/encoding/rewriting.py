@@ -16,6 +16,7 @@ from connector.encoding.column_types import find_columns
 from connector.encoding.conversions import NoEquivalentError, convert
 from connector.encoding.data_files import DataFileWriter, FileOptions
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.source_rows import (
     SourceFile,
     TargetColumn,
@@ -74,18 +75,19 @@ class Rewriting:
         columns: Sequence[TargetColumn],
         places: dict[int, int],
     ) -> tuple[DataFile, ...]:
-        columns = order_columns(columns)
-        fields = [_field(column, file.schema_arrow.field(places[column.source_id]).type) for column in columns]
+        columns = order_columns((*columns, *lineage_columns(source.lineage)))
+        fields = [_field(column, file.schema_arrow, places.get(column.source_id)) for column in columns]
         primitive = columns_with_statistics(columns)
         options = FileOptions.of_table(self.properties)
         writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
         try:
             for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
                 arrays = [
-                    _array(rows.batch.column(places[column.source_id]), column, field.type)
+                    _array(rows.batch, places.get(column.source_id), column, field.type)
                     for column, field in zip(columns, fields, strict=True)
                 ]
-                writer.write(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
+                batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+                writer.write(fill_lineage(batch, source.lineage, rows.positions))
             return tuple(writer.finish())
         except BaseException:
             writer.abort()
@@ -102,11 +104,16 @@ Rewrite: TypeAlias = Callable[
 ]
 
 
-def _field(column: TargetColumn, file_type: pa.DataType) -> pa.Field:
-    return arrow_field(column, known_arrow_type(column.type) or file_type)
+def _field(column: TargetColumn, source: pa.Schema, place: int | None) -> pa.Field:
+    known = known_arrow_type(column.type)
+    assert known or place is not None, "only the columns of row lineage may be missing in the source"
+    return arrow_field(column, known or source.field(place).type)
 
 
-def _array(values: pa.Array, column: TargetColumn, arrow_type: pa.DataType) -> pa.Array:
+def _array(rows: pa.RecordBatch, place: int | None, column: TargetColumn, arrow_type: pa.DataType) -> pa.Array:
+    if place is None:
+        return pa.nulls(rows.num_rows, arrow_type)
+    values = rows.column(place)
     if not column.is_converted:
         return values if values.type == arrow_type else values.cast(arrow_type)
     source_type = known_arrow_type(column.source_type)

@@ -14,6 +14,7 @@ from connector.encoding.deleted_rows import find_deleted_rows
 from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.encoding.group_files import GroupFiles
 from connector.encoding.group_schemas import GroupSchema
+from connector.encoding.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.merge_plan import plan_merge
 from connector.encoding.position_deletes import Positions
 from connector.encoding.run_merging import merge
@@ -39,10 +40,12 @@ def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, files: Gr
             kept.append(0)
             with open_source(io, source, len(compaction.columns)) as opened:
                 file = opened.file
-                schema = GroupSchema.of(compaction.columns, file.schema_arrow, source.path)
+                columns = (*compaction.columns, *lineage_columns(source.lineage))
+                schema = GroupSchema.of(columns, file.schema_arrow, source.path)
                 sorter.expect(schema)
                 for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
-                    sorter.add(schema.convert(rows.batch), place, rows.positions)
+                    converted = fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions)
+                    sorter.add(converted, place, rows.positions)
                     kept[place] += rows.batch.num_rows
         sorter.finish()
     return kept

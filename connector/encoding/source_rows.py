@@ -35,12 +35,21 @@ _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
 
 
 @dataclass(frozen=True)
+class RowLineage:
+    """What the rows of a data file inherit from the table's metadata, as far as the file does not say it."""
+
+    first_row_id: int  # the others follow by their positions
+    sequence_number: int  # of the commit that last changed them
+
+
+@dataclass(frozen=True)
 class SourceFile:
     """A data file of a table, and the position delete files that apply to it."""
 
     path: str
     size: int  # bytes
     position_deletes: tuple[FileId, ...] = ()
+    lineage: RowLineage | None = None  # None: its rows have no ids
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits.backfill import start_backfill
-from connector.iceberg.metadata.row_lineage import has_row_lineage
+from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import (
     check_partition_spec,
     make_partition_spec,
@@ -169,7 +169,7 @@ def _describe(
 
 def _find_unconvertible(table: Table, failed: Collection[int]) -> frozenset[int]:
     """Return the ids of columns that are not converted. `failed` are those with a value that has no equivalent."""
-    if has_row_lineage(table) and table.current_snapshot():  # rows that are written again would lose their ids
+    if not can_keep_lineage(table) and table.current_snapshot():  # rows that are written again would lose their ids
         return frozenset(column.field_id for column in table.schema().fields)
     return frozenset(failed)
 

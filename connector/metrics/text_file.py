@@ -4,6 +4,8 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EISDIR
+from os import strerror
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
@@ -41,8 +43,11 @@ def try_to_write(path: Path, registry: CollectorRegistry) -> None:
 
 def try_directory(path: Path) -> None:
     """Create a file beside this one, and remove it. Raises UserError if that fails."""
-    with _translate_errors(path), NamedTemporaryFile(dir=path.parent, prefix=path.name):
-        pass
+    with _translate_errors(path):
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, strerror(EISDIR))
+        with NamedTemporaryFile(dir=path.parent, prefix=path.name):
+            pass
 
 
 @contextmanager

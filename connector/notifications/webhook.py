@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-import requests
+from requests import Response, Session
 from requests.exceptions import ConnectTimeout, ProxyError, RequestException, SSLError, Timeout
 
 from connector.config.endpoint_config import Notification
@@ -52,7 +52,7 @@ class Webhook:
     def __init__(self, notification: Notification, limits: TimeLimits = LIMITS) -> None:
         self._url = notification.url
         self._key = _read_key(notification.secret) if notification.secret else None
-        self._session = limit_time(requests.Session(), limits)
+        self._session = limit_time(_SessionWithoutRedirects(), limits)
         # Otherwise the password that a .netrc file has for this host would be sent.
         self._session.auth = lambda request: request
         self.host = urlsplit(notification.url.reveal()).netloc  # the rest of the address may be secret
@@ -64,17 +64,22 @@ class Webhook:
         if self._key:
             headers["webhook-signature"] = sign(self._key, event, sent)
         try:
-            with self._session.post(
-                self._url.reveal(), data=event.body, headers=headers, allow_redirects=False, stream=True
-            ) as answer:
+            with self._session.post(self._url.reveal(), data=event.body, headers=headers, stream=True) as answer:
                 status, retry_after = answer.status_code, answer.headers.get("retry-after", "")
-        except RequestException as error:
+        except (RequestException, ValueError) as error:  # urllib3 refuses some hosts by a ValueError
             raise DeliveryError(_explain(error)) from None
         if 300 <= status < 400:
             raise DeliveryError(f"HTTP {status}: redirects are not followed", is_refusal=True)
         if not 200 <= status < 300:
             is_refusal = status in REFUSALS and status not in NO_REFUSALS
             raise DeliveryError(f"HTTP {status}", _read_seconds(retry_after), is_refusal=is_refusal)
+
+
+class _SessionWithoutRedirects(Session):
+    """Follows no redirect. The parameter `allow_redirects` would still read all of its content and parse its target."""
+
+    def get_redirect_target(self, resp: Response) -> None:  # noqa: ARG002
+        return None
 
 
 def sign(key: bytes, event: CloudEvent, sent: str) -> str:
@@ -87,7 +92,7 @@ def _read_key(secret: Secret) -> bytes:
     return b64decode(secret.reveal().removeprefix(SIGNING_SECRET_PREFIX))
 
 
-def _explain(error: RequestException) -> str:
+def _explain(error: Exception) -> str:
     return next((cause for kind, cause in _CAUSES.items() if isinstance(error, kind)), "the connection failed")
 
 
@@ -96,8 +101,7 @@ def _read_seconds(retry_after: str) -> float:
     if retry_after.isdecimal():
         return min(float(retry_after), LONGEST_RETRY_AFTER)
     try:
-        until = parsedate_to_datetime(retry_after)
-    except ValueError:
+        seconds = (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):  # no date, or one that no calendar has
         return 0.0
-    seconds = (until.astimezone(UTC) - datetime.now(UTC)).total_seconds()
     return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)

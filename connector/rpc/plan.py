@@ -105,7 +105,7 @@ def _targets(
             has_unique_keys=not resource.delta_updates,
             is_new=last is None,
             schema_evolution=resource.schema_evolution,
-            arrangement=ArrangementTerms(resource.partition_by, resource.sort_by),
+            arrangement=ArrangementTerms(resource.partition_terms, resource.sort_by),
             format_version=resource.format_version,
             keeps_nanoseconds=advanced.nanosecond_timestamps,
             other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),

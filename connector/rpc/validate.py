@@ -126,7 +126,7 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         proposal.binding.group_by,
         name_former_columns(proposal.last.field_selection if proposal.last else None),
         one_line_names=proposal.is_in_glue,
-        arrangement=ArrangementTerms(proposal.resource.partition_by, proposal.resource.sort_by),
+        arrangement=ArrangementTerms(proposal.resource.partition_terms, proposal.resource.sort_by),
     )
     if wrong := [
         *_refusals(proposal, found),

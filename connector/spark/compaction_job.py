@@ -1,11 +1,11 @@
 """Spark jobs that compact file groups: one short task for each group, in the lane of maintenance."""
 
 import gc
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
 from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
@@ -44,19 +44,20 @@ def compact_in(jobs: MaintenanceJobs) -> Compact:
     """
 
     def compact(
-        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Iterator[Outcome]:
         try:
             most = jobs.maintenance_tasks
         except (ConnectorError, CancelledError) as error:
             yield from (FailedGroup(group, _as_connector_error(error)) for group in groups)
             return
-        waiting = deque(groups)
+        waiting = iter(groups)
         running: dict[Future[list[Outcome]], FileGroup] = {}
-        while waiting or running:
-            while waiting and len(running) < most:
-                group = waiting.popleft()
+        while True:
+            for group in islice(waiting, most - len(running)):
                 running[_submit(jobs, compaction, group, access)] = group
+            if not running:
+                return
             for job in wait(running, return_when=FIRST_COMPLETED).done:
                 yield _get_outcome(job, running.pop(job))
 

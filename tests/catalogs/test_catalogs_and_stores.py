@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -19,7 +20,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from fixtures.collection import NAMESPACE, Collection
+from fixtures.collection import NAMESPACE, PUBLISHED_AT, Collection, meta, published_at
 from support import spark_catalogs
 from support import trino as trino_catalogs
 from support.azure import ACCOUNT, AzureStore
@@ -29,6 +30,7 @@ from support.google import GoogleStore
 from support.hive import IN_ONE_WORKER, Metastore
 from support.jars import jars
 from support.leftovers import Leftover, Watch, exposed
+from support.pages import freshness_queries
 from support.postgres import Postgres
 from support.readers import duckdb_rows, let_duckdb_read_from_google, polars_table
 from support.rest_catalog import (
@@ -299,10 +301,14 @@ def test_trino_reads_one_row_for_each_key_of_an_updated_table(
 ) -> None:
     files: Store = request.getfixturevalue(STORES[store])
     lake = CATALOGS[catalog](request, files)
-    collection = replace(LEDGER, table=f"of_{tmp_path.name}", settings={"delta_updates": False})
-    source = UpdatingSource(
-        collection, lambda key, version: {"id": key[0], "note": f"version {version}"}, Random(1), hard_delete=True
-    )
+    settings = {"delta_updates": False}
+    collection = replace(LEDGER, fields=(*LEDGER.fields, PUBLISHED_AT), table=f"of_{tmp_path.name}", settings=settings)
+    begin = datetime(2026, 11, 22, tzinfo=UTC)
+
+    def make_document(key: Json, version: int) -> Json:
+        return {"_meta": meta(begin + timedelta(seconds=version)), "id": key[0], "note": f"version {version}"}
+
+    source = UpdatingSource(collection, make_document, Random(1), hard_delete=True)
     config = {"namespace": NAMESPACE, "upload_interval": "PT0S", "hard_delete": True, **lake.config}
     runtime = Runtime(tmp_path, [collection], config, lake.environment)
     runtime.apply()
@@ -313,6 +319,17 @@ def test_trino_reads_one_row_for_each_key_of_an_updated_table(
     name = trino.add_catalog({**lake.trino, **files.trino})
     rows = trino.rows(f"SELECT id, note FROM {name}.{NAMESPACE}.{collection.table} ORDER BY id")
     assert rows == sorted([document["id"], document["note"]] for document in source.documents.values())
+    newest, commits = (
+        query.replace('lake.shop."orders$snapshots"', f'{name}.{NAMESPACE}."{collection.table}$snapshots"')
+        for query in freshness_queries("Trino")
+    )
+    [[published, is_older]] = trino.rows(f"SELECT newest, age > INTERVAL '0' SECOND FROM ({newest})")
+    expected = max(published_at(each["_meta"]["uuid"]) for each in source.documents.values())
+    assert (datetime.fromisoformat(published), is_older) == (datetime.fromisoformat(expected), True)
+    of_commits = trino.rows(f"SELECT upserted, last_published FROM ({commits})")
+    assert len(of_commits) == 5
+    assert max(last_published for _, last_published in of_commits) == published
+    assert all(int(upserted) > 0 for upserted, _ in of_commits)
 
 
 def session(lake: Lake, collection: Collection, watch: Watch) -> list[Leftover]:

@@ -133,6 +133,20 @@ def test_spec_loads_nothing_that_the_commands_need() -> None:
     assert "connector.cli.arguments" in ran.stderr.split()
 
 
+def test_a_spec_request_loads_no_parser_of_arguments() -> None:
+    program = "import sys; from connector.__main__ import main; main(); print(*sys.modules, file=sys.stderr)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        input='{"spec":{}}\n',
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+    )
+    assert ran.stdout.startswith('{"spec":')
+    assert "connector.cli.arguments" not in ran.stderr.split()
+
+
 # Versions
 
 

@@ -319,7 +319,7 @@ def test_every_staged_commit_is_shown_with_what_would_become_of_it(fenced: Fence
     assert verdicts(replaced) == [(1, "other_table")]
 
 
-@pytest.mark.parametrize("table", ["shop.nothing", "orders"])
+@pytest.mark.parametrize("table", ["shop.nothing", "orders", ".orders", "shop."])
 def test_a_table_that_is_not_there_is_said_to_be_missing(fenced: Fenced, table: str) -> None:
     with pytest.raises(UserError) as error:
         show(replace(fenced.place(), table=table), as_json=False)

@@ -1,6 +1,7 @@
 """An operator sees what maintenance would do, does it beside running tasks, and may end it at any time."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -24,7 +25,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.maintenance.perform_actions import Action
 from connector.iceberg.metadata.retention import MAX_AGE
@@ -231,6 +232,22 @@ def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> Non
 
 
 @pytest.mark.usefixtures("left")
+def test_a_table_that_is_named_twice_is_maintained_once(lake: Lake) -> None:
+    maintained = lake.maintain("manifests", "--table", "shop.orders", "--table", "SHOP.orders")
+    assert find(maintained, "manifests")["replaced"] == 3
+
+
+@pytest.mark.usefixtures("left")
+def test_the_log_says_how_far_each_action_has_come(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "connector.cli")
+    lake.maintain("manifests", "--dry-run")
+    lake.maintain("manifests", "--max-seconds", "0")
+    lake.maintain("manifests")
+    lines = [f"manifests shop.orders: {outcome}" for outcome in ("planned", "not finished", "done")]
+    assert caplog.messages == lines
+
+
+@pytest.mark.usefixtures("left")
 @pytest.mark.parametrize("content", [None, b"Obj", b""], ids=["gone", "cut short", "empty"])
 def test_a_table_that_is_broken_does_not_stop_the_others(lake: Lake, content: bytes | None) -> None:
     lake.add_table(TableIdentifier("shop", "customers"))
@@ -322,6 +339,29 @@ def test_wrong_arguments_are_refused(lake: Lake, arguments: list[str], capsys: p
         lake.maintain(*arguments)
     assert ended.value.code == 2
     assert re.search("materialize-iceberg( maintain)?: error: ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--max-seconds", "-1"], "argument --max-seconds: -1 is not a number of at least 0"),
+        (["--max-seconds", "nan"], "argument --max-seconds: nan is not a number of at least 0"),
+        (["--max-seconds", "1h"], "argument --max-seconds: 1h is not a number of at least 0"),
+        (["--max-bytes", "-5"], "argument --max-bytes: -5 is not a whole number of at least 0"),
+        (["--max-bytes", "1GB"], "argument --max-bytes: 1GB is not a whole number of at least 0"),
+        (["--older-than", "-3", "--allow-young-files"], "argument --older-than: -3 is not a number of at least 0"),
+        (["--older-than", "inf"], "--older-than: inf is more than 36500 days"),
+        (["--spark", "=4g"], "--spark =4g: give a name and a value, with = between them"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_values_that_are_no_budget_and_no_age_are_refused(
+    lake: Lake, arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        lake.maintain("all", *arguments)
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
 
 
 @pytest.mark.catalog

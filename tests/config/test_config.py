@@ -503,8 +503,10 @@ def refusal(endpoint: Json) -> str:
 def test_every_keyword_that_can_complain_does_so_in_our_words(schema: Json) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     judging = set(jsonschema.Draft202012Validator.VALIDATORS)
-    # Properties complain only through their members; a branch is chosen by its `const`; durations are config_values'.
-    assert (set(keywords(schema)) & judging) - set(KEYWORDS) <= {"properties", "patternProperties", "const", "format"}
+    # Properties and items complain only through their members; a branch is chosen by its `const`; durations are
+    # config_values'.
+    through_others = {"properties", "patternProperties", "items", "const", "format"}
+    assert (set(keywords(schema)) & judging) - set(KEYWORDS) <= through_others
 
 
 def keywords(schema: Json) -> Iterator[str]:
@@ -513,7 +515,7 @@ def keywords(schema: Json) -> Iterator[str]:
         yield from keywords(subschema)
     for subschema in (*schema.get("oneOf", ()), *schema.get("patternProperties", {}).values()):
         yield from keywords(subschema)
-    for keyword in ("propertyNames", "additionalProperties"):
+    for keyword in ("propertyNames", "additionalProperties", "items"):
         if isinstance(schema.get(keyword), dict):
             yield from keywords(schema[keyword])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given
@@ -144,7 +144,7 @@ def test_any_text_is_terms_or_an_error_with_its_place(
         assert parse_text(", ".join(map(str, terms))) == terms
 
 
-def problems(**config: str) -> list[str]:
+def problems(**config: Any) -> list[str]:
     with pytest.raises(Exception, match="bindings") as raised:
         parse(ENDPOINT, [{"table": "t", **config}])
     return str(raised.value).splitlines()
@@ -178,6 +178,54 @@ def test_what_is_wrong_with_partition_by_is_said_with_its_place(name: str) -> No
 def test_what_is_wrong_with_sort_by_is_said_with_its_place(name: str, text: str) -> None:
     [problem] = problems(sort_by=text)
     check_text(SNAPSHOTS, f"sort_by: {name}", problem, {})
+
+
+def test_partition_fields_of_the_public_connector_are_the_same_terms() -> None:
+    fields = [
+        {"field": "id", "transform": "bucket[16]"},
+        {"field": "note, or so", "transform": "Truncate[4]"},
+        {"field": "at", "transform": "hour"},
+        {"field": "Void", "transform": "void"},
+        {"field": "id", "transform": "identity"},
+        {"field": "16"},
+    ]
+    _, [given] = parse(ENDPOINT, [{"table": "t", "partition_fields": fields}])
+    assert given.partition_terms == parse_partition_by(
+        "bucket(16, id), truncate(4, `note, or so`), hour(at), void(Void), id, `16`"
+    )
+
+
+def test_without_partition_fields_a_table_keeps_its_spec() -> None:
+    _, [empty, text, nothing] = parse(
+        ENDPOINT,
+        [
+            {"table": "t", "partition_fields": []},
+            {"table": "t", "partition_fields": [], "partition_by": ""},
+            {"table": "t", "partition_fields": None},
+        ],
+    )
+    assert (empty.partition_terms, text.partition_terms, nothing.partition_terms) == (None, (), None)
+
+
+WRONG_FIELDS: Final[dict[str, dict[str, Any]]] = {
+    "no list": {"partition_fields": "id"},
+    "no object": {"partition_fields": ["id"]},
+    "no field": {"partition_fields": [{"transform": "day"}]},
+    "an empty field": {"partition_fields": [{"field": ""}]},
+    "an unknown property": {"partition_fields": [{"field": "id", "name": "x"}]},
+    "an unknown transform": {"partition_fields": [{"field": "id"}, {"field": "at", "transform": "weekly"}]},
+    "no width": {"partition_fields": [{"field": "id", "transform": "bucket"}]},
+    "a width too many": {"partition_fields": [{"field": "at", "transform": "day[2]"}]},
+    "a width that is no number": {"partition_fields": [{"field": "at", "transform": "bucket[x]"}]},
+    "both forms": {"partition_fields": [{"field": "id"}], "partition_by": "id"},
+    "both forms, one of them empty": {"partition_fields": [{"field": "id"}], "partition_by": ""},
+}
+
+
+@pytest.mark.parametrize("name", WRONG_FIELDS)
+def test_what_is_wrong_with_partition_fields_is_said_with_its_place(name: str) -> None:
+    [problem] = problems(**WRONG_FIELDS[name])
+    check_text(SNAPSHOTS, f"partition_fields: {name}", problem, {})
 
 
 def test_both_settings_are_wrong_at_once() -> None:

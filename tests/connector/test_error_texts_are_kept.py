@@ -32,6 +32,7 @@ OTHER_SENTENCES: Final = {
     "connector/cli/demo_command.py": "what there is, and what was done",
     "connector/cli/fence_command.py": "what there is, and what was done",
     "connector/cli/inspect_command.py": "what there is",
+    "connector/cli/maintain_arguments.py": "the help of the command line",
     "connector/cli/maintain_texts.py": "what was done",
     "connector/cli/projections.py": "descriptions of projections",
     "connector/cli/table_lines.py": "how a table is opened",

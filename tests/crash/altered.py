@@ -22,6 +22,7 @@ if __name__ == "__main__":
     swap(backlog, "FIRST_PAUSE", PAUSE)
     boundaries.guard_catalog()
     boundaries.guard_commits()
+    boundaries.guard_backfills()
     boundaries.guard_clock()
     storage.guard()
     boundaries.guard_stores()

@@ -7,10 +7,12 @@ import time
 from types import SimpleNamespace
 from typing import Any, Final
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.table import Table
 
+from connector.iceberg import tables
 from connector.iceberg.commits import commit, snapshot
 from connector.session import transactions
 from crash import foreign
@@ -20,6 +22,8 @@ from crash.ledger import TABLES
 
 KILL_BEFORE_COMMIT: Final = "kill-before-commit"
 KILL_AFTER_COMMIT: Final = "kill-after-commit"
+KILL_BEFORE_BACKFILL: Final = "kill-before-backfill"
+KILL_AFTER_BACKFILL: Final = "kill-after-backfill"
 KILL_WHILE_STORING: Final = "kill-while-storing"
 CLOCK_IS_AHEAD: Final = "clock-is-ahead"
 AHEAD: Final = 3600 * 10**9  # nanoseconds
@@ -62,6 +66,23 @@ def guard_commits() -> None:
         return landed
 
     swap(commit, "commit_snapshot", guarded)
+
+
+def guard_backfills() -> None:
+    """Death around each commit in which apply begins the backfill of a table."""
+    start: Any = tables.start_backfill  # type: ignore[attr-defined]
+    faults = Faults.of_this_process()
+
+    def guarded(catalog: Catalog, table: Table, change: Any) -> None:
+        def commit_table(*arguments: Any) -> Any:
+            _die(faults, KILL_BEFORE_BACKFILL)
+            answer = catalog.commit_table(*arguments)
+            _die(faults, KILL_AFTER_BACKFILL)
+            return answer
+
+        start(SimpleNamespace(commit_table=commit_table, load_table=catalog.load_table), table, change)
+
+    swap(tables, "start_backfill", guarded)
 
 
 def guard_clock() -> None:

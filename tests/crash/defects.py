@@ -22,7 +22,7 @@ from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from connector.session.loads import Found
 from connector.storage.file_io import files_of
-from crash import compaction_defects, task_defects, update_defects, writing_defects
+from crash import backfill_defects, compaction_defects, task_defects, update_defects, writing_defects
 from crash.faults import DEFECT, swap
 from protocol import request
 
@@ -276,4 +276,5 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = (
     }
     | update_defects.DEFECTS
     | compaction_defects.DEFECTS
+    | backfill_defects.DEFECTS
 )

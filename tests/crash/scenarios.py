@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crash import compaction_moments, moments, storage_moments, update_moments
+from crash import backfill_moments, compaction_moments, moments, storage_moments, update_moments
 from crash.lakes import Kind
 from crash.ledger import BALANCES, BALANCES_REJECTED, POSTINGS, REJECTED
 from crash.moments import killed_at
@@ -109,6 +109,8 @@ SCENARIOS: Final = (
     Scenario(
         "zombie-compaction", compaction_moments.compaction_outlives_its_session, "does it commit right, or not at all?"
     ),
+    Scenario("backfill-killed", backfill_moments.backfill_killed, "old rows or new ones, and the new ones once?"),
+    Scenario("zombie-of-before-a-backfill", backfill_moments.outlived_by_its_processes, "refused by the table?"),
     Scenario("storage-outage", storage_moments.storage_fails, "retried, then a clear error; nothing lost?"),
     Scenario("storage-slow", storage_moments.storage_is_slow, "is it waited for?", IN_A_BUCKET),
     Scenario("storage-refuses", storage_moments.storage_refuses, "retried, then a clear error?", IN_A_BUCKET),
@@ -118,11 +120,22 @@ SCENARIOS: Final = (
     Scenario("catalog-disk-full", storage_moments.catalog_disk_full, "exact once there is room?", ON_DISK),
 )
 
+# Each step of a backfill is also tried in the simulation, and one by one in tests/iceberg/test_backfill.py. So are tables of
+# format version 3 in the simulation, with defects of deletion vectors, and in tests/iceberg/test_vectors_of_updates.py.
+WITHOUT_CI: Final = frozenset(  # nor with a defect
+    {
+        "backfill-killed",
+        "crash-after-commit-in-version-3",
+        "two-ranges-update-in-version-3",
+        "zombie-of-before-a-backfill",
+    }
+)
+
 # CI runs nearly everything on the Local catalog, and on the others where they make a difference. --all runs all on all.
 IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.LOCAL: {scenario.name for scenario in SCENARIOS}
-    - {"crash-after-commit-in-version-3", "two-ranges-update-in-version-3"}
-    - {"found-rows-deleted", "compaction-killed", "compaction-meets-transactions", "zombie-compaction"},
+    - {"found-rows-deleted", "compaction-killed", "compaction-meets-transactions", "zombie-compaction"}
+    - WITHOUT_CI,
     Kind.REST: {
         "commit-response-lost",
         "crash-while-applying",
@@ -180,6 +193,10 @@ PLANTED: Final = (
     Planted("compaction-killed", "keeps_only_what_it_has_read", "lost|Loads returned|follows"),
     Planted("compaction-meets-transactions", "carries_no_deletes_over", "doubled|Loads returned"),
     Planted("zombie-compaction", "takes_young_files_for_orphans", "unreadable|cannot be|is gone"),
+    Planted("backfill-killed", "adds_what_was_staged_before", "but shown|doubled"),
+    Planted("backfill-killed", "records_the_owner_before_the_backfill", "but shown|doubled"),
+    Planted("backfill-killed", "removes_the_rows_before_it_adds_others", "every row of before"),
+    Planted("zombie-of-before-a-backfill", "adds_what_was_staged_before", "but shown|doubled|not refused"),
     Planted("storage-outage", "swallows_upload_errors", "lost"),
     # Java's server takes a snapshot that is older than its parent, and writes metadata that everybody can read.
     Planted("clock-ahead", "dates_by_its_own_clock", "older than its parent|unreadable|lost", (Kind.LOCAL, Kind.GLUE)),

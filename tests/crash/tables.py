@@ -12,7 +12,17 @@ from crash import foreign
 from crash.balances import check_progress, expected_balances
 from crash.engines import Engines
 from crash.lakes import Lake
-from crash.ledger import BALANCES, TABLES, Entry, compare, expected, visible
+from crash.ledger import (
+    BALANCES,
+    BALANCES_REJECTED,
+    REJECTED,
+    TABLES,
+    Entry,
+    PromiseBrokenError,
+    compare,
+    expected,
+    visible,
+)
 from crash.metadata import check_metadata
 
 
@@ -23,6 +33,7 @@ class Tables:
         self.others: Final[dict[str, list[Entry]]] = {table: [] for table in TABLES}
         self._lake = lake
         self._replaced: tuple[str, ...] = ()
+        self._before: dict[str, Counter[Entry]] = {}  # what tables have until the first commit of their backfill
 
     def table(self, name: str) -> Table:
         return self._lake.open_catalog().load_table((self._lake.namespace, name))
@@ -31,6 +42,8 @@ class Tables:
         """Every row, given how many documents the log has read; without `complete` the last may still be missing."""
         for table in tables:
             found = visible(self.table(table))
+            if self._awaits_rows(table, found, committed, complete=complete):
+                continue
             if table == BALANCES:
                 check_progress(found, committed, self.others[table])
             if table != BALANCES or complete:
@@ -51,6 +64,28 @@ class Tables:
     def append(self, table: str) -> None:
         foreign.append(self.table(table), foreign.APPENDED)
         self.others[table] += foreign.APPENDED
+
+    def begin_backfill(self) -> None:
+        """The user backfills every binding: what others have added goes with the rows of before."""
+        self._before = {table: visible(self.table(table)) for table in TABLES}
+        for others in self.others.values():
+            others.clear()
+
+    def _awaits_rows(self, table: str, found: Counter[Entry], committed: int, *, complete: bool) -> bool:
+        """Whether a table still has all rows of before its backfill, and may have them: the log has no rows of the
+        backfill, or the last transactions may still be on their way. Rejected rows go with apply."""
+        before, is_rejected = self._before.get(table), table in (REJECTED, BALANCES_REJECTED)
+        if before is None:
+            return False
+        if found == before and not (complete and (committed or is_rejected)):
+            return True
+        if not is_rejected:
+            if not committed:
+                compare(f"{table}, before the first commit of its backfill", found, before, complete=True)
+            if not found:
+                raise PromiseBrokenError(f"{table}: lost: every row of before the backfill, and no other is there")
+        del self._before[table]
+        return False
 
     def _expected(self, table: str, committed: int) -> Counter[Entry]:
         rows_at = expected_balances if table == BALANCES else partial(expected, table)

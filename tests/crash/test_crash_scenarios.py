@@ -13,7 +13,7 @@ from crash.engines import Engines
 from crash.faults import Faults
 from crash.lakes import Kind, Servers, open_lake
 from crash.ledger import PromiseBrokenError
-from crash.scenarios import IN_CI, PLANTED, SCENARIOS, Planted, Scenario
+from crash.scenarios import IN_CI, PLANTED, SCENARIOS, WITHOUT_CI, Planted, Scenario
 from crash.shards import Event
 from crash.task import Task
 from support.connector_process import ConnectorEndedError
@@ -89,9 +89,8 @@ def _defects() -> Iterator[Any]:
         (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == planted.scenario]
         kinds = planted.on or scenario.on
         for kind in kinds:
-            is_first = kind is kinds[0] and planted.defect not in caught
-            # The simulation finds the defects of format version 3 in CI.
-            marks = _marks(in_ci=is_first and scenario.format_version == 2)
+            is_new = planted.defect not in caught and scenario.name not in WITHOUT_CI
+            marks = _marks(in_ci=kind is kinds[0] and is_new)
             yield pytest.param(scenario, planted, kind, id=f"{scenario.name}-{planted.defect}-{kind}", marks=marks)
         caught.add(planted.defect)
 

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ from connector.iceberg.commits import commit, compaction_commit
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.maintenance import compact_table as compact_table_module
 from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
@@ -37,7 +38,7 @@ from support.compacting import EAGER, compact, compact_here
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import local_catalog, upgrade_to_version_3
+from support.tables import local_catalog, record_property, upgrade_to_version_3
 from support.updated_rows import BY_PART, make_table, row, stage_updates, values_of
 
 SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
@@ -209,6 +210,7 @@ def test_files_that_another_engine_has_rewritten_are_given_up(catalog: Catalog) 
     before = stored(catalog)
     result = compact(catalog, PATH, rewrite)
     assert (result.commits, result.dropped) == (0, 1)
+    assert result.debt == 0, "nothing of it is left for another run"
     assert values_of(catalog) == dict.fromkeys(range(3), "a")
     assert not [name for name in stored(catalog) - before if name.startswith("compact-")]
 
@@ -333,14 +335,13 @@ def test_a_table_whose_rows_a_backfill_replaces_is_left_alone(catalog: Catalog) 
     assert values_of(catalog) == dict.fromkeys(range(3), "a")
 
 
-def test_a_table_of_format_version_3_is_left_alone_because_rows_keep_their_ids(catalog: Catalog) -> None:
+def test_a_compaction_is_given_up_when_its_table_is_upgraded_and_a_later_one_is_not(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
-    before = files(catalog)
     result = compact(catalog, PATH, lambda: upgrade_to_version_3(catalog, PATH))
     assert (result.commits, result.dropped) == (0, 1)
-    assert compact(catalog, PATH).debt == 0
-    assert files(catalog) == before
+    assert compact(catalog, PATH).files_after == 1
+    assert values_of(catalog) == dict.fromkeys(range(3), "a")
 
 
 def begin_backfill(catalog: Catalog) -> None:
@@ -470,6 +471,20 @@ def test_a_catalog_that_takes_no_compaction(
     assert len(files(catalog)) == 3
 
 
+def test_files_that_no_commit_has_named_are_deleted(catalog: Catalog) -> None:
+    """The commit fails before it is sent: a property is broken, as a manifest could not be written to a full disk."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    before = stored(catalog)
+
+    def spoil() -> None:
+        record_property(catalog.load_table(PATH), "write.metadata.previous-versions-max", "many")
+
+    with pytest.raises(UserError, match="many"):
+        compact(catalog, PATH, spoil)
+    assert stored(catalog) == before
+
+
 def test_manifests_stay_few(catalog: Catalog) -> None:
     for number in range(12):
         land(catalog, {number: "a"})
@@ -500,14 +515,28 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
     for number in range(4):
         land(catalog, {number: "a", number + 10: "b"})
 
-    def fail_first(compaction: Compaction, groups: Sequence[FileGroup], access: Any) -> Iterator[Any]:
-        yield FailedGroup(groups[0], RetryableError("the storage does not answer"))
-        yield from compact_here(compaction, groups[1:], access)
+    def fail_first(compaction: Compaction, groups: Iterable[FileGroup], access: Any) -> Iterator[Any]:
+        first, *others = groups
+        yield FailedGroup(first, RetryableError("the storage does not answer"))
+        yield from compact_here(compaction, others, access)
 
     result = compact_table(catalog, PATH, fail_first)
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
     assert len(values_of(catalog)) == 8
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
+
+
+def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them begins one group at least."""
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b", number + 20: "c"})
+    monkeypatch.setattr(compact_table_module, "COMMIT_SECONDS", 0.0)
+    result = compact_table(catalog, PATH, compact_here)
+    assert (result.commits, result.groups, result.files_before, result.debt) == (3, 3, 12, 0)
 
 
 def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,7 +1,7 @@
 """The actions of `maintain` beside a task that goes on, within a budget, with the rows as they were."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,10 +10,11 @@ from pyiceberg.catalog import Catalog
 
 from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
+from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.maintenance.compact_table import CompactionResult
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import (
     Action,
     Budget,
@@ -31,7 +32,7 @@ from connector.model.state import StagedCommit
 from support.altered_tables import PATH
 from support.compacting import EAGER, compact_here
 from support.staged_rows import WRITER
-from support.tables import local_catalog
+from support.tables import local_catalog, record_property
 from support.updated_rows import make_table, stage_updates, values_of
 
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
@@ -64,7 +65,7 @@ def perform(
     """Performs an action. Before the commit of a compaction, something happens."""
 
     def compact(
-        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Iterator[CompactedGroup | FailedGroup]:
         yield from list(compact_here(compaction, groups, access))
         meanwhile()
@@ -89,6 +90,15 @@ def test_a_dry_run_plans_what_a_compaction_then_does(catalog: Catalog) -> None:
     again = perform(catalog, Action.COMPACT, is_dry_run=True)
     assert isinstance(again, CompactionPlan)
     assert again.groups == ()
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False], ids=["planned", "performed"])
+def test_a_property_with_which_no_commit_is_possible_is_named(catalog: Catalog, *, is_dry_run: bool) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    record_property(catalog.load_table(PATH), "write.metadata.previous-versions-max", "many")
+    with pytest.raises(UserError, match="many"):
+        perform(catalog, Action.COMPACT, is_dry_run=is_dry_run)
 
 
 def test_a_running_task_goes_on_after_each_action(catalog: Catalog) -> None:

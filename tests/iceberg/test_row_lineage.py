@@ -1,5 +1,7 @@
 """Tables of format version 3: each row has an id, which it keeps, as DuckDB reads it."""
 
+import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,19 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, StringType
 
+from connector.config.terms import parse_sort_by
+from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, SetAsideColumn, StartBackfill, TableChange, Target
+from connector.evolution.table_change import (
+    NO_TERMS,
+    ConvertColumn,
+    NewColumn,
+    Owner,
+    SetAsideColumn,
+    StartBackfill,
+    TableChange,
+    Target,
+)
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
@@ -22,10 +35,14 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION
+from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_position
+from support.readers import polars_table
+from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import alterer, foreign_table, local_catalog, upgrade_to_version_3
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
 PATH = TableIdentifier("shop", "orders")
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))
@@ -52,12 +69,18 @@ def land(catalog: Catalog, *ids: int, writer: WriterId = WRITER) -> StagedCommit
     return staged
 
 
-def row_ids(table: Table, connection: duckdb.DuckDBPyConnection) -> dict[int, tuple[int, int]]:
+def row_ids(table: Table, connection: duckdb.DuckDBPyConnection) -> dict[Any, tuple[int, int]]:
     """By the value of `id`: the row's id, and the sequence number of its last change."""
     query = f"SELECT id, _row_id, _last_updated_sequence_number FROM iceberg_scan('{table.metadata_location}')"
     found = connection.sql(query).fetchall()
     assert len({row_id for _, row_id, _ in found}) == len(found), "each row has its own"
     return {number: (row_id, sequence_number) for number, row_id, sequence_number in found}
+
+
+def files(catalog: Catalog) -> list[str]:
+    """The paths of data files, those with the most rows first."""
+    found = [task.file for task in catalog.load_table(PATH).scan().plan_files()]
+    return [file.file_path for file in sorted(found, key=lambda file: -file.record_count)]
 
 
 def assert_ids_continue(table: Table) -> None:
@@ -128,8 +151,7 @@ def test_a_table_that_another_engine_upgrades_is_written_as_version_3(
     foreign_table(catalog, PATH, properties=MERGE_3)
     land(catalog, 1, 2)
     land(catalog, 3)
-    files = [task.file for task in catalog.load_table(PATH).scan().plan_files()]
-    delete_position(catalog.load_table(PATH), next(file.file_path for file in files if file.record_count == 1), 0)
+    delete_position(catalog.load_table(PATH), files(catalog)[1], 0)
     staged = stage(catalog, PATH, WRITER, 4)
     upgrade_to_version_3(catalog, PATH)
     commit.commit_all_or_raise(catalog, [staged])
@@ -171,16 +193,87 @@ def test_properties_columns_and_maintenance_leave_the_ids_alone(
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == before
 
 
-@pytest.mark.parametrize(("has_rows", "kept_aside"), [(True, True), (False, False)])
-def test_a_column_whose_conversion_would_change_row_ids_is_kept(
-    catalog: Catalog, has_rows: bool, kept_aside: bool
+@pytest.mark.parametrize("sorting", ["", "id desc"], ids=["in order", "sorted"])
+def test_compactions_leave_the_ids_alone(
+    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection, sorting: str
 ) -> None:
-    columns = [NewColumn("qty", "qty", type_, False, "", False, former="qty") for type_ in (LongType(), StringType())]
+    """Also those of files that were compacted before, and while a transaction commits."""
+    arrangement = ArrangementTerms(sort_by=parse_sort_by(sorting)) if sorting else NO_TERMS
+    fit(catalog, format_version=3, properties={**MERGE_3, **EAGER}, arrangement=arrangement)
+    seen: dict[int, tuple[int, int]] = {}
+    for first in (0, 20, 40):
+        for number in range(first, first + 8, 2):
+            land(catalog, number, number + 1)
+        before = row_ids(catalog.load_table(PATH), duckdb_reader)
+        assert before.items() >= seen.items()
+        assert compact(catalog, PATH, partial(land, catalog, first + 10)).groups == 1
+        table = catalog.load_table(PATH)
+        seen = row_ids(table, duckdb_reader)
+        assert seen.items() > before.items()
+        assert_ids_continue(table)
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == sorted(seen)
+    assert table.scan().to_arrow().column_names == ["id"]
+    assert sorted(polars_table(table.metadata_location, {})["id"].to_pylist()) == sorted(seen)
+
+
+def test_rows_that_get_their_ids_during_a_compaction_keep_them(
+    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows of an upgraded table have none before its next commit. The new files would have others."""
+    caplog.set_level(logging.INFO, logger="connector")
+    foreign_table(catalog, PATH, properties=EAGER)
+    for number in range(3):
+        land(catalog, number)
+    upgrade_to_version_3(catalog, PATH)
+    given: dict[int, tuple[int, int]] = {}
+
+    def land_and_look() -> None:
+        land(catalog, 9)
+        given.update(row_ids(catalog.load_table(PATH), duckdb_reader))
+
+    result = compact(catalog, PATH, land_and_look)
+    assert (result.commits, result.dropped) == (0, 1)
+    [text] = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
+    check_text(SNAPSHOTS, "given up: ids", text, {})
+    assert sorted(given) == [0, 1, 2, 9]
+    assert compact(catalog, PATH).files_after == 1
+    assert row_ids(catalog.load_table(PATH), duckdb_reader) == given
+
+
+def test_a_table_with_a_column_of_the_name_of_the_ids_is_not_compacted(catalog: Catalog) -> None:
+    fit(catalog, ID, NewColumn("n", "_ROW_ID", LongType(), False, "", False), format_version=3, properties=EAGER)
+    for number in range(3):
+        land(catalog, number)
+    assert compact(catalog, PATH).groups == 0
+
+
+def test_conversions_leave_the_ids_alone(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
+    """Also in files that were compacted or converted before, and in files of which another engine has deleted rows."""
+    foreign_table(catalog, PATH, properties=EAGER)
+    land(catalog, 1, 2, 3)
+    delete_position(catalog.load_table(PATH), files(catalog)[0], 1)
+    upgrade_to_version_3(catalog, PATH)
+    for ids in (4, 5), (6, 7), (8, 9):
+        land(catalog, *ids)
+    assert compact(catalog, PATH).groups
+    land(catalog, 10)
+    before = row_ids(catalog.load_table(PATH), duckdb_reader)
+    assert before.keys() == {1, *range(3, 11)}
+    as_text = replace(ID, type=StringType(), former="id")
+    assert [type(change) for change in fit(catalog, as_text)] == [ConvertColumn]
+    assert row_ids(catalog.load_table(PATH), duckdb_reader) == {str(number): row for number, row in before.items()}
+    fit(catalog, replace(ID, former="id"))
+    assert row_ids(catalog.load_table(PATH), duckdb_reader) == before
+
+
+@pytest.mark.parametrize(("name", "kept_aside"), [("note", False), ("_row_id", True)])
+def test_a_column_whose_conversion_would_change_row_ids_is_kept(catalog: Catalog, name: str, kept_aside: bool) -> None:
+    """Columns with the names of those for row lineage would be mixed up with them."""
+    columns = [NewColumn(name, name, type_, False, "", False, former=name) for type_ in (LongType(), StringType())]
     fit(catalog, ID, columns[0], format_version=3)
-    if has_rows:
-        land(catalog, 1)
+    land(catalog, 1)
     changes = fit(catalog, ID, columns[1])
     assert any(isinstance(change, SetAsideColumn) for change in changes) is kept_aside
     table = find(catalog, PATH).table
     assert table
-    assert table.schema.find_field("qty").field_type == StringType()
+    assert table.schema.find_field(name).field_type == StringType()

@@ -145,6 +145,11 @@ def test_a_host_that_is_not_of_this_machine_is_an_error() -> None:
     check_text(TEXTS, "a host for metrics that is another machine's", str(error.value), {})
 
 
+def test_a_file_that_is_a_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot be written \(Is a directory\)"):
+        try_metrics(MetricsOptions(file=tmp_path))
+
+
 def test_a_directory_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         try_metrics(MetricsOptions(file=tmp_path / "missing" / "flow.prom"))

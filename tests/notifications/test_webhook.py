@@ -112,6 +112,8 @@ def test_a_webhook_that_cannot_answer_now_is_not_available(server: WebhookServer
         ("soon", 0, 0),
         ("-3", 0, 0),
         ("", 0, 0),
+        pytest.param("Fri, 31 Dec 9999 23:59:59 -1200", 0, 3600, id="a time in the year 10000"),
+        pytest.param("1 Jan 99999999999999999999 00:00:00 GMT", 0, 3600, id="a year that no integer holds"),
     ],
 )
 def test_the_time_that_the_webhook_asks_for_is_known(
@@ -135,6 +137,23 @@ def test_a_redirect_is_not_followed(server: WebhookServer, status: int) -> None:
         error = refusal(server.url, LIMITS)
         assert (str(error), error.is_refusal) == (f"HTTP {status}: redirects are not followed", True)
         assert not other.posted
+
+
+@pytest.mark.parametrize("location", ["http://[", "\xff\xfe", "http://a..b/", ""], ids=range(4))
+def test_the_target_of_a_redirect_is_not_even_looked_at(server: WebhookServer, location: str) -> None:
+    server.answers.append(Answer(302, {"Location": location}))
+    assert str(refusal(server.url, LIMITS)) == "HTTP 302: redirects are not followed"
+
+
+def test_the_content_of_a_redirect_is_not_read() -> None:
+    with dripping(Dripping.BODY_OF_A_REDIRECT) as (uri, has_ended):
+        assert str(refusal(f"{uri}/tokenOfTheHook")) == "HTTP 302: redirects are not followed"
+        assert not has_ended.is_set()
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "*.x"], ids=range(3))
+def test_a_host_that_cannot_be_is_not_available(host: str) -> None:
+    assert str(refusal(f"http://{host}/tokenOfTheHook")) == "the connection failed"
 
 
 def test_a_webhook_that_hangs_is_given_up() -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support import spark_catalogs
+from support.compacting import EAGER, compact
 from support.readers import polars_table
 from support.rest_catalog import RestCatalogServer
 from support.spark_sql import SparkSql, UnreadableError, spark_sql
@@ -66,52 +68,90 @@ def catalog(request: pytest.FixtureRequest, rest_catalog: RestCatalogServer, loc
     return open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {})
 
 
-def create(catalog: Catalog) -> None:
+def create(catalog: Catalog, path: TableIdentifier) -> str:
+    """Make a table, and return its name for Spark."""
+    evolve_columns(catalog, path, ID)
+    return f"{catalog.name}.{'.'.join(path)}"
+
+
+def evolve_columns(catalog: Catalog, path: TableIdentifier, *columns: NewColumn) -> None:
     root = catalog.properties["warehouse"] if catalog.name == "local" else None
-    properties = {"commit.manifest.min-count-to-merge": "3", "write.delete.mode": "merge-on-read"}
-    target = Target(PATH, OWNER, (ID,), properties, replaces=False, format_version=3)
-    plan = partial(plan_changes, target=target)
-    evolve(catalog, PATH, root and f"{root}/version3/orders", plan, alterer().alter)
+    properties = {"commit.manifest.min-count-to-merge": "3", "write.delete.mode": "merge-on-read", **EAGER}
+    target = Target(path, OWNER, columns, properties, replaces=False, format_version=3)
+    evolve(catalog, path, root and f"{root}/{'/'.join(path)}", partial(plan_changes, target=target), alterer().alter)
 
 
-def land(catalog: Catalog, *ids: int) -> None:
-    commit.commit_all_or_raise(catalog, [stage(catalog, PATH, WRITER, *ids)])
+def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> None:
+    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, *ids)])
+
+
+def read_lineage(
+    catalog: Catalog, path: TableIdentifier, spark: SparkSql, reader: duckdb.DuckDBPyConnection
+) -> dict[Any, tuple[int, int]]:
+    """By the value of `id`: the row's id, and the sequence number of its last change. All engines see the same."""
+    name, location = f"{catalog.name}.{'.'.join(path)}", catalog.load_table(path).metadata_location
+    _, rows = spark.rows(f"REFRESH TABLE {name}", f"SELECT {LINEAGE} FROM {name}")
+    found = {row["id"]: (row["_row_id"], row["changed"]) for row in rows}
+    assert len({row_id for row_id, _ in found.values()}) == len(rows), "each row has its own id"
+    by_duckdb = reader.sql(f"SELECT {LINEAGE} FROM iceberg_scan('{location}')").fetchall()
+    assert {number: (row_id, changed) for number, row_id, changed in by_duckdb} == found
+    assert sorted(catalog.load_table(path).scan().to_arrow()["id"].to_pylist()) == sorted(found)
+    return found
 
 
 def test_rows_have_the_same_ids_in_all_engines_while_spark_appends_updates_and_deletes_others(
     catalog: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
-    create(catalog)
-    name = f"{catalog.name}.{'.'.join(PATH)}"
-
-    def read() -> dict[int, tuple[int, int]]:
-        """By the value of `id`: the row's id, and the sequence number of its last change."""
-        location = catalog.load_table(PATH).metadata_location
-        _, rows = spark.rows(f"REFRESH TABLE {name}", f"SELECT {LINEAGE} FROM {name}")
-        found = {row["id"]: (row["_row_id"], row["changed"]) for row in rows}
-        assert len({row_id for row_id, _ in found.values()}) == len(rows), "each row has its own id"
-        by_duckdb = duckdb_reader.sql(f"SELECT {LINEAGE} FROM iceberg_scan('{location}')").fetchall()
-        assert {number: (row_id, changed) for number, row_id, changed in by_duckdb} == found
-        assert sorted(catalog.load_table(PATH).scan().to_arrow()["id"].to_pylist()) == sorted(found)
-        return found
-
+    name = create(catalog, PATH)
+    read = partial(read_lineage, catalog, PATH, spark, duckdb_reader)
     for ids in (1, 2, 3), (4, 5), (6,), (7, 8):
-        land(catalog, *ids)
+        land(catalog, PATH, *ids)
     first = read()
     assert first.keys() == set(range(1, 9))
     spark.rows(f"INSERT INTO {name} VALUES (100), (101)")
-    land(catalog, 9)
+    land(catalog, PATH, 9)
     second = read()
     assert second.items() >= first.items()
     spark.rows(f"REFRESH TABLE {name}", f"DELETE FROM {name} WHERE id = 2")
     spark.rows(f"UPDATE {name} SET id = 30 WHERE id = 3")
     deleted = read()
     for ids in (10,), (11, 12), (13,):  # their manifests are merged with those of Spark's rows
-        land(catalog, *ids)
+        land(catalog, PATH, *ids)
     last = read()
     assert last.items() >= deleted.items()
     assert set(range(1, 14)) - last.keys() == {2, 3}
     assert last[30][0] == first[3][0], "Spark has written the row again, with its id"
+
+
+def test_rows_keep_their_ids_when_the_connector_and_spark_rewrite_them_in_turn(
+    local: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    """Each takes the ids from the files of the other."""
+    path = TableIdentifier(PATH.namespace, "compacted")
+    name = create(local, path)
+    read = partial(read_lineage, local, path, spark, duckdb_reader)
+    for number in range(3):
+        land(local, path, 2 * number, 2 * number + 1)
+    spark.rows(f"INSERT INTO {name} VALUES (100), (101)")
+    appended = read()
+    assert compact(local, path).files_after == 1
+    assert read() == appended
+    refresh = f"REFRESH TABLE {name}"
+    spark.rows(refresh, f"UPDATE {name} SET id = 20 WHERE id = 2", f"DELETE FROM {name} WHERE id = 5")
+    updated = read()
+    assert updated[20][0] == appended[2][0], "Spark has found the id in the new file"
+    options = "'rewrite-all', 'true', 'delete-file-threshold', '1'"
+    spark.rows(f"CALL local.system.rewrite_data_files(table => '{name}', options => map({options}))")
+    assert read() == updated
+    for number in range(30, 42):  # as many as make a file that is three times as large as Spark's
+        land(local, path, number)
+    before = read()
+    assert compact(local, path).rows == len(before)
+    assert read() == before
+    land(local, path, 50)
+    before = read()
+    evolve_columns(local, path, replace(ID, type=StringType(), former="id"))
+    assert read() == {str(number): row for number, row in before.items()}, "also when their keys become texts"
 
 
 def make_updated_table(catalog: Catalog, path: TableIdentifier, format_version: int) -> None:

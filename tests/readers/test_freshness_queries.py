@@ -1,7 +1,5 @@
 """The queries of docs/freshness.md find what the connector wrote, in the engines that the tests have."""
 
-import re
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +14,11 @@ from pyiceberg.types import LongType, NestedField, TimestamptzType
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from support.altered_tables import PATH
-from support.pages import DOCS
+from support.pages import freshness_queries
 from support.readers import local_catalog
 from support.spark_sql import spark_rows
 from support.staged_rows import staged
 
-PAGE: Final = (DOCS / "freshness.md").read_text()
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "flow_published_at", TimestamptzType(), required=False),
@@ -32,11 +29,6 @@ EXPECTED: Final = [
     ("1", "0", "2026-11-22T12:00:00.000000Z", "2026-11-22T12:00:00.000000Z", '{"acmeCo/orders/pivot=00":9}'),
     ("2", "0", "2026-11-22T12:00:01.000000Z", NEWEST, None),
 ]
-
-
-def queries(engine: str) -> Sequence[str]:
-    """The queries of the page for one engine."""
-    return re.findall(rf"\*\*{engine}\*\*[^`]*(?:`[^`\n]+`[^`]*)*:\n\n```sql\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -55,7 +47,9 @@ def catalog(tmp_path: Path) -> Catalog:
 
 def test_duckdb_finds_the_freshness(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     location = catalog.load_table(PATH).metadata_location.removeprefix("file://")
-    newest, commits = (each.replace("/absolute/path/to/….metadata.json", location) for each in queries("DuckDB"))
+    newest, commits = (
+        each.replace("/absolute/path/to/….metadata.json", location) for each in freshness_queries("DuckDB")
+    )
     assert duckdb_reader.sql(f"SELECT newest, age > INTERVAL 0 SECOND FROM ({newest})").fetchall() == [(NEWEST, True)]
     assert [row[1:] for row in duckdb_reader.sql(commits).fetchall()] == EXPECTED
 
@@ -63,7 +57,7 @@ def test_duckdb_finds_the_freshness(catalog: Catalog, duckdb_reader: duckdb.Duck
 @pytest.mark.spark
 def test_spark_finds_the_freshness(catalog: Catalog, tmp_path: Path, spark_reader_jars: Path) -> None:
     assert catalog.table_exists(PATH)
-    newest, commits = (each.replace("lake.shop.orders", f"local.{PATH}") for each in queries("Spark"))
+    newest, commits = (each.replace("lake.shop.orders", f"local.{PATH}") for each in freshness_queries("Spark"))
     first: list[Any]
     first, found = spark_rows(
         spark_reader_jars, tmp_path, f"SELECT newest, age > INTERVAL '0' SECOND AS aged FROM ({newest})", commits
@@ -74,4 +68,4 @@ def test_spark_finds_the_freshness(catalog: Catalog, tmp_path: Path, spark_reade
 
 
 def test_each_engine_has_the_same_queries() -> None:
-    assert [len(queries(engine)) for engine in ("Spark", "Trino", "DuckDB")] == [2, 2, 2]
+    assert [len(freshness_queries(engine)) for engine in ("Spark", "Trino", "DuckDB")] == [2, 2, 2]

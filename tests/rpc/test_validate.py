@@ -238,6 +238,12 @@ def test_a_field_that_a_term_names_is_required(tmp_path: Path, is_there: bool) -
     assert "A partition field of the table has this name" in given["id_bucket_4"][1]
 
 
+def test_a_partition_field_of_the_public_connector_is_required(tmp_path: Path) -> None:
+    fields = [{"field": "note", "transform": "truncate[4]"}]
+    [answer] = validated(tmp_path, binding(PARTITIONED, partition_fields=fields))
+    assert reasons(answer)["note"][0] is ConstraintType.FIELD_REQUIRED
+
+
 def test_a_term_names_a_field_by_its_column_too(tmp_path: Path) -> None:
     renamed = msgspec.structs.replace(
         binding(PARTITIONED, partition_by="total"), field_config={"amount": {"column": "total"}}

@@ -1,6 +1,6 @@
 """Compaction without Spark and without Parquet: the shipped plan and commit, in files that hold rows' names."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,7 @@ EAGER: Final = {"flow.compaction.min-input-files": "2", "flow.compaction.delete-
 
 
 def compact(
-    wait_for_commit: Callable[[Actor], None], compaction: Compaction, groups: Sequence[FileGroup], _: Any
+    wait_for_commit: Callable[[Actor], None], compaction: Compaction, groups: Iterable[FileGroup], _: Any
 ) -> Iterator[CompactedGroup]:
     """Stands for Spark's tasks. A group makes one file or two. `wait_for_commit` waits until somebody has
     committed."""

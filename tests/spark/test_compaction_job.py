@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -108,6 +108,20 @@ def test_no_more_groups_are_submitted_than_tasks_may_run(tasks: int) -> None:
     first = next(outcomes)
     assert len(jobs.given) == tasks
     assert {first.group, *(outcome.group for outcome in outcomes)} == {*GROUPS}
+
+
+def test_when_no_more_groups_come_those_that_run_are_finished() -> None:
+    taken: list[FileGroup] = []
+
+    def take() -> Iterator[FileGroup]:
+        while len(taken) < 3:
+            taken.append(GROUPS[len(taken)])
+            yield taken[-1]
+
+    outcomes = compact_in(Jobs(2))(COMPACTION, take(), access())
+    assert next(outcomes).group in taken
+    assert len(taken) == 2, "a group is taken when a task is free"
+    assert len([*outcomes]) == 2
 
 
 def test_each_group_gets_credentials_that_are_valid() -> None:

@@ -1,6 +1,6 @@
 """Compaction without Spark: groups are rewritten in this process, and something may happen meanwhile."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -9,8 +9,9 @@ from pyiceberg.io import load_file_io
 from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.group_compaction import compact_group
 from connector.host.refresh import Refreshed
-from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult, compact_table
+from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
@@ -20,7 +21,7 @@ EAGER: Final = {"flow.compaction.min-input-files": "2", "flow.compaction.delete-
 
 
 def compact_here(
-    compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+    compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
 ) -> Iterator[CompactedGroup | FailedGroup]:
     """What Spark's tasks do."""
     io = load_file_io(dict(access.current().value), compaction.location)
@@ -31,7 +32,7 @@ def compact(catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], ob
     """Compact what is there now. When the new files are written, and before the commit, something happens."""
 
     def compact_then(
-        compaction: Compaction, groups: Sequence[FileGroup], access: Refreshed[Properties]
+        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Iterator[CompactedGroup | FailedGroup]:
         yield from list(compact_here(compaction, groups, access))
         for happen in meanwhile:

@@ -76,6 +76,7 @@ class Dripping(Enum):
     HEADERS = b""
     BODY_OF_KNOWN_LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
     BODY_UNTIL_IT_CLOSES = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    BODY_OF_A_REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 100000\r\n\r\n"
 
 
 @contextmanager

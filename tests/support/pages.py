@@ -17,6 +17,12 @@ def opening_lines(engine: str, warehouse: Path) -> str:
     return str(lines).replace("/absolute/path/to/warehouse", str(warehouse))
 
 
+def freshness_queries(engine: str) -> Sequence[str]:
+    """Return this engine's queries for the freshness of a table: the newest row's, and those of the commits."""
+    page = (DOCS / "freshness.md").read_text()
+    return re.findall(rf"\*\*{engine}\*\*[^`]*(?:`[^`\n]+`[^`]*)*:\n\n```sql\n(.*?)```", page, re.DOTALL)
+
+
 def commands(page: str, heading: str) -> Sequence[str]:
     """Return the shell commands of the first block under a heading, word for word."""
     [block, *_] = re.findall(r"^```sh\n(.*?)\n```", _section((DOCS / page).read_text(), heading), re.DOTALL | re.M)

@@ -89,8 +89,9 @@ class Runtime:
         """Increment every binding's backfill; `apply` publishes it."""
         self._last = self._task
         bindings = [
-            {**binding, "backfill": 1, "stateKey": binding["stateKey"].removesuffix(".v0") + ".v1"}
+            {**binding, "backfill": number, "stateKey": f"{binding['stateKey'].rpartition('.v')[0]}.v{number}"}
             for binding in self._task["bindings"]
+            for number in [binding.get("backfill", 0) + 1]
         ]
         self._task = {**self._task, "bindings": bindings}
 

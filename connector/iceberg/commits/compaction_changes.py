@@ -20,9 +20,11 @@ from connector.encoding.deleted_rows import find_deleted_rows, list_data_files
 from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import Positions
 from connector.encoding.source_rows import SourceFile
+from connector.host.errors import RetryableError
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition
 
+REPLACED: Final = "another writer has replaced or removed its files"
 _MOST_LOST: Final = 0.3  # of the rows of new files; a file of which more is deleted would be rewritten again soon
 _MOST_READ: Final = 256  # delete files for many data files that are read to find out if they still delete anything
 
@@ -91,7 +93,9 @@ class _Table:
         files = [self._live[source.path] for source in sources if source.path in self._live]
         lost = sum(kept for source, kept in zip(sources, compacted.kept, strict=True) if source.path not in self._live)
         if not files or lost > _MOST_LOST * sum(compacted.kept):
-            raise _DroppedError("another writer has replaced or removed its files")
+            raise _DroppedError(REPLACED)
+        if any(self._live[source.path].lineage != source.lineage for source in sources if source.path in self._live):
+            raise _DroppedError("its rows have other ids now")
         if any(delete.applies_by_value(file) for delete in self._by_value for file in files):
             raise _DroppedError("another writer has deleted rows of it by their values")
         return files[0].partition
@@ -106,7 +110,12 @@ class _Table:
         gone = {source.path for source in compacted.group.sources} - applying.keys()
         deleted = {path: np.arange(self._rows[path], dtype=np.int64) for path in gone}
         deleted |= {source.path: self._find_new_deletes(source, applying[source.path]) for source in sources}
-        moved = find_moved(self._io, compacted, {path: rows for path, rows in deleted.items() if len(rows)})
+        try:
+            moved = find_moved(self._io, compacted, {path: rows for path, rows in deleted.items() if len(rows)})
+        except RetryableError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # of a snapshot that has expired since
+                raise _DroppedError(REPLACED) from error
+            raise
         for source, kept in zip(compacted.group.sources, compacted.kept, strict=True):
             # A commit of ours merges older delete files into new ones, so other files may have the same deletes.
             now = {delete.id for delete in applying.get(source.path, ())}

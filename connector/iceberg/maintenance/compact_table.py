@@ -4,33 +4,34 @@ A session and the command `maintain` do the same, with other budgets. Each commi
 little work is lost if the process ends, and no new file gets too old to be committed.
 """
 
-import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
-from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup
+from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.data_files import TARGET_SIZE
 from connector.encoding.source_rows import TargetColumn
-from connector.host.logs import Event, fields
+from connector.host.errors import ConnectorError
 from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.rewrite_files import refresh_access
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, plan_compaction
+from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.row_lineage import has_row_lineage
+from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.tables import check_table_properties
@@ -38,59 +39,19 @@ from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors
 
-log = logging.getLogger(__name__)
-
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
-COMMIT_SECONDS: Final = 900.0  # after which the groups that are done are committed
+COMMIT_SECONDS: Final = 900.0  # after which no group begins, and those that have begun are committed
 
 
 @dataclass(frozen=True)
 class CompactionBudget:
-    """How much a compaction may do. It ends with the group during which the time is over."""
+    """How much a compaction may do. When the time is over, no group begins."""
 
     seconds: float = math.inf
     size: float = math.inf  # bytes of data files that are rewritten
 
 
 NO_LIMIT: Final = CompactionBudget()
-
-
-@dataclass(frozen=True)
-class CompactionResult:
-    """What was done, and what is left."""
-
-    commits: int = 0
-    groups: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    rows: int = 0  # of the new files
-    deleted_rows: int = 0  # that the new files do not have
-    delete_files: int = 0  # that were removed
-    seconds: float = 0.0
-    dropped: int = 0  # groups that another writer has changed meanwhile
-    failed: int = 0  # groups that could not be rewritten
-    debt: int = 0  # bytes of data files that are still to be rewritten
-
-    def after(self, committed: CommittedCompaction) -> "CompactionResult":
-        """Return the result with one more commit, if it has one."""
-        before = [file for file in committed.removed if file.content is DataFileContent.DATA]
-        after = [file for group in committed.groups for file in group.files]
-        rows = sum(file.rows for file in after)
-        return replace(
-            self,
-            commits=self.commits + bool(committed.groups),
-            groups=self.groups + len(committed.groups),
-            files_before=self.files_before + len(before),
-            files_after=self.files_after + len(after),
-            bytes_before=self.bytes_before + sum(file.size for file in before),
-            bytes_after=self.bytes_after + sum(file.size for file in after),
-            rows=self.rows + rows,
-            deleted_rows=self.deleted_rows + sum(file.rows for file in before) - rows,
-            delete_files=self.delete_files + len(committed.removed) - len(before),
-            dropped=self.dropped + len(committed.dropped),
-        )
 
 
 class TableCompactor:
@@ -124,7 +85,7 @@ class TableCompactor:
         left, tried = budget.size, set[str]()
         while True:
             table = self._catalog.load_table(path)
-            plan = self._plan(table)
+            plan = self.plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
             groups = take_groups(
                 [each for each in plan.groups if tried.isdisjoint(_paths(each))], min(left, COMMIT_SIZE)
@@ -133,54 +94,65 @@ class TableCompactor:
             if not groups or seconds <= 0:
                 break
             done = self._perform(table, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
-            result = done.add_to(result)
+            result = replace(done.add_to(result), debt=plan.size - done.dropped_size)
             # A group that was not committed is left for a later call.
-            tried.update(path for each in groups for path in _paths(each))
-            left -= sum(each.size for each in groups)
+            tried.update(path for each in done.begun for path in _paths(each))
+            left -= sum(each.size for each in done.begun)
             if not done.committed.groups:
                 break
         return result
 
-    def _plan(self, table: Table) -> CompactionPlan:
-        if is_in_table_bucket(table.location()) or has_row_lineage(table):
+    def plan(self, table: Table) -> CompactionPlan:
+        """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
+        if is_in_table_bucket(table.location()) or not can_keep_lineage(table):
             return CompactionPlan(None)
         check_table_properties(table)
-        with translate_errors(table.location()):
-            return plan_compaction(table, self._new_writer().manifests.list_files(table))
+        return plan_compaction(table, self._list_files(table))
 
     def _perform(
         self, table: Table, groups: Sequence[GroupPlan], seconds: float, is_interrupted: Callable[[], bool]
-    ) -> "_Done":
+    ) -> PerformedGroups:
         began = time.monotonic()
         base, compaction = _describe(table, groups)
         commit = CompactionCommit(self._catalog, base, self._new_writer, self._locks)
         compacted: list[CompactedGroup] = []
         failed: list[FailedGroup] = []
-        outcomes = self._compact(compaction, [each.group for each in groups], refresh_access(self._catalog, table))
+        begun: list[GroupPlan] = []
+
+        def begin() -> Iterator[FileGroup]:
+            for each in groups:
+                if begun and time.monotonic() - began > seconds:
+                    return
+                begun.append(each)
+                yield each.group
+
+        outcomes = self._compact(compaction, begin(), refresh_access(self._catalog, table))
         try:
             for outcome in outcomes:
                 if is_interrupted():
                     raise SessionEndedError
                 (compacted if isinstance(outcome, CompactedGroup) else failed).append(outcome)  # type: ignore[arg-type]
-                if time.monotonic() - began > seconds:
-                    break
         finally:
             if isinstance(outcomes, Generator):
                 outcomes.close()
-        done = _Done(commit.commit(compacted) if compacted else CommittedCompaction(), tuple(failed))
-        _log(base.path, done, time.monotonic() - began)
+        committed = commit.commit(compacted) if compacted else CommittedCompaction()
+        outdated = self._find_outdated(base, failed)
+        done = PerformedGroups(begun, committed, tuple(each for each in failed if each not in outdated), outdated)
+        log_groups(base.path, done, time.monotonic() - began)
         return done
 
+    def _find_outdated(self, base: CompactionBase, failed: Sequence[FailedGroup]) -> tuple[FailedGroup, ...]:
+        """Return the groups that the table no longer has. Their files may be deleted when their snapshots expire."""
+        if failed:
+            with suppress(ConnectorError, *list_retried_errors()):
+                table = self._catalog.load_table(base.path)
+                live = {file.id for file in self._list_files(table)}
+                return tuple(each for each in failed if not live.issuperset(each.group.files))
+        return ()
 
-@dataclass(frozen=True)
-class _Done:
-    """What became of the groups of one commit."""
-
-    committed: CommittedCompaction
-    failed: tuple[FailedGroup, ...]
-
-    def add_to(self, result: CompactionResult) -> CompactionResult:
-        return replace(result.after(self.committed), failed=result.failed + len(self.failed))
+    def _list_files(self, table: Table) -> list[ListedFile]:
+        with translate_errors(table.location()):
+            return self._new_writer().manifests.list_files(table)
 
 
 def compact_table(
@@ -227,44 +199,3 @@ def take_groups(groups: Iterable[GroupPlan], size: float) -> list[GroupPlan]:
 
 def _paths(plan: GroupPlan) -> list[str]:
     return [source.path for source in plan.group.sources]
-
-
-def _log(path: TableIdentifier, done: _Done, seconds: float) -> None:
-    for failed in done.failed:
-        log.warning("table %s: %d data file(s) were not compacted: %s", path, len(failed.group.sources), failed.error)
-    for dropped in done.committed.dropped:
-        log.info(
-            "table %s: a compaction of %d data file(s) was given up: %s",
-            path,
-            len(dropped.compacted.group.sources),
-            dropped.reason,
-        )
-    if not done.committed.groups:
-        return
-    result = done.add_to(CompactionResult())
-    log.info(
-        "table %s: compacted %d data file(s) with %.1f MB into %d with %.1f MB, and removed %d delete file(s), %.1f s",
-        path,
-        result.files_before,
-        result.bytes_before / 1e6,
-        result.files_after,
-        result.bytes_after / 1e6,
-        result.delete_files,
-        seconds,
-        extra=fields(
-            Event.COMPACTED,
-            table=str(path),
-            groups=result.groups,
-            files=result.files_before,
-            new_files=result.files_after,
-            bytes=result.bytes_before,
-            new_bytes=result.bytes_after,
-            rows=result.rows,
-            deleted_rows=result.deleted_rows,
-            delete_files=result.delete_files,
-            dropped=result.dropped,
-            failed=result.failed,
-            attempts=done.committed.attempts,
-            seconds=round(seconds, 3),
-        ),
-    )

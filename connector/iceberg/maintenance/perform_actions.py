@@ -16,18 +16,22 @@ from connector.encoding.compaction import Compact
 from connector.evolution.table_change import Owner
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
-    CompactionResult,
+    TableCompactor,
     compact_table,
     take_groups,
 )
-from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
-from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, log_expiry, plan_expiry, remove_snapshots
+from connector.iceberg.maintenance.expire_snapshots import (
+    ExpiredSnapshots,
+    expire_all_snapshots,
+    log_expiry,
+    plan_expiry,
+)
 from connector.iceberg.maintenance.orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
-from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.retention import find_expired
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
 from connector.model.table_identifier import TableIdentifier
 
@@ -105,6 +109,13 @@ class Unfinished:
 
 
 Outcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | ManifestPlan | Unfinished
+
+
+def is_finished(outcome: Outcome) -> bool:
+    """Whether nothing is left for a later run. Of a dry run: whether it has found out what would be done."""
+    return not (isinstance(outcome, Unfinished) or (isinstance(outcome, CompactionResult) and outcome.debt))
+
+
 Perform: TypeAlias = Callable[[TableIdentifier, Owner], Outcome]
 
 
@@ -118,7 +129,7 @@ class Maintainer:
         self._catalog = catalog
         self._perform_groups = compact
         self._budget = budget
-        self._is_dry_run = is_dry_run
+        self.is_dry_run = is_dry_run
         self._orphans = OrphanOptions(
             datetime.now(UTC) - orphans.older_than,
             DroppedTables(catalog) if orphans.has_dropped_tables else None,
@@ -146,9 +157,8 @@ class Maintainer:
 
     def _compact(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         left = self._budget.bytes_left
-        if self._is_dry_run:
-            table = self._catalog.load_table(path)
-            plan = plan_compaction(table, ManifestReader().list_files(table))
+        if self.is_dry_run:
+            plan = TableCompactor(self._catalog, self._perform_groups).plan(self._catalog.load_table(path))
             planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
             self._budget.take(planned.size)
             return planned
@@ -161,7 +171,7 @@ class Maintainer:
 
     def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> Outcome:
         left = self._budget.bytes_left
-        if self._is_dry_run:
+        if self.is_dry_run:
             plan = plan_manifests(self._catalog.load_table(path), left)
         elif left == 0:
             return Unfinished()
@@ -172,10 +182,10 @@ class Maintainer:
 
     def _expire(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         is_late = self._budget.is_late
-        if self._is_dry_run:
+        if self.is_dry_run:
             expired = plan_expiry(self._catalog.load_table(path), is_late)
             return Expiry(expired.count, self._measure(expired))
-        expired = remove_snapshots(self._catalog, path, find_expired, is_late)
+        expired = expire_all_snapshots(self._catalog, path, is_late)
         files = self._measure(expired)
         deleted = self._delete(path, expired.table.io, files)
         if expired.count:
@@ -184,7 +194,7 @@ class Maintainer:
 
     def _remove_orphans(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
-        if self._is_dry_run:
+        if self.is_dry_run:
             return Removal(found)
         deleted = self._delete(path, found.table.io, found.deletable)
         return Removal(found) if len(deleted) == len(found.deletable) else Unfinished(deleted)

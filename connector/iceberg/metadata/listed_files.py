@@ -18,16 +18,19 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.deletion_vectors import DeletionVector, FileId
+from connector.encoding.source_rows import RowLineage
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.iceberg.metadata.partitions import Partition
-from connector.iceberg.metadata.row_lineage import read_entries
+from connector.iceberg.metadata.row_lineage import first_row_id_of, first_row_id_of_manifest, read_entries
 from connector.iceberg.metadata.vector_entries import find_vector
 
 PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
 _READS_AT_ONCE: Final = 8
 
-_Parsed: TypeAlias = Mapping[str, tuple["ListedFile", ...]]  # by the manifest's location
+# A manifest never changes, but the first commit after an upgrade to version 3 gives ids to the rows of its files.
+_Key: TypeAlias = tuple[str, int | None]  # a manifest's location, and the id of its first row
+_Parsed: TypeAlias = Mapping[_Key, tuple["ListedFile", ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class ListedFile:
     file_sequence_number: int  # of the snapshot that added the file
     bounds: tuple[bytes, bytes] | None  # of a position delete file: the paths that it may name, both included
     vector: DeletionVector | None = None
+    first_row_id: int | None = None  # None: its rows have no ids
 
     @classmethod
     def of(cls, manifest: str, entry: ManifestEntry) -> "ListedFile":
@@ -65,6 +69,7 @@ class ListedFile:
             entry.file_sequence_number,
             _path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
             vector,
+            first_row_id_of(file),
         )
 
     @property
@@ -78,6 +83,11 @@ class ListedFile:
         if self.vector:
             return self.vector.data_path
         return self.bounds[0].decode() if self.bounds and self.bounds[0] == self.bounds[1] else None
+
+    @property
+    def lineage(self) -> RowLineage | None:
+        """What the file's rows inherit. None if they have no ids."""
+        return None if self.first_row_id is None else RowLineage(self.first_row_id, self.sequence_number)
 
     def applies_to(self, data: "ListedFile") -> bool:
         """Whether a delete file that names this data file applies to it: its rows must not be newer, and both files
@@ -109,26 +119,28 @@ class ManifestReader:
         """Return all live files of the current snapshot, in the order of its manifests."""
         manifests = self._lists.manifests_of(table)
         before = self._parsed.get(table.metadata.table_uuid, {})
-        new = [manifest for manifest in manifests if manifest.manifest_path not in before]
+        new = [manifest for manifest in manifests if _key(manifest) not in before]
         parsed = {**before, **_parse(table.io, new)}
         # Replaced as a whole: another thread may list the files of the same table.
-        self._parsed[table.metadata.table_uuid] = {
-            manifest.manifest_path: parsed[manifest.manifest_path] for manifest in manifests
-        }
-        return [file for manifest in manifests for file in parsed[manifest.manifest_path]]
+        self._parsed[table.metadata.table_uuid] = {key: parsed[key] for key in map(_key, manifests)}
+        return [file for manifest in manifests for file in parsed[_key(manifest)]]
 
     def list_paths(self, table: Table, snapshot: Snapshot) -> set[str]:
         """Return the paths of the files that an older snapshot lists."""
         manifests = manifests_of(table.io, snapshot)
         parsed = self._parsed.get(table.metadata.table_uuid, {})
-        new = _parse(table.io, [manifest for manifest in manifests if manifest.manifest_path not in parsed])
-        return {file.path for manifest in manifests for file in {**parsed, **new}[manifest.manifest_path]}
+        found = {**parsed, **_parse(table.io, [manifest for manifest in manifests if _key(manifest) not in parsed])}
+        return {file.path for manifest in manifests for file in found[_key(manifest)]}
+
+
+def _key(manifest: ManifestFile) -> _Key:
+    return manifest.manifest_path, first_row_id_of_manifest(manifest)
 
 
 def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
-    def parse(manifest: ManifestFile) -> tuple[str, tuple[ListedFile, ...]]:
+    def parse(manifest: ManifestFile) -> tuple[_Key, tuple[ListedFile, ...]]:
         entries = read_entries(io, manifest)
-        return manifest.manifest_path, tuple(ListedFile.of(manifest.manifest_path, entry) for entry in entries)
+        return _key(manifest), tuple(ListedFile.of(manifest.manifest_path, entry) for entry in entries)
 
     return dict(map_in_threads(parse, manifests, _READS_AT_ONCE, "view"))
 

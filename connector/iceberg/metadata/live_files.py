@@ -52,7 +52,7 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
 def _source(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> SourceFile:
     _check_format(entry.data_file)
     deletes = sorted(position_deletes.find(listed), key=lambda delete: delete.path)
-    return SourceFile(listed.path, listed.size, tuple(delete.id for delete in deletes))
+    return SourceFile(listed.path, listed.size, tuple(delete.id for delete in deletes), listed.lineage)
 
 
 def _check_format(file: DataFile) -> None:

@@ -28,6 +28,8 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 
+from connector.encoding.lineage_columns import LINEAGE_COLUMNS
+
 NEWEST_VERSION: Final = 3  # of manifests and manifest lists, as they are read
 _FIRST_ROW_ID: Final = "first_row_id"
 _OF_MANIFEST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields].index(_FIRST_ROW_ID)
@@ -39,18 +41,44 @@ def has_row_lineage(table: Table) -> bool:
     return isinstance(table.metadata, TableMetadataV3)
 
 
+def can_keep_lineage(table: Table) -> bool:
+    """Whether rows keep their ids when they are written to another file. Tables whose rows have no ids count, too.
+
+    A table may have columns with the names of those for row lineage. Readers would mix them up.
+    """
+    names = {column.name.lower() for column in table.schema().fields}
+    return not has_row_lineage(table) or names.isdisjoint(column.name for column in LINEAGE_COLUMNS)
+
+
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Read a manifest's live entries. Each data file has the id of its first row, if the manifest list has ids."""
+    live = [entry for entry in read_all_entries(io, manifest) if entry.status is not ManifestEntryStatus.DELETED]
+    if manifest.content is ManifestContent.DATA:
+        _number_rows(live, manifest[_OF_MANIFEST])
+    return live
+
+
+def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as entries:
-        live = [_inherit(entry, manifest) for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
-    if manifest.content is ManifestContent.DATA:
-        _number_rows(live, manifest[_OF_MANIFEST])
-    return live
+        return [_inherit(entry, manifest) for entry in entries]
+
+
+def first_row_id_of(file: DataFile) -> int | None:
+    """Return the id of the first row of a file, as `read_entries` has read it. None if its rows have no ids."""
+    number: int | None = file[_OF_FILE]
+    return number
+
+
+def first_row_id_of_manifest(manifest: ManifestFile) -> int | None:
+    """Return the id from which the rows of a manifest's files are numbered. None if they have no ids."""
+    number: int | None = manifest[_OF_MANIFEST]
+    return number
 
 
 def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:

@@ -1,0 +1,70 @@
+"""What could be wrong with a backfill."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from connector.evolution.table_change import OWNER_PROPERTY, StartBackfill
+from connector.iceberg import tables
+from connector.iceberg.commits import backfill, commit
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.metadata.table_updates import find_generation, same_table
+from connector.model.state import StagedCommit
+from crash.faults import swap
+
+
+def records_the_owner_before_the_backfill() -> None:
+    """In a commit of its own. An apply that is repeated finds the owner, and plans no backfill."""
+    start = tables.start_backfill  # type: ignore[attr-defined]
+
+    def start_later(catalog: Catalog, table: Table, change: StartBackfill) -> None:
+        owner = SetPropertiesUpdate(updates={OWNER_PROPERTY: change.target.owner.encode()})
+        catalog.commit_table(table, (same_table(table),), (owner,))
+        start(catalog, catalog.load_table(table.name()), change)
+
+    swap(tables, "start_backfill", start_later)
+
+
+def removes_the_rows_before_it_adds_others() -> None:
+    """In a commit of its own."""
+    send = commit._commit
+
+    def remove_first(catalog: Catalog, table: Table, shown: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
+        if shown is table:
+            return send(catalog, table, shown, staged, *rest)
+        writer, snapshots = staged[0].writer, SnapshotWriter()
+        begun = backfill.begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+        cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
+        commit.commit_snapshot(catalog, table, cleared, {}, begun)
+        present = catalog.load_table(table.name())
+        return send(catalog, present, present, staged, *rest)
+
+    swap(commit, "_commit", remove_first)
+
+
+def adds_what_was_staged_before() -> None:
+    """What was staged for a former generation passes for staged for the present one, by a process that recovers it."""
+    commit_pending = commit._commit_pending
+
+    def commit_all(catalog: Catalog, pending: Sequence[StagedCommit], *rest: Any) -> Any:
+        generation = find_generation(catalog.load_table(pending[0].path), pending[0].writer.materialization)
+        if pending[0].table_uuid not in generation.former:
+            return commit_pending(catalog, pending, *rest)
+        taken = [replace(each, table_uuid=generation.uuid, is_recovered=True) for each in pending]
+        return replace(commit_pending(catalog, taken, *rest), commits=tuple(pending))
+
+    swap(commit, "_commit_pending", commit_all)
+
+
+DEFECTS: Final[dict[str, Callable[[], None]]] = {
+    defect.__name__: defect
+    for defect in (
+        records_the_owner_before_the_backfill,
+        removes_the_rows_before_it_adds_others,
+        adds_what_was_staged_before,
+    )
+}
