@@ -273,6 +273,7 @@ def test_an_invalid_property_is_named(lake: Lake) -> None:
         transaction.set_properties({MAX_AGE: "-1"})
     (error,) = lake.maintain("expire")["errors"]
     check_text(ERRORS, "maintain: an age of -1", error["message"], {})
+    assert lake.describe("expire").count("shop.orders: ") == 1, "the table is named once in a line"
 
 
 @pytest.mark.usefixtures("left")
