@@ -455,6 +455,18 @@ def test_a_run_that_is_killed_leaves_a_good_table(lake: Lake, left: str, place: 
     assert {path.name for path in files_of(lake) if path.suffix != ".json"} == _referred_to(lake.table)
 
 
+INTERRUPTED: Final = KILLED_AT.replace("SIGKILL", "SIGINT")
+
+
+def test_ctrl_c_ends_a_run_without_a_traceback(lake: Lake, left: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, "commit", "0", "maintain", "all", "--config", str(lake.config)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGINT, "")
+    assert "Traceback" not in ended.stderr
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3]
+    assert place_of(left).exists()
+
+
 def _referred_to(table: Table) -> set[str]:
     """The manifest lists, manifests and data files of all snapshots."""
     locations = set[str]()
