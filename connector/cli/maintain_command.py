@@ -21,7 +21,7 @@ from connector.evolution.table_change import Owner
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import (
     OLDER_THAN,
     Action,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from connector.cli.health_texts import format_bytes
 from connector.cli.maintain_command import MaintainedTable, MaintainedTables
-from connector.iceberg.maintenance.compact_table import CompactionResult
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.orphan_files import OrphanFiles
 from connector.iceberg.maintenance.perform_actions import Action, Expiry, Outcome, Removal, Unfinished, is_finished
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan

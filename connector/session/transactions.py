@@ -175,8 +175,9 @@ class OpenTransaction:
             self._loads = self._start_loading()
         self._loads.add(loads)
 
-    def answer_loads(self) -> Iterator[bytes]:
+    def answer_loads(self, message: request.Flush) -> Iterator[bytes]:
         """Yield the text of the answers to all Loads, part by part."""
+        self._progress.report_outdated(message.backfill_completes)
         if self._loads:
             yield from self._loads.answer()
             found = sum(each.answered.keys for each in self._loads.found.values())

@@ -25,7 +25,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.maintenance.perform_actions import Action
 from connector.iceberg.metadata.retention import MAX_AGE

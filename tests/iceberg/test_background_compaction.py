@@ -27,7 +27,8 @@ from connector.iceberg.maintenance.background_compaction import (
     BackgroundCompaction,
     run_compaction,
 )
-from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult, TableCompactor
+from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata import stored_files
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import PATH, entries

@@ -38,7 +38,7 @@ from support.compacting import EAGER, compact, compact_here
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import local_catalog, upgrade_to_version_3
+from support.tables import local_catalog, record_property, upgrade_to_version_3
 from support.updated_rows import BY_PART, make_table, row, stage_updates, values_of
 
 SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
@@ -210,6 +210,7 @@ def test_files_that_another_engine_has_rewritten_are_given_up(catalog: Catalog) 
     before = stored(catalog)
     result = compact(catalog, PATH, rewrite)
     assert (result.commits, result.dropped) == (0, 1)
+    assert result.debt == 0, "nothing of it is left for another run"
     assert values_of(catalog) == dict.fromkeys(range(3), "a")
     assert not [name for name in stored(catalog) - before if name.startswith("compact-")]
 
@@ -468,6 +469,20 @@ def test_a_catalog_that_takes_no_compaction(
         compact(catalog, PATH)
     check_text(SNAPSHOTS, case, str(caught.value), {})
     assert len(files(catalog)) == 3
+
+
+def test_files_that_no_commit_has_named_are_deleted(catalog: Catalog) -> None:
+    """The commit fails before it is sent: a property is broken, as a manifest could not be written to a full disk."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    before = stored(catalog)
+
+    def spoil() -> None:
+        record_property(catalog.load_table(PATH), "write.metadata.previous-versions-max", "many")
+
+    with pytest.raises(UserError, match="many"):
+        compact(catalog, PATH, spoil)
+    assert stored(catalog) == before
 
 
 def test_manifests_stay_few(catalog: Catalog) -> None:

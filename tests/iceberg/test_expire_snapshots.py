@@ -9,25 +9,34 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    ServiceUnavailableError,
+)
 from pyiceberg.table import Table
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemoveSnapshotsUpdate
 
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance import retry_commits
+from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, expire_all_snapshots, expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
+from support.snapshots import check_text
 from support.staged_files import leave_behind, stage
 from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog
 
 Send: TypeAlias = Callable[[], Any]
 
+ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "maintenance_errors.json"
 PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
@@ -276,6 +285,64 @@ def test_a_lost_answer_is_looked_for_in_the_table(
     assert left(catalog) == referred_to(catalog)
 
 
+def test_an_expiry_that_was_not_committed_is_not_told_as_done(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(3):
+        land(catalog, number)
+    around_the_expiry(monkeypatch, catalog, _raise(CommitStateUnknownException("500")))
+    expire_snapshots(catalog, PATH)
+    assert "the outcome of the expiry is unknown" in caplog.text
+    assert not [record for record in caplog.records if getattr(record, FIELDS, {}).get("event") == "expired"]
+
+
+def expire_by_hand(catalog: Catalog) -> ExpiredSnapshots:
+    return expire_all_snapshots(catalog, PATH, lambda: False)
+
+
+def test_a_command_expires_beside_a_task_that_commits(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt is refused, because the main branch has moved."""
+    for number in range(3):
+        land(catalog, number)
+
+    def overtaken(send: Send) -> Any:
+        land(catalog, 3)
+        return send()
+
+    around_the_expiry(monkeypatch, catalog, overtaken)
+    assert expire_by_hand(catalog).count == 3
+    assert len(table_of(catalog).snapshots()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "kind"),
+    [
+        ("expire: another writer", CommitFailedException("branch main has changed"), RetryableError),
+        ("expire: no answer", ServiceUnavailableError("try later"), CommitUnknownError),
+        ("expire: forbidden", ForbiddenError("not allowed"), UserError),
+    ],
+)
+def test_a_command_that_cannot_expire_says_why(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, kind: type[ConnectorError]
+) -> None:
+    monkeypatch.setattr(retry_commits, "RETRY_FOR", 0.0)
+    for number in range(3):
+        land(catalog, number)
+    around_the_expiry(monkeypatch, catalog, _raise(error))
+    with pytest.raises(kind) as raised:
+        expire_by_hand(catalog)
+    check_text(ERRORS, name, str(raised.value), {})
+    assert len(table_of(catalog).snapshots()) == 3
+
+
+def _raise(error: Exception) -> Callable[[Send], Any]:
+    def refuse(_: Send) -> Any:
+        raise error
+
+    return refuse
+
+
 def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_session(catalog: Catalog) -> None:
     for number in range(5):
         land(catalog, number)
@@ -286,6 +353,22 @@ def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_sess
     assert left(catalog) > referred_to(catalog)
     assert remove_orphan_files(catalog, PATH, WRITER, []) > 0
     assert left(catalog) == referred_to(catalog)
+
+
+def test_a_file_of_another_engine_that_a_killed_expiry_leaves_goes_with_the_snapshot_that_dropped_it(
+    catalog: Catalog,
+) -> None:
+    table_of(catalog).append(rows(1))
+    [file] = files(catalog, "data")
+    land(catalog, 2)
+    table_of(catalog).delete("id = 1")
+    with pytest.raises(SessionEndedError):
+        expire_snapshots(catalog, PATH, lambda: True)
+    land(catalog, 3)
+    assert file in files(catalog, "data")
+    expire_snapshots(catalog, PATH)
+    assert file not in files(catalog, "data")
+    assert ids_of(catalog, PATH) == [2, 3]
 
 
 def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_it(

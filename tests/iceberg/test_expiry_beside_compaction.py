@@ -14,7 +14,8 @@ from connector.host.errors import RetryableError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.maintenance.compact_table import CompactionResult, compact_table
+from connector.iceberg.maintenance.compact_table import compact_table
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
@@ -102,7 +103,13 @@ def test_a_group_whose_files_are_gone_is_given_up_without_a_warning(
     assert values_of(catalog) == expected
 
 
-def test_a_file_that_the_table_still_has_is_missed(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_a_file_that_the_table_still_has_is_missed(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, has_vectors: bool
+) -> None:
+    if has_vectors:
+        upgrade_to_version_3(catalog, PATH)
+        land(catalog, {4: "b"})
     largest = max((entry.data_file for entry in entries(catalog)), key=lambda file: file.record_count)
     place = place_of(largest.file_path)
     result = compact(catalog, before=place.unlink)

@@ -13,8 +13,8 @@ from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.maintenance.compact_table import CompactionResult
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import (
     Action,
     Budget,

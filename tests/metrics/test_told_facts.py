@@ -26,7 +26,7 @@ from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.commits import commit, commit_errors
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
-from connector.iceberg.maintenance.compact_table import CompactionResult
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier

@@ -10,7 +10,8 @@ from pyiceberg.schema import Schema
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance.compact_table import CompactionResult, TableCompactor
+from connector.iceberg.maintenance.compact_table import TableCompactor
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.table_identifier import TableIdentifier

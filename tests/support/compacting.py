@@ -9,8 +9,9 @@ from pyiceberg.io import load_file_io
 from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.group_compaction import compact_group
 from connector.host.refresh import Refreshed
-from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult, compact_table
+from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier

@@ -104,18 +104,25 @@ class CompactionCommit:
     def commit(self, groups: Sequence[CompactedGroup]) -> CommittedCompaction:
         """Exchange the files of these groups, in one commit. Groups that no longer fit the table are dropped.
 
-        Raises RetryableError if nothing was committed, CommitUnknownError if that is not known.
+        Raises RetryableError if nothing was committed, CommitUnknownError if that is not known. Files that no commit
+        has named are deleted.
         """
+        try:
+            return self._commit(groups)
+        finally:
+            self._delete_unused(groups)
+
+    def _commit(self, groups: Sequence[CompactedGroup]) -> CommittedCompaction:
         last: Exception | None = None
         for number in count_attempts(RETRY_FOR):
             self._check_age()
             try:
                 with self._lock:
                     landed = self._try(groups)
-                return self._finish(groups, landed, number + 1)
+                return self._describe(landed, number + 1)
             except NoSuchTableError:
                 self._dropped = [DroppedGroup(group, "the table is gone") for group in groups]
-                return self._finish(groups, None, number + 1)
+                return self._describe(None, number + 1)
             except list_retried_errors() as error:
                 last = error
                 if is_final(error):
@@ -160,17 +167,15 @@ class CompactionCommit:
                 f"{MAX_AGE // 60_000} minutes. The table keeps its old files, and a later compaction begins anew."
             )
 
-    def _finish(
-        self, groups: Iterable[CompactedGroup], landed: CompactionChanges | None, attempts: int
-    ) -> CommittedCompaction:
-        """Delete what nothing refers to, and return what became of the groups."""
+    def _delete_unused(self, groups: Iterable[CompactedGroup]) -> None:
+        """Delete the files that no sent commit names. `remove_orphan_files` deletes what is left of them."""
         sent = {id(group) for changes in self._sent.values() for _, group in changes.groups}
-        unused = [
-            file.path for each in self._dropped if id(each.compacted) not in sent for file in each.compacted.files
-        ]
+        unused = [file.path for group in groups if id(group) not in sent for file in group.files]
         orders = [group.order for group in groups if group.order]
-        with suppress(ConnectorError, OSError):  # `remove_orphan_files` deletes them, too
+        with suppress(ConnectorError, OSError):
             delete_all(self._base.table.io, [*unused, *orders])
+
+    def _describe(self, landed: CompactionChanges | None, attempts: int) -> CommittedCompaction:
         if landed is None:
             return CommittedCompaction(dropped=tuple(self._dropped), attempts=attempts)
         return CommittedCompaction(

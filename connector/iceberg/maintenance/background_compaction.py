@@ -16,7 +16,8 @@ from typing import Final, TypeAlias
 from connector.host import facts
 from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
 from connector.iceberg.commits.commit import Committed
-from connector.iceberg.maintenance.compact_table import CompactionBudget, CompactionResult
+from connector.iceberg.maintenance.compact_table import CompactionBudget
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.model.table_identifier import TableIdentifier

@@ -4,7 +4,6 @@ A session and the command `maintain` do the same, with other budgets. Each commi
 little work is lost if the process ends, and no new file gets too old to be committed.
 """
 
-import logging
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -14,22 +13,20 @@ from functools import partial
 from typing import Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.data_files import TARGET_SIZE
 from connector.encoding.source_rows import TargetColumn
 from connector.host.errors import ConnectorError
-from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import list_retried_errors
-from connector.iceberg.commits.compaction_changes import REPLACED
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.rewrite_files import refresh_access
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, plan_compaction
+from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
@@ -41,8 +38,6 @@ from connector.iceberg.tables import check_table_properties
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors
-
-log = logging.getLogger(__name__)
 
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
 COMMIT_SECONDS: Final = 900.0  # after which no group begins, and those that have begun are committed
@@ -57,44 +52,6 @@ class CompactionBudget:
 
 
 NO_LIMIT: Final = CompactionBudget()
-
-
-@dataclass(frozen=True)
-class CompactionResult:
-    """What was done, and what is left."""
-
-    commits: int = 0
-    groups: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    rows: int = 0  # of the new files
-    deleted_rows: int = 0  # that the new files do not have
-    delete_files: int = 0  # that were removed
-    seconds: float = 0.0
-    dropped: int = 0  # groups that another writer has changed meanwhile
-    failed: int = 0  # groups that could not be rewritten
-    debt: int = 0  # bytes of data files that are still to be rewritten
-
-    def after(self, committed: CommittedCompaction) -> "CompactionResult":
-        """Return the result with one more commit, if it has one."""
-        before = [file for file in committed.removed if file.content is DataFileContent.DATA]
-        after = [file for group in committed.groups for file in group.files]
-        rows = sum(file.rows for file in after)
-        return replace(
-            self,
-            commits=self.commits + bool(committed.groups),
-            groups=self.groups + len(committed.groups),
-            files_before=self.files_before + len(before),
-            files_after=self.files_after + len(after),
-            bytes_before=self.bytes_before + sum(file.size for file in before),
-            bytes_after=self.bytes_after + sum(file.size for file in after),
-            rows=self.rows + rows,
-            deleted_rows=self.deleted_rows + sum(file.rows for file in before) - rows,
-            delete_files=self.delete_files + len(committed.removed) - len(before),
-            dropped=self.dropped + len(committed.dropped),
-        )
 
 
 class TableCompactor:
@@ -137,7 +94,7 @@ class TableCompactor:
             if not groups or seconds <= 0:
                 break
             done = self._perform(table, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
-            result = done.add_to(result)
+            result = replace(done.add_to(result), debt=plan.size - done.dropped_size)
             # A group that was not committed is left for a later call.
             tried.update(path for each in done.begun for path in _paths(each))
             left -= sum(each.size for each in done.begun)
@@ -154,7 +111,7 @@ class TableCompactor:
 
     def _perform(
         self, table: Table, groups: Sequence[GroupPlan], seconds: float, is_interrupted: Callable[[], bool]
-    ) -> "_Done":
+    ) -> PerformedGroups:
         began = time.monotonic()
         base, compaction = _describe(table, groups)
         commit = CompactionCommit(self._catalog, base, self._new_writer, self._locks)
@@ -180,8 +137,8 @@ class TableCompactor:
                 outcomes.close()
         committed = commit.commit(compacted) if compacted else CommittedCompaction()
         outdated = self._find_outdated(base, failed)
-        done = _Done(begun, committed, tuple(each for each in failed if each not in outdated), outdated)
-        _log(base.path, done, time.monotonic() - began)
+        done = PerformedGroups(begun, committed, tuple(each for each in failed if each not in outdated), outdated)
+        log_groups(base.path, done, time.monotonic() - began)
         return done
 
     def _find_outdated(self, base: CompactionBase, failed: Sequence[FailedGroup]) -> tuple[FailedGroup, ...]:
@@ -196,20 +153,6 @@ class TableCompactor:
     def _list_files(self, table: Table) -> list[ListedFile]:
         with translate_errors(table.location()):
             return self._new_writer().manifests.list_files(table)
-
-
-@dataclass(frozen=True)
-class _Done:
-    """What became of the groups of one commit."""
-
-    begun: Sequence[GroupPlan]
-    committed: CommittedCompaction
-    failed: tuple[FailedGroup, ...]
-    outdated: tuple[FailedGroup, ...]  # another writer has replaced files before they were read
-
-    def add_to(self, result: CompactionResult) -> CompactionResult:
-        after = result.after(self.committed)
-        return replace(after, failed=result.failed + len(self.failed), dropped=after.dropped + len(self.outdated))
 
 
 def compact_table(
@@ -256,40 +199,3 @@ def take_groups(groups: Iterable[GroupPlan], size: float) -> list[GroupPlan]:
 
 def _paths(plan: GroupPlan) -> list[str]:
     return [source.path for source in plan.group.sources]
-
-
-def _log(path: TableIdentifier, done: _Done, seconds: float) -> None:
-    for failed in done.failed:
-        log.warning("table %s: %d data file(s) were not compacted: %s", path, len(failed.group.sources), failed.error)
-    given_up = [(each.compacted.group, each.reason) for each in done.committed.dropped]
-    for group, reason in (*given_up, *((each.group, REPLACED) for each in done.outdated)):
-        log.info("table %s: a compaction of %d data file(s) was given up: %s", path, len(group.sources), reason)
-    if not done.committed.groups:
-        return
-    result = done.add_to(CompactionResult())
-    log.info(
-        "table %s: compacted %d data file(s) with %.1f MB into %d with %.1f MB, and removed %d delete file(s), %.1f s",
-        path,
-        result.files_before,
-        result.bytes_before / 1e6,
-        result.files_after,
-        result.bytes_after / 1e6,
-        result.delete_files,
-        seconds,
-        extra=fields(
-            Event.COMPACTED,
-            table=str(path),
-            groups=result.groups,
-            files=result.files_before,
-            new_files=result.files_after,
-            bytes=result.bytes_before,
-            new_bytes=result.bytes_after,
-            rows=result.rows,
-            deleted_rows=result.deleted_rows,
-            delete_files=result.delete_files,
-            dropped=result.dropped,
-            failed=result.failed,
-            attempts=done.committed.attempts,
-            seconds=round(seconds, 3),
-        ),
-    )

@@ -20,6 +20,7 @@ from connector.encoding.deletion_vectors import FileId
 from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
+from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.table_identifier import Generation
@@ -151,9 +152,9 @@ class _Partition:
         small = [
             file for file in self._files if file.size < self._thresholds.min_size and file.path not in with_deletes
         ]
-        yield from _fill(heavy, self._thresholds.target_size)
+        yield from divide(heavy, _size, self._thresholds.target_size)
         rest = []
-        for files in _fill(small, self._thresholds.target_size):
+        for files in divide(small, _size, self._thresholds.target_size):
             if self._is_full(files):
                 yield files
             else:
@@ -167,7 +168,7 @@ class _Partition:
         """Yield files of similar sizes, smallest first, as long as they make a file that is large enough."""
         by_size = sorted(files, key=lambda file: file.size)  # stable: files of one size stay in their order
         left: list[ListedFile] = []
-        for together in _fill(by_size, self._thresholds.target_size):
+        for together in divide(by_size, _size, self._thresholds.target_size):
             if self._is_full(together):
                 yield _sort_by_age(together)
             else:
@@ -205,22 +206,12 @@ class _Partition:
         return heavy
 
 
-def _fill(files: Iterable[ListedFile], target_size: int) -> Iterator[list[ListedFile]]:
-    """Divide files, in their order, so that the files of each part have the target size at most, or are one file."""
-    part: list[ListedFile] = []
-    size = 0
-    for file in files:
-        if part and size + file.size > target_size:
-            yield part
-            part, size = [], 0
-        part.append(file)
-        size += file.size
-    if part:
-        yield part
+def _size(file: ListedFile) -> int:
+    return file.size
 
 
 def _size_of(files: Iterable[ListedFile]) -> int:
-    return sum(file.size for file in files)
+    return sum(map(_size, files))
 
 
 def _sort_by_age(files: Iterable[ListedFile]) -> list[ListedFile]:

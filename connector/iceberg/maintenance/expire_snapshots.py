@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.table import Table
@@ -19,13 +20,16 @@ from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
-from connector.iceberg.metadata.references import find_unreachable
+from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
+from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
 from connector.iceberg.metadata.retention import due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.table_updates import same_table
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
+
+EXPIRY: Final = ActionText("expire snapshots", "snapshots were expired")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class ExpiredSnapshots:
     table: Table  # without the snapshots
     count: int
     locations: Sequence[str] = ()
+    failure: Exception | None = None  # why no snapshot was removed
 
 
 def expire_snapshots(
@@ -63,24 +68,51 @@ def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False
     return ExpiredSnapshots(after, len(ids), _find_files(table, after, is_interrupted))
 
 
+def expire_all_snapshots(
+    catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool]
+) -> ExpiredSnapshots:
+    """Remove all expired snapshots of one table. Their files stay.
+
+    Other writers may commit meanwhile. Raises the errors of `retry_commit`, and SessionEndedError if interrupted.
+    """
+
+    def attempt() -> ExpiredSnapshots:
+        if is_interrupted():
+            raise SessionEndedError
+        expired = remove_snapshots(catalog, path, find_expired, is_interrupted)
+        if expired.failure:
+            raise expired.failure
+        return expired
+
+    return retry_commit(path, EXPIRY, attempt)
+
+
 def remove_snapshots(
     catalog: Catalog,
     path: TableIdentifier,
     choose: Callable[[TableMetadata, int], list[int]],
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> ExpiredSnapshots:
-    """Remove the snapshots that `choose` returns for the table's metadata and the time. Their files stay.
-
-    Returns no snapshots if the commit was refused.
-    """
+    """Remove the snapshots that `choose` returns for the table's metadata and the time. Their files stay."""
     before, now = catalog.load_table(path), _now()
     ids = choose(before.metadata, now)
-    if not ids or not _may_be_dated(before, now) or not _commit_removal(catalog, before, ids):
+    if not ids or not _may_be_dated(before, now):
         return ExpiredSnapshots(before, 0)
+    failure = None
+    try:
+        _commit_removal(catalog, before, ids)
+    except list_unknown_errors() as error:
+        log.info("table %s: the outcome of the expiry is unknown: %s: %s", path, type(error).__name__, error)
+        failure = error
+    except REFUSED as error:
+        return ExpiredSnapshots(before, 0, failure=error)
     after = catalog.load_table(path)
     if after.metadata.table_uuid != before.metadata.table_uuid:
         return ExpiredSnapshots(after, 0)
-    return ExpiredSnapshots(after, len(ids), _find_files(before, after, is_interrupted))
+    removed = {*ids}.difference(snapshot.snapshot_id for snapshot in after.metadata.snapshots)
+    if not removed:
+        return ExpiredSnapshots(after, 0, failure=failure)
+    return ExpiredSnapshots(after, len(removed), _find_files(before, after, is_interrupted))
 
 
 def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
@@ -115,25 +147,11 @@ def _may_be_dated(table: Table, now: int) -> bool:
     return not isinstance(table.catalog, MetastoreCatalog) or now >= table.metadata.last_updated_ms
 
 
-def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> bool:
-    """Remove snapshots, unless a branch or tag has moved since the table was loaded.
-
-    Returns False if the snapshots were certainly not removed.
-    """
+def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> None:
+    """Remove snapshots, unless a branch or tag has moved since the table was loaded."""
     refs = table.metadata.refs.items()
     requirements: tuple[TableRequirement, ...] = (
         same_table(table),
         *(AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs),
     )
-    try:
-        catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))
-    except list_unknown_errors() as error:
-        log.info(
-            "table %s: the outcome of the expiry is unknown: %s: %s",
-            ".".join(table.name()),
-            type(error).__name__,
-            error,
-        )
-    except REFUSED:
-        return False
-    return True
+    catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))

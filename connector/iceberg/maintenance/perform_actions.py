@@ -16,18 +16,22 @@ from connector.encoding.compaction import Compact
 from connector.evolution.table_change import Owner
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
-    CompactionResult,
     TableCompactor,
     compact_table,
     take_groups,
 )
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
-from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, log_expiry, plan_expiry, remove_snapshots
+from connector.iceberg.maintenance.expire_snapshots import (
+    ExpiredSnapshots,
+    expire_all_snapshots,
+    log_expiry,
+    plan_expiry,
+)
 from connector.iceberg.maintenance.orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.retention import find_expired
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
 from connector.model.table_identifier import TableIdentifier
 
@@ -181,7 +185,7 @@ class Maintainer:
         if self.is_dry_run:
             expired = plan_expiry(self._catalog.load_table(path), is_late)
             return Expiry(expired.count, self._measure(expired))
-        expired = remove_snapshots(self._catalog, path, find_expired, is_late)
+        expired = expire_all_snapshots(self._catalog, path, is_late)
         files = self._measure(expired)
         deleted = self._delete(path, expired.table.io, files)
         if expired.count:

@@ -4,22 +4,22 @@ A session merges manifests only when they are many, so that an entry is written 
 stopped keeps what the last commits have left.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from connector.evolution.table_change import Owner
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
-from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
-from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, list_unknown_errors, quote
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
+from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
 from connector.iceberg.metadata.row_lineage import read_entries
 from connector.iceberg.metadata.table_updates import (
@@ -32,9 +32,8 @@ from connector.iceberg.metadata.table_updates import (
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors
 
-log = logging.getLogger(__name__)
-
-SUMMARY_MAINTENANCE = "flow.maintenance"  # in the snapshots that maintenance adds: its action
+MERGE: Final = ActionText("merge manifests", "manifests were merged")
+SUMMARY_MAINTENANCE: Final = "flow.maintenance"  # in the snapshots that maintenance adds: its action
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class ManifestPlan:
     @property
     def size(self) -> int:
         """Their bytes."""
-        return sum(manifest.manifest_length for manifest in self.replaced)
+        return sum(map(size_of, self.replaced))
 
 
 def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
@@ -67,12 +66,12 @@ def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, size = list[Sequence[ManifestFile]](), 0
-    small = sorted((each for each in manifests if each.manifest_length < target or _is_empty(each)), key=_kind)
+    small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=_kind)
     for _, of_kind in groupby(small, key=_kind):
-        for group in _fill(of_kind, target):
-            if len(group) == 1 and not _is_empty(group[0]):
+        for group in divide(of_kind, size_of, target):
+            if len(group) == 1 and lists_files(group[0]):
                 continue
-            size += sum(manifest.manifest_length for manifest in group)
+            size += sum(map(size_of, group))
             if max_bytes is None or not groups or size <= max_bytes:
                 groups.append(group)
     replaced = {manifest.manifest_path for group in groups for manifest in group}
@@ -88,13 +87,15 @@ def rewrite_manifests(
 ) -> ManifestPlan:
     """Merge the small manifests of a table, and return the plan that was performed.
 
-    Other writers may commit meanwhile: then the plan is made again. What was written for an earlier attempt is used
-    again if it still fits. RetryableError if other writers are faster during all attempts.
+    Other writers may commit meanwhile: then the plan is made again. Raises the errors of `retry_commit`.
     """
-    return _Rewrite(catalog, path, owner, max_bytes).perform(is_interrupted)
+    rewrite = _Rewrite(catalog, path, owner, max_bytes)
+    return retry_commit(path, MERGE, partial(rewrite.perform, is_interrupted))
 
 
 class _Rewrite:
+    """The attempts of one merge. What an attempt has written serves the next one, if it still fits."""
+
     def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, max_bytes: int | None) -> None:
         self._catalog = catalog
         self._path = path
@@ -105,25 +106,14 @@ class _Rewrite:
         self._sent: tuple[int, ManifestPlan] | None = None  # the id of the snapshot, and its plan
 
     def perform(self, is_interrupted: Callable[[], bool]) -> ManifestPlan:
-        last: Exception | None = None
-        for number in count_attempts(RETRY_FOR):
-            try:
-                table = self._catalog.load_table(self._path)
-                if landed := self._find_landed(table):
-                    return landed
-                plan = plan_manifests(table, self._max_bytes)
-                if not plan.groups or is_interrupted():
-                    return ManifestPlan(table, (), (*plan.replaced, *plan.kept))
-                self._commit(plan)
-            except list_retried_errors() as error:
-                if is_final(error) or isinstance(error, ConnectorError):
-                    raise self._explain(error) from error
-                log.info("table %s: attempt %d to merge manifests: %s", self._path, number + 1, quote(error))
-                last = error
-            else:
-                return plan
-        assert last is not None
-        raise self._explain(last) from last
+        table = self._catalog.load_table(self._path)
+        if landed := self._find_landed(table):
+            return landed
+        plan = plan_manifests(table, self._max_bytes)
+        if not plan.groups or is_interrupted():
+            return ManifestPlan(table, (), (*plan.replaced, *plan.kept))
+        self._commit(plan)
+        return plan
 
     def _find_landed(self, table: Table) -> ManifestPlan | None:
         """Return the plan of an earlier attempt whose outcome was unknown, if it was committed."""
@@ -168,42 +158,6 @@ class _Rewrite:
         # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
         return deepcopy(self._written[key])
 
-    def _explain(self, error: Exception) -> ConnectorError:
-        if isinstance(error, ConnectorError):
-            return error
-        if is_final(error):
-            return UserError(
-                f"table {self._path}: the catalog refuses to merge manifests ({quote(error)}). Nothing was changed. "
-                "Give the user of the config's credentials the permission to change this table."
-            )
-        if isinstance(error, list_unknown_errors()):
-            return CommitUnknownError(
-                f"table {self._path}: the catalog gave no answer when manifests were merged ({quote(error)}). Rows are "
-                "not affected. Check the catalog, and repeat the command."
-            )
-        return RetryableError(
-            f"table {self._path}: other writers committed first each time when manifests were merged ({quote(error)}). "
-            "Nothing was changed. Repeat the command later."
-        )
-
 
 def _kind(manifest: ManifestFile) -> tuple[int, int]:
     return manifest.partition_spec_id, int(manifest.content)
-
-
-def _fill(manifests: Iterable[ManifestFile], target: int) -> Iterator[Sequence[ManifestFile]]:
-    """Divide manifests into groups of at most so many bytes, in their order."""
-    group, size = list[ManifestFile](), 0
-    for manifest in manifests:
-        if group and size + manifest.manifest_length > target:
-            yield group
-            group, size = [], 0
-        group.append(manifest)
-        size += manifest.manifest_length
-    if group:
-        yield group
-
-
-def _is_empty(manifest: ManifestFile) -> bool:
-    """Whether the manifest lists deleted files only. A later snapshot does not need it."""
-    return manifest.added_files_count == 0 and manifest.existing_files_count == 0

@@ -4,7 +4,8 @@ A compaction removes files from many manifests. Each of them could be written ag
 manifests. So those of one spec and content are written as one, as far as it has the size of a manifest.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -14,6 +15,8 @@ from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds
 from connector.iceberg.metadata.row_lineage import read_entries
 from connector.iceberg.metadata.vector_entries import find_id
+
+T = TypeVar("T")
 
 
 def remove_files(
@@ -30,27 +33,35 @@ def remove_files(
         if manifest.manifest_path in changed:
             by_kind.setdefault((manifest.partition_spec_id, manifest.content), []).append(manifest)
     written = [
-        _write(table, prefix, factory, together, gone) for of_kind in by_kind.values() for together in _divide(of_kind)
+        _write(table, prefix, factory, together, gone)
+        for of_kind in by_kind.values()
+        for together in divide(of_kind, size_of, Thresholds.size)
     ]
-    return [each for each in held if each.manifest_path not in changed and _lists_files(each)], written
+    return [each for each in held if each.manifest_path not in changed and lists_files(each)], written
 
 
-def _lists_files(manifest: ManifestFile) -> bool:
+def size_of(manifest: ManifestFile) -> int:
+    """Return the bytes of a manifest."""
+    return int(manifest.manifest_length)
+
+
+def lists_files(manifest: ManifestFile) -> bool:
+    """Whether the manifest lists more than deleted files. A later snapshot does not need the others."""
     return manifest.has_added_files() or manifest.has_existing_files()
 
 
-def _divide(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
-    """Divide manifests into those that are written as one."""
-    together: list[ManifestFile] = []
+def divide(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Divide items, in their order, so that each part has at most so many bytes, or is one item."""
+    part: list[T] = []
     size = 0
-    for manifest in manifests:
-        if together and size + manifest.manifest_length > Thresholds.size:
-            yield together
-            together, size = [], 0
-        together.append(manifest)
-        size += manifest.manifest_length
-    if together:
-        yield together
+    for item in items:
+        if part and size + size_of(item) > most:
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += size_of(item)
+    if part:
+        yield part
 
 
 def _write(

@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.encoding import located_rows
 from connector.iceberg.metadata.avro_files import read_manifest_list
+from connector.iceberg.metadata.row_lineage import read_all_entries, read_entries
 
 
 class SessionEndedError(Exception):
@@ -61,9 +62,7 @@ def _find_unreferenced(
     while rest and (manifest := next(manifests, None)):
         rest.discard(file_name(manifest.manifest_path))
         if any(map(is_data, rest)):
-            rest.difference_update(
-                file_name(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)
-            )
+            rest.difference_update(file_name(entry.data_file.file_path) for entry in read_entries(table.io, manifest))
     return rest
 
 
@@ -138,7 +137,7 @@ def _data(table: Table, manifests: Iterable[ManifestFile], is_interrupted: Calla
         if is_interrupted():
             raise SessionEndedError
         with suppress(FileNotFoundError):
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+            for entry in read_all_entries(table.io, manifest):
                 locations[file_name(entry.data_file.file_path)] = entry.data_file.file_path
     free = find_unreferenced(table, locations, is_interrupted, is_data=lambda _: True)
     return [locations[name] for name in free]

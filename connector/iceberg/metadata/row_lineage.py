@@ -52,16 +52,21 @@ def can_keep_lineage(table: Table) -> bool:
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Read a manifest's live entries. Each data file has the id of its first row, if the manifest list has ids."""
+    live = [entry for entry in read_all_entries(io, manifest) if entry.status is not ManifestEntryStatus.DELETED]
+    if manifest.content is ManifestContent.DATA:
+        _number_rows(live, manifest[_OF_MANIFEST])
+    return live
+
+
+def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as entries:
-        live = [_inherit(entry, manifest) for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
-    if manifest.content is ManifestContent.DATA:
-        _number_rows(live, manifest[_OF_MANIFEST])
-    return live
+        return [_inherit(entry, manifest) for entry in entries]
 
 
 def first_row_id_of(file: DataFile) -> int | None:

@@ -1,0 +1,114 @@
+"""What became of a compaction: of the groups of one commit, and of all commits of one table."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFileContent
+
+from connector.encoding.compaction import FailedGroup, FileGroup
+from connector.host.logs import Event, fields
+from connector.iceberg.commits.compaction_changes import REPLACED
+from connector.iceberg.commits.compaction_commit import CommittedCompaction
+from connector.iceberg.maintenance.compaction_plan import GroupPlan
+from connector.model.table_identifier import TableIdentifier
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CompactionResult:
+    """What was done, and what is left."""
+
+    commits: int = 0
+    groups: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows: int = 0  # of the new files
+    deleted_rows: int = 0  # that the new files do not have
+    delete_files: int = 0  # that were removed
+    seconds: float = 0.0
+    dropped: int = 0  # groups that another writer has changed meanwhile
+    failed: int = 0  # groups that could not be rewritten
+    debt: int = 0  # bytes of data files that are still to be rewritten
+
+
+@dataclass(frozen=True)
+class PerformedGroups:
+    """What became of the groups of one commit."""
+
+    begun: Sequence[GroupPlan]
+    committed: CommittedCompaction
+    failed: tuple[FailedGroup, ...]
+    outdated: tuple[FailedGroup, ...]  # another writer has replaced files before they were read
+
+    @property
+    def dropped(self) -> dict[FileGroup, str]:
+        """Why groups were given up: another writer has changed them."""
+        return {each.compacted.group: each.reason for each in self.committed.dropped} | {
+            each.group: REPLACED for each in self.outdated
+        }
+
+    @property
+    def dropped_size(self) -> int:
+        """Bytes of these groups. They are no debt any more."""
+        return sum(each.size for each in self.begun if each.group in self.dropped)
+
+    def add_to(self, result: CompactionResult) -> CompactionResult:
+        """Return the result with one more commit, if there was one."""
+        before = [file for file in self.committed.removed if file.content is DataFileContent.DATA]
+        after = [file for group in self.committed.groups for file in group.files]
+        rows = sum(file.rows for file in after)
+        return replace(
+            result,
+            commits=result.commits + bool(self.committed.groups),
+            groups=result.groups + len(self.committed.groups),
+            files_before=result.files_before + len(before),
+            files_after=result.files_after + len(after),
+            bytes_before=result.bytes_before + sum(file.size for file in before),
+            bytes_after=result.bytes_after + sum(file.size for file in after),
+            rows=result.rows + rows,
+            deleted_rows=result.deleted_rows + sum(file.rows for file in before) - rows,
+            delete_files=result.delete_files + len(self.committed.removed) - len(before),
+            dropped=result.dropped + len(self.dropped),
+            failed=result.failed + len(self.failed),
+        )
+
+
+def log_groups(path: TableIdentifier, done: PerformedGroups, seconds: float) -> None:
+    """Log what was compacted, what was given up, and what has failed."""
+    for failed in done.failed:
+        log.warning("table %s: %d data file(s) were not compacted: %s", path, len(failed.group.sources), failed.error)
+    for group, reason in done.dropped.items():
+        log.info("table %s: a compaction of %d data file(s) was given up: %s", path, len(group.sources), reason)
+    if not done.committed.groups:
+        return
+    result = done.add_to(CompactionResult())
+    log.info(
+        "table %s: compacted %d data file(s) with %.1f MB into %d with %.1f MB, and removed %d delete file(s), %.1f s",
+        path,
+        result.files_before,
+        result.bytes_before / 1e6,
+        result.files_after,
+        result.bytes_after / 1e6,
+        result.delete_files,
+        seconds,
+        extra=fields(
+            Event.COMPACTED,
+            table=str(path),
+            groups=result.groups,
+            files=result.files_before,
+            new_files=result.files_after,
+            bytes=result.bytes_before,
+            new_bytes=result.bytes_after,
+            rows=result.rows,
+            deleted_rows=result.deleted_rows,
+            delete_files=result.delete_files,
+            dropped=result.dropped,
+            failed=result.failed,
+            attempts=done.committed.attempts,
+            seconds=round(seconds, 3),
+        ),
+    )
