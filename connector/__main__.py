@@ -23,6 +23,7 @@ log = logging.getLogger("connector")
 
 FAILED = 1
 BROKEN = 70  # EX_SOFTWARE: a defect of the connector
+INTERRUPTED = 130  # by Ctrl-C, which is signal 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +55,8 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
         return work() or 0
     except signals.Stopped as stopped:
         return stopped.exit_status
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (ConnectorError, ProtocolError) as error:
         log.error("%s", error)
         return FAILED

@@ -1,6 +1,7 @@
 """`maintain`: performs maintenance actions on tables, also on those whose task is stopped."""
 
 import logging
+import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -173,7 +174,9 @@ class _Run:
             try:
                 outcome = self._perform(f"{action} {path}", table, lambda: perform(path, owner))  # noqa: B023
             except ConnectorError as error:
-                self.errors.append((path, f"{action}: {error}"))
+                # Most errors name their table, and so does the line that shows them.
+                text = re.sub(f"^table {re.escape(str(path))}: ", "", str(error), flags=re.IGNORECASE)
+                self.errors.append((path, f"{action}: {text}"))
             except BROKEN_METADATA as error:
                 problem = f"one of its metadata files is broken ({type(error).__name__}). Repair or backfill the table."
                 self.errors.append((path, f"{action}: {problem}"))

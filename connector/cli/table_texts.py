@@ -11,7 +11,10 @@ from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus
 
-VERDICT_TEXTS: Final = {Verdict.OTHER_TABLE: "staged for a table that this one has replaced"}
+VERDICT_TEXTS: Final = {
+    Verdict.SUPERSEDED: "superseded: a backfill came after it",
+    Verdict.OTHER_TABLE: "staged for a table that this one has replaced",
+}
 NO_STATE: Final = "unknown: give the task's connector state with --state"
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,7 +23,7 @@ from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
@@ -317,6 +318,16 @@ def test_every_staged_commit_is_shown_with_what_would_become_of_it(fenced: Fence
     assert verdicts(last, pending, elsewhere) == [(1, "landed"), (2, "would land")]
     assert verdicts(fenced.lost) == [(1, "fenced")]
     assert verdicts(replaced) == [(1, "other_table")]
+
+
+def test_a_commit_that_was_staged_before_a_backfill_is_shown_as_superseded(fenced: Fenced) -> None:
+    table = fenced.catalog.load_table(PATH)
+    begun = Generation(str(uuid.uuid4()), (str(table.metadata.table_uuid),), fenced.lost.writer.materialization)
+    with table.transaction() as transaction:
+        transaction.set_properties(begun.encode())
+    place = fenced.place(fenced.lost)
+    assert [entry["verdict"] for entry in shown(place)["staged"]] == ["superseded"]
+    assert "1 rows in 1 file(s): superseded: a backfill came after it" in show(place, as_json=False)
 
 
 @pytest.mark.parametrize("table", ["shop.nothing", "orders", ".orders", "shop."])

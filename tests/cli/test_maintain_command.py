@@ -273,6 +273,7 @@ def test_an_invalid_property_is_named(lake: Lake) -> None:
         transaction.set_properties({MAX_AGE: "-1"})
     (error,) = lake.maintain("expire")["errors"]
     check_text(ERRORS, "maintain: an age of -1", error["message"], {})
+    assert lake.describe("expire").count("shop.orders: ") == 1, "the table is named once in a line"
 
 
 @pytest.mark.usefixtures("left")
@@ -452,6 +453,18 @@ def test_a_run_that_is_killed_leaves_a_good_table(lake: Lake, left: str, place: 
     lake.commit(7, prev=again.next)
     lake.maintain("all")
     assert {path.name for path in files_of(lake) if path.suffix != ".json"} == _referred_to(lake.table)
+
+
+INTERRUPTED: Final = KILLED_AT.replace("SIGKILL", "SIGINT")
+
+
+def test_ctrl_c_ends_a_run_without_a_traceback(lake: Lake, left: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, "commit", "0", "maintain", "all", "--config", str(lake.config)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGINT, "")
+    assert "Traceback" not in ended.stderr
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3]
+    assert place_of(left).exists()
 
 
 def _referred_to(table: Table) -> set[str]:

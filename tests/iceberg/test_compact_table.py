@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
@@ -456,6 +456,7 @@ def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytes
     [
         ("refused", RetryableError, CommitFailedException("409")),
         ("no answer", CommitUnknownError, CommitStateUnknownException("504")),
+        ("forbidden", UserError, ForbiddenError("403")),
     ],
 )
 def test_a_catalog_that_takes_no_compaction(

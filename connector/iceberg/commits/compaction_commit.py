@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.compaction import CompactedGroup
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg.commits.commit import TableLocks, count_attempts
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, list_unknown_errors, quote
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
@@ -104,8 +104,8 @@ class CompactionCommit:
     def commit(self, groups: Sequence[CompactedGroup]) -> CommittedCompaction:
         """Exchange the files of these groups, in one commit. Groups that no longer fit the table are dropped.
 
-        Raises RetryableError if nothing was committed, CommitUnknownError if that is not known. Files that no commit
-        has named are deleted.
+        Raises UserError if the catalog refuses it, RetryableError if nothing was committed, CommitUnknownError if that
+        is not known. Files that no commit has named are deleted.
         """
         try:
             return self._commit(groups)
@@ -217,7 +217,12 @@ class CompactionCommit:
         if isinstance(last, ConnectorError):
             return last
         table = self._base.path
-        if self._sent and isinstance(last, list_unknown_errors()) and not is_final(last):
+        if is_final(last):
+            return UserError(
+                f"table {table}: the catalog refuses to commit a compaction ({quote(last)}). The table keeps its rows. "
+                "Give the user of the config's credentials the permission to change this table."
+            )
+        if self._sent and isinstance(last, list_unknown_errors()):
             return CommitUnknownError(
                 f"table {table}: the catalog did not answer whether it has committed a compaction ({quote(last)}). The "
                 "table has the same rows either way."

@@ -33,6 +33,7 @@ class Verdict(StrEnum):
     WOULD_LAND = "would land"
     FENCED = "fenced"
     FILES_MISSING = "cannot land: staged files are gone"
+    SUPERSEDED = "superseded"
     OTHER_TABLE = "other_table"
 
 
@@ -62,10 +63,14 @@ class Reset:
 
 def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
     """Return what opening the task would do with each commit, by writer, in the order in which they were staged."""
-    here = [
-        commit for commit in staged if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
-    ]
-    verdicts = [Judged(commit, Verdict.OTHER_TABLE) for commit in staged if commit not in here]
+    here, verdicts = [], []
+    for commit in staged:
+        generation = find_generation(table, commit.writer.materialization)
+        if commit.table_uuid == generation.uuid:
+            here.append(commit)
+        else:
+            is_former = commit.table_uuid in generation.former
+            verdicts.append(Judged(commit, Verdict.SUPERSEDED if is_former else Verdict.OTHER_TABLE))
     for pending in fence.group_by_writer(here):
         try:
             remaining = fence.remaining_commits(pending, table.properties)

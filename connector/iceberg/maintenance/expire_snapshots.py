@@ -19,12 +19,12 @@ from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, T
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
+from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors, quote
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
 from connector.iceberg.metadata.retention import due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.table_updates import same_table
+from connector.iceberg.metadata.table_updates import name_table_in_errors, same_table
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,20 @@ class ExpiredSnapshots:
     table: Table  # without the snapshots
     count: int
     locations: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Removed:
+    """A table before and after snapshots were removed. Their files are still there."""
+
+    before: Table
+    after: Table
+    count: int
     failure: Exception | None = None  # why no snapshot was removed
+
+    def find_files(self, is_interrupted: Callable[[], bool]) -> ExpiredSnapshots:
+        locations = _find_files(self.before, self.after, is_interrupted) if self.count else ()
+        return ExpiredSnapshots(self.after, self.count, locations)
 
 
 def expire_snapshots(
@@ -49,12 +62,34 @@ def expire_snapshots(
 
     Several processes may do this at once. A process whose commit is refused leaves the work to a later call.
     """
-    expired = remove_snapshots(catalog, path, due, is_interrupted)
-    if not expired.count:
+    removed = _remove_snapshots(catalog, path, due)
+    if removed.failure:
+        log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
+    if not removed.count:
         return 0
+    expired = removed.find_files(is_interrupted)
     delete_all(expired.table.io, expired.locations, is_interrupted)
     log_expiry(path, expired)
     return len(expired.locations)
+
+
+def expire_all_snapshots(
+    catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool]
+) -> ExpiredSnapshots:
+    """Remove all expired snapshots of one table. Their files stay.
+
+    Other writers may commit meanwhile. Raises the errors of `retry_commit`, and SessionEndedError if interrupted.
+    """
+
+    def attempt() -> _Removed:
+        if is_interrupted():
+            raise SessionEndedError
+        removed = _remove_snapshots(catalog, path, find_expired)
+        if removed.failure:
+            raise removed.failure
+        return removed
+
+    return retry_commit(path, EXPIRY, attempt).find_files(is_interrupted)
 
 
 def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False) -> ExpiredSnapshots:
@@ -68,51 +103,27 @@ def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False
     return ExpiredSnapshots(after, len(ids), _find_files(table, after, is_interrupted))
 
 
-def expire_all_snapshots(
-    catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool]
-) -> ExpiredSnapshots:
-    """Remove all expired snapshots of one table. Their files stay.
-
-    Other writers may commit meanwhile. Raises the errors of `retry_commit`, and SessionEndedError if interrupted.
-    """
-
-    def attempt() -> ExpiredSnapshots:
-        if is_interrupted():
-            raise SessionEndedError
-        expired = remove_snapshots(catalog, path, find_expired, is_interrupted)
-        if expired.failure:
-            raise expired.failure
-        return expired
-
-    return retry_commit(path, EXPIRY, attempt)
-
-
-def remove_snapshots(
-    catalog: Catalog,
-    path: TableIdentifier,
-    choose: Callable[[TableMetadata, int], list[int]],
-    is_interrupted: Callable[[], bool] = lambda: False,
-) -> ExpiredSnapshots:
-    """Remove the snapshots that `choose` returns for the table's metadata and the time. Their files stay."""
+def _remove_snapshots(
+    catalog: Catalog, path: TableIdentifier, choose: Callable[[TableMetadata, int], list[int]]
+) -> _Removed:
+    """Remove the snapshots that `choose` returns for the table's metadata and the time."""
     before, now = catalog.load_table(path), _now()
-    ids = choose(before.metadata, now)
+    with name_table_in_errors(before):
+        ids = choose(before.metadata, now)
     if not ids or not _may_be_dated(before, now):
-        return ExpiredSnapshots(before, 0)
+        return _Removed(before, before, 0)
     failure = None
     try:
         _commit_removal(catalog, before, ids)
     except list_unknown_errors() as error:
-        log.info("table %s: the outcome of the expiry is unknown: %s: %s", path, type(error).__name__, error)
         failure = error
     except REFUSED as error:
-        return ExpiredSnapshots(before, 0, failure=error)
+        return _Removed(before, before, 0, error)
     after = catalog.load_table(path)
     if after.metadata.table_uuid != before.metadata.table_uuid:
-        return ExpiredSnapshots(after, 0)
+        return _Removed(before, after, 0)
     removed = {*ids}.difference(snapshot.snapshot_id for snapshot in after.metadata.snapshots)
-    if not removed:
-        return ExpiredSnapshots(after, 0, failure=failure)
-    return ExpiredSnapshots(after, len(removed), _find_files(before, after, is_interrupted))
+    return _Removed(before, after, len(removed), None if removed else failure)
 
 
 def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
