@@ -120,8 +120,8 @@ SCENARIOS: Final = (
     Scenario("catalog-disk-full", storage_moments.catalog_disk_full, "exact once there is room?", ON_DISK),
 )
 
-# Each step of a backfill is also tried in the simulation, and one by one in tests/iceberg/test_backfill.py. So are tables of
-# format version 3 in the simulation, with defects of deletion vectors, and in tests/iceberg/test_vectors_of_updates.py.
+# Each step of a backfill is also tried in the simulation, and one by one in tests/iceberg/test_backfill.py. Format
+# version 3 is tried in the simulation, too, and in tests/iceberg/test_vectors_of_updates.py.
 WITHOUT_CI: Final = frozenset(  # nor with a defect
     {
         "backfill-killed",
