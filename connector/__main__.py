@@ -115,7 +115,7 @@ def _check(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> None:
     from connector.cli import demo_command as demo_command
 
-    demo = demo_command.Demo(options.file, options.key, options.into)
+    demo = demo_command.Demo(options.file, options.key, options.into, options.updates)
     demo_command.run_demo(demo, _show, as_json=options.json)
 
 

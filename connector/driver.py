@@ -128,7 +128,7 @@ def _serve_transactions(
                 transaction.load(message)
             case request.Flush():
                 _check_patches(message.state_patches, requests)
-                for text in transaction.answer_loads():
+                for text in transaction.answer_loads(message):
                     send(response.Loaded(text))
                 send(response.Flushed())
             case request.Store():

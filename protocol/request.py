@@ -80,10 +80,22 @@ class Load(LineRun):
     __slots__ = ()
 
 
+class BackfillComplete(msgspec.Struct, frozen=True, rename="camel"):
+    """A capture has read its source again, and its new documents were read up to here.
+
+    Documents that were published before `timestamp` are outdated. This says nothing of the backfill of the binding, and
+    the collection may have more documents.
+    """
+
+    binding: int = 0
+    timestamp: str = ""
+
+
 class Flush(msgspec.Struct, frozen=True, rename="camel"):
     """This transaction has no more loads."""
 
     state_patches: tuple[Json, ...] = ()
+    backfill_completes: tuple[BackfillComplete, ...] = ()
 
 
 class Store(LineRun):

@@ -18,6 +18,7 @@ EPILOG: Final = """\
 examples:
   materialize-iceberg demo
   materialize-iceberg demo orders.jsonl --key order_id
+  materialize-iceberg demo orders.jsonl --key order_id --updates
   materialize-iceberg check --config config.yaml
   materialize-iceberg check --flow flow.yaml --task acme/lake
   materialize-iceberg plan --flow flow.yaml --task acme/lake
@@ -107,9 +108,9 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_inspect(
         commands.add_parser(
             "inspect",
-            help="show the state of a task's tables",
-            description="Shows tables: rows, files, snapshots, columns, the last commit, who writes to them, and "
-            "what is staged for them. Changes nothing.",
+            help="show the health of tables, who writes to them, and what is staged",
+            description="Shows tables: rows, files, health, snapshots, columns, the last commit, who writes to them, "
+            "and what is staged for them. Changes nothing.",
         )
     )
     _add_fence(
@@ -118,8 +119,10 @@ def _make_parser() -> argparse.ArgumentParser:
     maintain = commands.add_parser(
         "maintain",
         help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
-        description="Performs maintenance on tables, also beside running tasks. `all` does all actions. --dry-run "
-        "shows what would be done. A run may be ended at any time, and repeated.",
+        description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
+        "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
+        "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
+        "A run may be ended at any time, and repeated.",
     )
     _add_source(maintain)
     _add_tables(maintain)
@@ -192,7 +195,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE.TABLE",
         action="append",
         default=[],
-        help="a table; may be repeated. Without it: all tables of the namespace that the connector has created",
+        help="a table; may be repeated. Without it: all tables that the connector has created in the namespace",
     )
 
 
@@ -222,6 +225,11 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         metavar="DIRECTORY",
         help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "
         "or a new temporary directory if the current directory cannot be written to)",
+    )
+    demo.add_argument(
+        "--updates",
+        action="store_true",
+        help="keep one row for each key: a document replaces the row of its key (without it, each document is a row)",
     )
     _add_json(demo, "print JSON: what was done, without the conversation")
 

@@ -68,7 +68,7 @@ class Conversation:
         self.lines += 1
         try:
             self._stdin.write(line)
-            if not line.startswith(b'{"store"'):
+            if not line.startswith((b'{"store"', b'{"load"')):
                 self._stdin.flush()
         except BrokenPipeError:
             raise ConversationEndedError(self.finish()) from None

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from pyiceberg.table import Table
 
 from connector.cli.config_files import STDIN
-from connector.cli.demo_conversation import materialize
+from connector.cli.demo_conversation import Stored, materialize
 from connector.cli.document_shape import infer_document_shape
 from connector.cli.documents import DocumentFile, open_documents
 from connector.cli.projections import make_collection
@@ -53,6 +53,7 @@ class Demo:
     file: str | None
     key: Sequence[str]
     into: str | None
+    updates: bool = False  # one row for each key, instead of one for each document
 
 
 def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
@@ -76,35 +77,49 @@ def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
         say(f"warehouse: {warehouse}")
         has_catalog = (warehouse / CATALOG_FILE).exists()
         if has_catalog and (found := _load_table(config, table)):
-            say(f"{table} has {count_rows(found)} rows already. A new transaction adds to them.")
+            does = "updates them, or adds to them" if demo.updates else "adds to them"
+            say(f"{table} has {count_rows(found)} rows already. A new transaction {does}.")
         try:
-            rows = materialize(collection, table.name, documents, config, say)
+            stored = materialize(
+                collection, {"table": table.name, "delta_updates": not demo.updates}, documents, config, say
+            )
         except KeyboardInterrupt:
             raise Stopped(signal.SIGINT) from None
     materialized = _load_table(config, table)
     assert materialized is not None
     if as_json:
-        show(_encode(materialized, warehouse, rows, repeated))
+        show(_encode(materialized, warehouse, stored, repeated))
         return
     show("\n".join(("", *describe_table(materialized), "")))
-    show(f"This transaction added {rows} rows.")
-    if repeated:
-        show(f"Rows whose key an earlier row has: {repeated}. With delta updates, each document becomes a row.")
+    show("\n".join(_describe_transaction(stored, repeated, updates=demo.updates)))
     show("\n".join(("", *explain_opening(materialized, warehouse / CATALOG_FILE))))
+
+
+def _describe_transaction(stored: Stored, repeated: int, *, updates: bool) -> Iterator[str]:
+    """Yield the sentences that say what became of the documents, of which so many have the key of an earlier one."""
+    if not updates:
+        yield f"This transaction added {stored.rows} rows."
+        if repeated:
+            yield f"Rows whose key an earlier row has: {repeated}. With delta updates, each document becomes a row."
+        return
+    yield f"This transaction added {stored.rows - stored.replaced} rows, and replaced {stored.replaced}."
+    if repeated:
+        yield f"Documents whose key an earlier document has: {repeated}. The last document of each key counts."
 
 
 def _ignore(_: str) -> None:
     """Show nothing."""
 
 
-def _encode(table: Table, warehouse: Path, added: int, repeated: int) -> str:
+def _encode(table: Table, warehouse: Path, stored: Stored, repeated: int) -> str:
     return json.dumps(
         {
             "warehouse": str(warehouse),
             "table": ".".join(table.name()),
             "metadata": table.metadata_location,
             "rows": count_rows(table),
-            "added": added,
+            "added": stored.rows - stored.replaced,
+            "replaced": stored.replaced,
             "repeatedKeys": repeated,
         },
         indent=2,

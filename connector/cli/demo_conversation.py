@@ -1,14 +1,15 @@
 """Materializes the documents of a file in one conversation: it publishes a task, and stores them in one transaction."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from connector.cli.conversation import Conversation, ConversationEndedError, shorten
-from connector.cli.documents import DocumentFile, read_field
+from connector.cli.demo_updates import LOADED, load_keys
+from connector.cli.documents import Document, DocumentFile, read_field
 from connector.cli.field_selection import FieldRules
 from connector.cli.flow_files import Task, TaskBinding
 from connector.cli.task_requests import make_apply, make_validate
@@ -21,15 +22,28 @@ from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, F
 TASK: Final = "demo/materialize-iceberg"
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What the transaction has stored: rows, and how many of these have replaced older ones."""
+
+    rows: int
+    replaced: int
+
+
 def materialize(
-    collection: Collection, table: str, documents: DocumentFile, config: Json, show: Callable[[str], None]
-) -> int:
-    """Materialize the documents into the table, and return their number.
+    collection: Collection, resource: Json, documents: DocumentFile, config: Json, show: Callable[[str], None]
+) -> Stored:
+    """Materialize the documents into the table of a binding with this resource config.
 
     Raises ConversationEndedError if the connector fails, and UserError if the documents do not fit the table.
     """
-    task = Task(config, TASK, (TaskBinding({"table": table}, FieldRules(), 0, lambda: collection),))
-    with Conversation(lambda line: show(f"← {line}"), log_level="warn") as connector:
+    task = Task(config, TASK, (TaskBinding(resource, FieldRules(), 0, lambda: collection),))
+
+    def show_response(line: str) -> None:
+        if not line.startswith(LOADED):  # there may be as many as documents
+            show(f"← {line}")
+
+    with Conversation(show_response, log_level="warn") as connector:
 
         def ask(kind: str, body: Json) -> Any:
             line = msgspec.json.encode({kind: body})
@@ -40,9 +54,15 @@ def materialize(
         ask("apply", apply)
         ask("open", request.Open(apply.materialization, range=WHOLE_RANGE))
         ask("acknowledge", {})
-        ask("flush", {})
+        if resource["delta_updates"]:
+            ask("flush", {})
+            versions: Iterable[tuple[Document, bool]] = ((document, False) for document in documents)
+            replaced = 0
+        else:
+            loaded = load_keys(connector, documents, collection.key, show)
+            versions, replaced = loaded.select(documents), len(loaded.found)
         before = connector.lines
-        for line in _make_stores(documents, collection, apply.materialization.bindings[0].field_selection):
+        for line in _make_stores(versions, documents, collection, apply.materialization.bindings[0].field_selection):
             connector.send(line)
         rows = connector.lines - before
         show(f"→ {rows} store requests, from line {before + 1} of the input on")
@@ -50,7 +70,7 @@ def materialize(
         ask("acknowledge", {})
         if status := connector.finish():
             raise ConversationEndedError(status)
-    return rows
+    return Stored(rows, replaced)
 
 
 def require_recommended(collection: Collection, constraints: Mapping[str, Constraint]) -> FieldRules:
@@ -77,13 +97,20 @@ def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
         raise UserError(f"{error} To start with a new table, give another directory with --into.") from error
 
 
-def _make_stores(documents: DocumentFile, collection: Collection, selection: FieldSelection) -> Iterator[bytes]:
+def _make_stores(
+    versions: Iterable[tuple[Document, bool]],
+    documents: DocumentFile,
+    collection: Collection,
+    selection: FieldSelection,
+) -> Iterator[bytes]:
+    """Yield a store request for each document. `versions` says of each whether the table has a row of its key."""
     projections = {each.field: each for each in collection.projections}
     now = datetime.now(UTC)
-    for document in documents:
+    for document, exists in versions:
         body = {
             "key": documents.read_key(document, collection.key),
             "values": [read_field(document.value, projections[field], now) for field in selection.values],
             "doc": msgspec.Raw(document.text),
+            **({"exists": True} if exists else {}),
         }
         yield msgspec.json.encode({"store": body}) + b"\n"

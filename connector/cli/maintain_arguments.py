@@ -23,7 +23,7 @@ def add_maintain(maintain: argparse.ArgumentParser) -> None:
         nargs="?",
         type=_number,
         const=DAYS,
-        help="orphans: also delete files that the connector does not know and that are older (default: %(const)s days)",
+        help="orphans: also delete files that the connector does not know and that are older (default: %(const)g days)",
     )
     maintain.add_argument(
         "--dropped-tables",

@@ -59,7 +59,8 @@ def _maximum(validator: Any, maximum: Json, instance: Json, _: Json) -> Iterator
 
 
 def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not re.search(pattern, instance):
+    # In JSON schemas, $ is the end of the text. In Python, it is also the place before a line break at the end.
+    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
         yield ValidationError(PATTERN_DEMANDS[pattern])
 
 

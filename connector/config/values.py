@@ -61,7 +61,7 @@ PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     # PyIceberg reads a location as a URI. It would write to the part before such a character.
     WITHOUT_URI_SIGNS: "must not contain # or ?",
     HTTP_ADDRESS: "must begin with http:// or https://",
-    WEBHOOK_ADDRESS: "must begin with http:// or https://, and have no user, password or fragment",
+    WEBHOOK_ADDRESS: "must begin with http:// or https://, and have no user, password, fragment, space or line break",
     POSTGRESQL: "must be postgresql://user@host/database. Put the password into /catalog/password",
     METASTORES: "must be thrift://host:port, or several of those separated by commas",
     TABLE_BUCKET_ARN: "must be the ARN of a table bucket, such as arn:aws:s3tables:us-east-1:123456789012:bucket/lake",

@@ -4,6 +4,7 @@ In a file of new rows these columns are missing, and readers take the values fro
 knows only files, so a file of older rows needs the columns. Where a value is null, readers take that of the metadata.
 """
 
+from collections.abc import Container
 from typing import Final
 
 import numpy as np
@@ -13,21 +14,29 @@ from pyiceberg.types import LongType
 
 from connector.encoding.column_types import column_id
 from connector.encoding.position_deletes import Positions
-from connector.encoding.source_rows import RowLineage, TargetColumn
+from connector.encoding.source_rows import RowLineage, TargetColumn, arrow_field
 
 # Iceberg reserves these ids. The columns are in no schema of a table.
-_ROW_ID: Final = 2147483540
+ROW_ID: Final = 2147483540
 _SEQUENCE_NUMBER: Final = 2147483539  # of the last change
 
 LINEAGE_COLUMNS: Final = tuple(
     TargetColumn(number, name, LongType(), required=False, source_id=number, source_type=LongType())
-    for number, name in ((_ROW_ID, "_row_id"), (_SEQUENCE_NUMBER, "_last_updated_sequence_number"))
+    for number, name in ((ROW_ID, "_row_id"), (_SEQUENCE_NUMBER, "_last_updated_sequence_number"))
 )
 
 
-def lineage_columns(lineage: RowLineage | None) -> tuple[TargetColumn, ...]:
-    """Return the columns of row lineage that a file with rows of a source gets."""
-    return LINEAGE_COLUMNS if lineage else ()
+NO_ROW_ID: Final = -1  # where arrays of ids have no nulls
+ROW_ID_FIELD: Final = arrow_field(LINEAGE_COLUMNS[0], pa.int64())
+
+
+def lineage_columns(lineage: RowLineage | None, source: Container[int] = ()) -> tuple[TargetColumn, ...]:
+    """Return the columns of row lineage that a file with rows of a source gets. `source` has the field ids of the
+    source's columns.
+
+    A file that waits for its commit has no lineage yet, but the ids of updated rows.
+    """
+    return LINEAGE_COLUMNS if lineage else tuple(column for column in LINEAGE_COLUMNS if column.id in source)
 
 
 def fill_lineage(
@@ -40,7 +49,7 @@ def fill_lineage(
     if lineage is None:
         return rows
     inherited = {
-        _ROW_ID: lambda: pa.array(lineage.first_row_id + positions),
+        ROW_ID: lambda: pa.array(lineage.first_row_id + positions),
         _SEQUENCE_NUMBER: lambda: pa.array(np.full(len(positions), lineage.sequence_number)),
     }
     for place, field in enumerate(rows.schema):

@@ -75,9 +75,9 @@ class Rewriting:
         columns: Sequence[TargetColumn],
         places: dict[int, int],
     ) -> tuple[DataFile, ...]:
-        columns = order_columns((*columns, *lineage_columns(source.lineage)))
+        primitive = columns_with_statistics(order_columns(columns))
+        columns = [*order_columns(columns), *lineage_columns(source.lineage, places)]
         fields = [_field(column, file.schema_arrow, places.get(column.source_id)) for column in columns]
-        primitive = columns_with_statistics(columns)
         options = FileOptions.of_table(self.properties)
         writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
         try:

@@ -1,12 +1,13 @@
 """Finds the rows of keys in data files: by the key columns, and by the documents where columns cannot tell."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
@@ -16,8 +17,10 @@ from connector.encoding.column_types import column_id, find_columns
 from connector.encoding.deleted_rows import find_deleted_rows
 from connector.encoding.deletion_vectors import FileId
 from connector.encoding.document_keys import Key, MalformedDocumentError, check_document, document_key
+from connector.encoding.lineage_columns import NO_ROW_ID, ROW_ID
 from connector.encoding.position_deletes import Positions
 from connector.encoding.searched_keys import Bounds, Keys, Places
+from connector.encoding.source_rows import RowLineage
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
 
@@ -39,6 +42,7 @@ class SearchedFile:
     # Positions that pending commits delete. A search does not read their located rows: a commit may land in the
     # meantime, and then these objects are deleted.
     pending_deletes: Positions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
+    lineage: RowLineage | None = None  # None: its rows inherit no ids
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class FoundRows:
     keys: Places  # places in the keys table
     positions: Positions  # within the file, in order
     documents: pa.StringArray | None
+    row_ids: Places | None = None  # None: the rows have none
 
 
 def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
@@ -67,7 +72,8 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
             if len(found.positions):
                 found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
             if with_documents or not keys.updates.is_exact:
-                yield from source.read_documents(stream, found, with_documents=with_documents)
+                for read in source.read_documents(stream, found, with_documents=with_documents):
+                    yield source.add_row_ids(stream, read, file.lineage) if with_documents else read
             elif len(found.positions):
                 rows, places = keys.keys_of(found.ids)
                 yield FoundRows(places, found.positions[rows], None)
@@ -154,6 +160,19 @@ class _Source:
                 if len(rows):
                     taken = documents.take(pa.array(rows)) if with_documents else None
                     yield FoundRows(places, positions[begin:end][rows], taken)
+
+    def add_row_ids(self, stream: Any, found: FoundRows, lineage: RowLineage | None) -> FoundRows:
+        """Return rows of one row group with their ids.
+
+        A file without lineage waits for its commit: new rows have no ids yet, but updated rows have theirs.
+        """
+        inherited = found.positions + lineage.first_row_id if lineage else np.full(len(found.positions), NO_ROW_ID)
+        if ROW_ID not in self._names:
+            return replace(found, row_ids=inherited if lineage else None)
+        group = int(np.searchsorted(self._begins, found.positions[0], side="right")) - 1
+        table = self._open(stream).read_row_group(group, columns=[self._names[ROW_ID]], use_threads=False)
+        own = table.column(0).take(pa.array(found.positions - self._begins[group]))
+        return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
 
     def _keys_of(self, positions: Positions, ids: Places, documents: pa.StringArray) -> tuple[Places, Places]:
         if documents.null_count:

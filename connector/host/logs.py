@@ -33,6 +33,7 @@ class Event(StrEnum):
     CLAMPED = "clamped"
     NULLED = "nulled"
     REJECTED = "rejected"
+    OUTDATED = "outdated"
     COMPACTED = "compacted"
     EXPIRED = "expired"
     COLLECTED = "collected"

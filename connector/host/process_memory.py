@@ -24,7 +24,7 @@ def read_memory(processes: Path = PROCESSES, root: int | None = None) -> dict[st
     page = os.sysconf("SC_PAGE_SIZE")
     for entry in processes.glob("[0-9]*/stat"):
         try:
-            text = entry.read_text()
+            text = entry.read_text(errors="replace")  # a name may be any bytes
         except OSError:  # the process has ended
             continue
         number, _, rest = text.partition(" (")

@@ -1,17 +1,20 @@
 """Serves metrics by HTTP. A scrape runs in a thread of its own and never holds up the session."""
 
+import logging
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from connector.config.metrics_options import ListenAddress
 from connector.host.errors import UserError
+
+log = logging.getLogger(__name__)
 
 PATHS: Final = ("/", "/metrics")
 CLIENT_TIMEOUT: Final = 10.0  # seconds: a client that sends nothing must not keep its thread
@@ -31,8 +34,9 @@ class _Server(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_name, self.server_port = self.socket.getsockname()[:2]
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: the scraper has gone away."""
+    def handle_error(self, *_: object) -> None:
+        """Log the traceback. Most often the scraper has gone away, which is no problem."""
+        log.debug("a scrape was not answered", exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -66,7 +66,7 @@ class Webhook:
         try:
             with self._session.post(self._url.reveal(), data=event.body, headers=headers, stream=True) as answer:
                 status, retry_after = answer.status_code, answer.headers.get("retry-after", "")
-        except (RequestException, ValueError) as error:  # urllib3 refuses some hosts by a ValueError
+        except (OSError, ValueError) as error:  # urllib3 refuses some hosts by a ValueError
             raise DeliveryError(_explain(error)) from None
         if 300 <= status < 400:
             raise DeliveryError(f"HTTP {status}: redirects are not followed", is_refusal=True)
@@ -92,7 +92,9 @@ def _read_key(secret: Secret) -> bytes:
     return b64decode(secret.reveal().removeprefix(SIGNING_SECRET_PREFIX))
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and not isinstance(error, RequestException):
+        return "the certificates of REQUESTS_CA_BUNDLE cannot be read"  # requests looks for them itself
     return next((cause for kind, cause in _CAUSES.items() if isinstance(error, kind)), "the connection failed")
 
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from connector.encoding.key_digest import KeyDigest, digest_of_loads
-from connector.encoding.key_tables import KEY, write_keys
+from connector.encoding.key_tables import KEY
+from connector.encoding.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
 from connector.encoding.load_lines import key_table, parse_loads
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_lines import Lines
@@ -40,8 +41,8 @@ from connector.spark.search_job import (
     remove_documents,
 )
 from connector.spark.spark_session import Spark
+from connector.spark.stored_keys import store_keys
 from connector.spark.table_files import Layout, TableLayout
-from connector.storage.storage_errors import translate_errors
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
 
@@ -63,6 +64,7 @@ class Found:
 
     located: LocatedRows
     answered: KeyDigest  # of the keys whose documents were returned
+    row_ids: Source | None = None  # of these keys; None: the rows have no ids
 
 
 class TransactionLoads:
@@ -93,7 +95,18 @@ class TransactionLoads:
         for index, tables in sorted(self._keys.items()):
             yield from self._answer(index, pa.concat_tables(tables).combine_chunks())
         self._keys.clear()
+
+    def close(self) -> None:
+        """Remove the row ids of loaded keys. All rows are written."""
+        for index, found in self.found.items():
+            if found.row_ids:
+                remove_documents(found.row_ids, self._tables[index].layout().io)
         shutil.rmtree(self._directory)
+
+    @property
+    def row_ids(self) -> dict[int, Source]:
+        """Where the row ids of loaded keys are, by binding. Bindings whose rows have no ids are left out."""
+        return {index: found.row_ids for index, found in self.found.items() if found.row_ids}
 
     def _find_binding(self, index: int, line: int) -> Binding:
         if not 0 <= index < self._bindings:
@@ -110,7 +123,8 @@ class TransactionLoads:
         layout = table.layout()
         groups = self._search(table.binding, layout, keys, view) if keys.num_rows and view.files else []
         rows = RowsOfKeys.join([group.rows for group in groups])
-        newest = np.split(_choose_newest(rows), np.cumsum([len(group.rows.keys) for group in groups]))
+        are_newest = _choose_newest(rows)
+        newest = np.split(are_newest, np.cumsum([len(group.rows.keys) for group in groups]))
         for group, is_newest in zip(groups, newest[:-1], strict=True):
             if is_newest.all():
                 yield from read_documents(group.documents, layout.io) if len(is_newest) else ()
@@ -122,7 +136,9 @@ class TransactionLoads:
             updates = table.binding.updates
             assert updates, "only bindings that update rows are searched"
             answered = digest_of_loads(keys.take(pa.array(np.unique(rows.keys))))
-            self.found[index] = Found(_stage_located(layout, view, rows, keys, updates), answered)
+            located = _stage_located(layout, view, rows, keys, updates)
+            row_ids = self._store_row_ids(layout, keys, rows.filter(are_newest))
+            self.found[index] = Found(located, answered, row_ids)
         if facts.observe:
             facts.observe(AnsweredLoads(table.binding.table, keys.num_rows, answered.keys))
 
@@ -140,13 +156,15 @@ class TransactionLoads:
 
     def _store_keys(self, layout: TableLayout, keys: pa.Table) -> Source:
         source = self._new_source(layout, ".arrow")
-        if isinstance(source, SpooledFile):
-            with translate_disk_errors("file for the keys of Loads"):
-                write_keys(str(source.path), keys)
-        else:
-            with translate_errors(source.location), layout.io.new_output(source.location).create() as stream:
-                write_keys(stream, keys)
+        store_keys(source, keys, layout)
         return source
+
+    def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: RowsOfKeys) -> Source | None:
+        """Write the ids of the newest row of each key for the tasks that will write the next versions of these rows."""
+        if (newest.row_ids == NO_ROW_ID).all():
+            return None
+        ids = pa.array(newest.row_ids)
+        return self._store_keys(layout, keys.take(pa.array(newest.keys)).append_column(ROW_ID_FIELD, ids))
 
     def _new_source(self, layout: TableLayout, suffix: str) -> Source:
         """Return a new place that the driver and all tasks reach."""

@@ -11,7 +11,7 @@ from connector.host.logs import Event, fields
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
 from connector.session.received_rows import ReceivedTotals
-from protocol.request import Store
+from protocol.request import BackfillComplete, Store
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ class TransactionProgress:
     def __init__(self, number: int, tables: Sequence[str] = ()) -> None:
         """`tables` has the table of each binding."""
         self._number = number
+        self._tables = tables
         self._received = ReceivedTotals(tables) if facts.observe else None
         self._began: float | None = None
         self._reported = self._drawn = 0.0
@@ -76,6 +77,20 @@ class TransactionProgress:
             found,
             extra=fields(Event.LOADED, transaction=self._number, loads=asked, found=found),
         )
+
+    def report_outdated(self, backfills: Iterable[BackfillComplete]) -> None:
+        """Log for which tables captures have read their sources again: no row is removed."""
+        for backfill in backfills:
+            if backfill.binding >= len(self._tables):
+                continue
+            table = self._tables[backfill.binding]
+            log.info(
+                "table %s: a capture has read its source again. Rows that were published before %s may be outdated. "
+                "They stay in the table",
+                table,
+                backfill.timestamp,
+                extra=fields(Event.OUTDATED, table=table, before=backfill.timestamp),
+            )
 
     def report_staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
         """Log the end of the transaction, if it had rows."""

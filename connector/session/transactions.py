@@ -31,6 +31,7 @@ from connector.session.committer import Committer, run_retries
 from connector.session.loads import Found, SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
+from connector.spark.block_transfer import Source
 from connector.spark.claims import ClaimServer
 from connector.spark.engine import Engine
 from connector.spark.spool import Spool
@@ -41,8 +42,8 @@ from protocol.protocol_error import ProtocolError
 
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
-# The argument of both: the prefix of each table's files.
-StartWriting: TypeAlias = Callable[[Sequence[str]], WriteJob]
+# The first argument of both: the prefix of each table's files.
+StartWriting: TypeAlias = Callable[[Sequence[str], Mapping[int, Source]], WriteJob]
 StartLoading: TypeAlias = Callable[[Sequence[str]], TransactionLoads]
 
 
@@ -90,7 +91,7 @@ class Session:
         """Return a new transaction without rows."""
         return OpenTransaction(
             TransactionProgress(next(self._numbers), self._names),
-            lambda: self._start_writing(self._file_prefixes()),
+            lambda row_ids: self._start_writing(self._file_prefixes(), row_ids),
             lambda: self._start_loading(self._file_prefixes()),
             self._stage,
         )
@@ -158,7 +159,7 @@ class OpenTransaction:
     def __init__(
         self,
         progress: TransactionProgress,
-        start_writing: Callable[[], WriteJob],
+        start_writing: Callable[[Mapping[int, Source]], WriteJob],
         start_loading: Callable[[], TransactionLoads],
         stage: Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction],
     ) -> None:
@@ -175,8 +176,9 @@ class OpenTransaction:
             self._loads = self._start_loading()
         self._loads.add(loads)
 
-    def answer_loads(self) -> Iterator[bytes]:
+    def answer_loads(self, message: request.Flush) -> Iterator[bytes]:
         """Yield the text of the answers to all Loads, part by part."""
+        self._progress.report_outdated(message.backfill_completes)
         if self._loads:
             yield from self._loads.answer()
             found = sum(each.answered.keys for each in self._loads.found.values())
@@ -185,7 +187,7 @@ class OpenTransaction:
     def store(self, rows: request.Store) -> None:
         """Receive a run of rows. Raises the error that stopped the writing of earlier rows."""
         if self._writing is None:
-            self._writing = self._start_writing()
+            self._writing = self._start_writing(self._loads.row_ids if self._loads else {})
         self._writing.add(rows)
         self._progress.report_received(rows)
 
@@ -196,6 +198,8 @@ class OpenTransaction:
         if self._writing is None and not found:
             return StagedTransaction()
         written = self._writing.finish() if self._writing else Written()
+        if self._loads:
+            self._loads.close()
         staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated.values())
         return staged
@@ -261,9 +265,12 @@ class WriteJobs:
     def _find_view(self, table: BoundTable) -> TableView:
         return self._views.find((table.binding.path, table.table_uuid), table.writer, table.binding.keys)
 
-    def start_writing(self, file_prefixes: Sequence[str]) -> WriteJob:
-        """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files."""
+    def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, Source]) -> WriteJob:
+        """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by
+        binding where the ids of loaded keys are."""
         layouts = self._make_layouts(file_prefixes)
+        for index, source in row_ids.items():
+            layouts[index] = partial(_add_row_ids, layouts[index], source)
         bound, rejected = layouts[: self._bindings], layouts[self._bindings :]
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
         spool = Spool(directory, limit=self._spool_limit)
@@ -291,6 +298,10 @@ def _make_layout(
         table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
     )
     return layout if layout.arrangement.is_plain else replace(layout, run_limit=limit_runs())
+
+
+def _add_row_ids(layout: Layout, source: Source) -> TableLayout:
+    return replace(layout(), row_ids=source)
 
 
 def _add_rejected(layout: Layout, rejected: Layout) -> TableLayout:

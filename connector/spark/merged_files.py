@@ -9,7 +9,6 @@ import pyarrow as pa
 from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
-from connector.encoding.column_types import arrow_schema
 from connector.encoding.data_files import ROW_GROUP_SIZE
 from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.encoding.run_merging import MergeRange, merge
@@ -42,7 +41,7 @@ def write_merged(
     """
     io = layout.io
     written: list[DataFile] = []
-    with _Runs(sources, io, arrow_schema(layout.binding)) as runs:
+    with _Runs(sources, io, layout.schema) as runs:
         try:
             for merged in ranges:
                 writer = open_file_writer(layout, ROW_GROUP_SIZE, GatheredRowGroup)

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
-from connector.encoding.key_tables import read_keys
+from connector.encoding.lineage_columns import NO_ROW_ID
 from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
+from connector.spark.stored_keys import open_keys
 from connector.storage import storage_errors
 from connector.storage.file_io import open_file_io
 
@@ -60,7 +61,9 @@ class Search:
                 for place, file in group.files:
                     for rows in search(io, file, keys, with_documents=True):
                         lines.write(rows.documents)
-                        found.append(RowsOfKeys(np.full(len(rows.keys), place), rows.keys, rows.positions))
+                        places, ids = np.full(len(rows.keys), place), rows.row_ids
+                        ids = np.full(len(rows.keys), NO_ROW_ID) if ids is None else ids
+                        found.append(RowsOfKeys(places, rows.keys, rows.positions, ids))
         except ConnectorError as error:
             return error
         except OSError as error:
@@ -73,11 +76,12 @@ class Search:
 
 @dataclass(frozen=True)
 class RowsOfKeys:
-    """Where rows of keys are: three arrays of one length."""
+    """Where rows of keys are, and their ids: arrays of one length."""
 
     files: Integers  # places in the view
     keys: Integers  # places in the keys table
     positions: Integers  # within the file
+    row_ids: Integers  # NO_ROW_ID: the row has none
 
     @classmethod
     def join(cls, parts: Sequence["RowsOfKeys"]) -> "RowsOfKeys":
@@ -86,7 +90,12 @@ class RowsOfKeys:
             _join([part.files for part in parts]),
             _join([part.keys for part in parts]),
             _join([part.positions for part in parts]),
+            _join([part.row_ids for part in parts]),
         )
+
+    def filter(self, are_kept: npt.NDArray[np.bool_]) -> "RowsOfKeys":
+        """Return the rows that are to be kept."""
+        return RowsOfKeys(self.files[are_kept], self.keys[are_kept], self.positions[are_kept], self.row_ids[are_kept])
 
 
 @dataclass(frozen=True)
@@ -114,10 +123,7 @@ def group_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, Sear
 @lru_cache(maxsize=1)
 def _open_keys(source: Source, updates: Updates, access: Properties) -> Keys:
     """Return the keys. A worker searches several groups for the same ones."""
-    if isinstance(source, SpooledFile):
-        return Keys(read_keys(str(source.path)), updates)
-    with source.open(open_file_io(access)) as stream:
-        return Keys(read_keys(stream.read()), updates)
+    return Keys(open_keys(source, access), updates)
 
 
 class _Lines:

@@ -1,11 +1,12 @@
 """The data files of one table: where and how they are written, and what a task writes there."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -27,6 +28,13 @@ from connector.storage.file_io import LIST_SUFFIX, is_list_too_long, open_file_i
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
 
 
+class StoredKeys(Hashable, Protocol):
+    """A table of keys that the driver has written for tasks."""
+
+    def open(self, io: FileIO, /) -> AbstractContextManager[Any]:
+        """Open the file."""
+
+
 @dataclass(frozen=True)
 class TableLayout:
     """Where and how the data files of one transaction and one table are written. Valid as long as its credentials
@@ -40,6 +48,7 @@ class TableLayout:
     arrangement: Arrangement = PLAIN
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
     run_limit: int = 256 << 20  # bytes of sorted runs that a task may have on the disk
+    row_ids: "StoredKeys | None" = None  # of loaded keys; None: no row keeps its id
 
     @property
     def leases(self) -> tuple[Lease[Properties], ...]:
@@ -55,6 +64,16 @@ class TableLayout:
     def io(self) -> FileIO:
         """The FileIO of the table's files, whose connections stay open."""
         return open_file_io(self.access.value)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the data files."""
+        schema = arrow_schema(self.binding)
+        if self.row_ids:
+            from connector.encoding.lineage_columns import ROW_ID_FIELD  # only for tables whose rows keep their ids
+
+            return schema.append(ROW_ID_FIELD)
+        return schema
 
     @cached_property
     def options(self) -> FileOptions:
@@ -163,7 +182,7 @@ def open_file_writer(
         layout.io,
         layout.new_location,
         binding.columns,
-        arrow_schema(binding),
+        layout.schema,
         layout.options,
         gather(row_group_size),
     )

@@ -158,6 +158,10 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles,
 def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, lines: Lines) -> Decoded:
     decoded = decoder(claim.layout.binding).decode(lines)
     _return_strays(claims, decoded.strays)
+    if claim.layout.row_ids:
+        from connector.spark.stored_keys import keep_row_ids
+
+        decoded = keep_row_ids(decoded, claim.layout)
     files.write(decoded)
     return decoded
 

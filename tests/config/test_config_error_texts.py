@@ -86,6 +86,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     },
     "a webhook without an address": {**ON_LOCAL, "notify": {"secret": WEBHOOK_SECRET}},
     "a webhook that is no address": {**ON_LOCAL, "notify": {"url": "hooks.example.com/planted"}},
+    "a webhook with a line break at its end": {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/planted\n"}},
     "a webhook with a password": {**ON_LOCAL, "notify": {"url": "https://me:planted@hooks.example.com/"}},
     "a webhook with a fragment": {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/#planted"}},
     "a webhook whose host cannot be": {**ON_LOCAL, "notify": {"url": "https://hooks..example.com/planted"}},
@@ -100,6 +101,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "a store of Azure's that cannot be": stored_in(
         {"storage_type": "Azure", "account": "Lake!", "container": "C", "account_key": "???"}
     ),
+    "names with line breaks at their ends": stored_in({**AZURE, "account": "lake\n", "container": "lake\n"}),
     "Azure without a sign-in": stored_in(AZURE),
     "Azure with several sign-ins": stored_in({**AZURE, "account_key": "cGxhbnRlZA==", "sas_token": "planted"}),
     "half an application": stored_in({**AZURE, "client_id": "planted"}),

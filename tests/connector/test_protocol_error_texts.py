@@ -94,7 +94,7 @@ def test_a_load_that_no_table_answers_is_named(
         no_spark: Any = None
         config = EndpointConfig(namespace="shop")
         loads = TransactionLoads(no_spark, tmp_path, {}, bindings=1)
-        yield Session((), (), committer, lambda _: pytest.fail("nothing is written"), lambda _: loads), config
+        yield Session((), (), committer, lambda *_: pytest.fail("nothing is written"), lambda _: loads), config
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
     check_text(SNAPSHOTS, name, complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', line], tmp_path), {})

@@ -14,6 +14,7 @@ from pyiceberg.types import PrimitiveType
 
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.key_tables import keys_of_texts
+from connector.encoding.lineage_columns import ROW_ID
 from connector.encoding.position_deletes import write_position_deletes
 from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Keys
@@ -48,7 +49,9 @@ class SearchedTable:
         assert table["key"].to_pylist() == list(keys), "every key fits"
         arrays = {f"k{place}": table.column(place) for place in range(len(self.types))}
         arrays |= {"flow_document": pa.array(documents, pa.string())} | columns
-        ids = {"flow_document": DOCUMENT_ID} | {f"k{place}": 10 + place for place in range(len(self.types))}
+        ids = {"flow_document": DOCUMENT_ID, "_row_id": ROW_ID} | {
+            f"k{place}": 10 + place for place in range(len(self.types))
+        }
         fields = [
             pa.field(name, array.type, metadata={"PARQUET:field_id": str(ids.get(name, 1000))})
             for name, array in arrays.items()

@@ -1,7 +1,7 @@
 """Rows that are written to other files keep their ids, and the numbers of the commits that changed them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +148,12 @@ def rewrite(directory: Path, source: Source, *columns: TargetColumn) -> list[pa.
     files = rewriting.rewritten(IO, source.write(directory))
     assert files is not None
     return [pq.read_table(file.path[7:]) for file in files]
+
+
+def test_a_file_that_waits_for_its_commit_keeps_the_ids_of_updated_rows_when_it_is_converted(tmp_path: Path) -> None:
+    source = replace(UPDATED, lineage=None, changed=())
+    kept = TargetColumn(1, "id", LongType(), False, 1, LongType())
+    converted = TargetColumn(3, "number", StringType(), False, 1, LongType())
+    [table] = rewrite(tmp_path, source, kept, converted)
+    assert table.column_names == ["id", "number", "_row_id"]
+    assert table["_row_id"].to_pylist() == [50, None, 50, None, None, 50, None, 50, None]

@@ -27,6 +27,14 @@ def test_descendants_of_the_jvm_are_workers(tmp_path: Path) -> None:
     assert read_memory(tmp_path, 10) == {"connector": 3 * PAGE, "jvm": 5 * PAGE, "workers": 18 * PAGE}
 
 
+def test_the_name_of_another_process_may_be_any_bytes(tmp_path: Path) -> None:
+    """Linux cuts names after 15 bytes, also in the middle of a letter."""
+    write_process(tmp_path, 10, 1, "python3", 3)
+    write_process(tmp_path, 11, 1, "a name", 5)
+    (tmp_path / "11" / "stat").write_bytes((tmp_path / "11" / "stat").read_bytes().replace(b"a name", b"caf\xc3"))
+    assert read_memory(tmp_path, 10) == {"connector": 3 * PAGE, "jvm": 0, "workers": 0}
+
+
 def test_a_system_that_says_nothing_has_no_numbers(tmp_path: Path) -> None:
     assert read_memory(tmp_path) == {}
 

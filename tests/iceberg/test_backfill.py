@@ -104,6 +104,15 @@ def test_rows_stay_until_the_first_commit_replaces_them_all(catalog: Catalog) ->
     assert rows(catalog, before.metadata.current_snapshot_id) == OLD_ROWS, "time travel shows what was there"
 
 
+def test_a_backfill_has_two_commits(catalog: Catalog) -> None:
+    """A process can die between any two: tests/crash tries it with those that there are."""
+    before = len(catalog.load_table(PATH).metadata.metadata_log)
+    backfill(catalog)
+    assert len(catalog.load_table(PATH).metadata.metadata_log) == before + 1
+    land(catalog, staged(catalog, *NEW_ROWS, writer=writer(1)))
+    assert len(catalog.load_table(PATH).metadata.metadata_log) == before + 2
+
+
 def test_duckdb_reads_the_old_rows_and_then_the_new_ones(catalog: Catalog, tmp_path: Path) -> None:
     with duckdb_connection(tmp_path / "extensions") as duckdb:
         backfill(catalog)
@@ -360,6 +369,20 @@ def test_old_files_go_with_their_snapshots(catalog: Catalog) -> None:
     assert len(left) == 1, "the tagged snapshot has one file of our first transaction, not that of the other engine"
     assert rows(catalog, tagged.snapshot_id) == ROWS
     assert rows(catalog) == [*NEW_ROWS, {"id": 9, "note": None}]
+
+
+def test_a_tag_keeps_the_rows_and_the_columns_of_before(catalog: Catalog) -> None:
+    """docs/operating.md advises it for readers that must not see a part of the new rows."""
+    table = catalog.load_table(PATH)
+    table.manage_snapshots().create_tag(newest(catalog).snapshot_id, "before_backfill").commit()
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": "0"})
+    backfill(catalog)
+    land(catalog, staged(catalog, *NEW_ROWS, writer=writer(1)))
+    assert expire_snapshots(catalog, PATH)
+    tagged = catalog.load_table(PATH).metadata.refs["before_backfill"].snapshot_id
+    assert rows(catalog, tagged) == OLD_ROWS
+    assert rows(catalog) == NEW_ROWS
 
 
 def data_files(table: Table) -> set[str]:

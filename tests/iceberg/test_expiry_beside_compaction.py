@@ -103,7 +103,13 @@ def test_a_group_whose_files_are_gone_is_given_up_without_a_warning(
     assert values_of(catalog) == expected
 
 
-def test_a_file_that_the_table_still_has_is_missed(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_a_file_that_the_table_still_has_is_missed(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, has_vectors: bool
+) -> None:
+    if has_vectors:
+        upgrade_to_version_3(catalog, PATH)
+        land(catalog, {4: "b"})
     largest = max((entry.data_file for entry in entries(catalog)), key=lambda file: file.record_count)
     place = place_of(largest.file_path)
     result = compact(catalog, before=place.unlink)

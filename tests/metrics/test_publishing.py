@@ -7,15 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from http.client import RemoteDisconnected
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
 
 from connector.config.metrics_options import ListenAddress, MetricsOptions
 from connector.host import facts
 from connector.host.errors import UserError
+from connector.metrics.http_server import serve_metrics
 from connector.metrics.publishing import publish_metrics, try_metrics
 from connector.metrics.text_file import write_metrics
 from protocol.flow import WHOLE_RANGE
@@ -81,6 +84,18 @@ def test_a_write_that_fails_later_is_logged_once(tmp_path: Path, caplog: pytest.
         assert wait_until(lambda: bool(caplog.records))
     assert len(caplog.records) == 1
     assert "the file of metrics is not renewed: /advanced/metrics/file: " in caplog.text
+
+
+def test_a_scrape_that_fails_is_logged_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Collector):
+        def collect(self) -> Iterator[Metric]:
+            raise ZeroDivisionError
+
+    address, registry = free_address(), CollectorRegistry()
+    registry.register(Broken())
+    with caplog.at_level("DEBUG"), serve_metrics(address_of(address), registry), pytest.raises(RemoteDisconnected):
+        scrape_text(address)
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_only_metrics_are_served() -> None:

@@ -187,6 +187,12 @@ def test_a_certificate_that_nobody_has_signed_is_not_accepted(tmp_path: Path) ->
     assert (str(error), error.is_refusal) == ("its certificate is not accepted", False)
 
 
+def test_certificates_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "missing.pem"))
+    error = refusal(f"https://{free_address()}/hooks?token=tokenOfTheHook")
+    assert (str(error), error.is_refusal) == ("the certificates of REQUESTS_CA_BUNDLE cannot be read", False)
+
+
 def test_a_proxy_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://{free_address()}")
     error = refusal("http://hooks.example.com/tokenOfTheHook")

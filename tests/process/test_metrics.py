@@ -22,11 +22,11 @@ from support.readers import local_catalog
 from support.runtime import LEDGER, Runtime
 from support.scraping import Scraped, read_file, scrape, scrape_text
 from support.server_process import free_address
+from support.tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 
 OTHER = replace(LEDGER, name="acmeCo/other", table="other")
-NO_COMMIT_CAN_FOLLOW = {"flow.converted.1": "a column"}
 AMOUNTS = replace(
     LEDGER,
     fields=(*LEDGER.fields, Field("amount", "/amount", ("integer",))),
@@ -53,7 +53,7 @@ def test_the_numbers_of_a_session_are_those_of_its_conversation(tmp_path: Path) 
         check_staged(scrape(address))
         session.acknowledge()
         check_committed(scrape(address))
-        with refusing(tmp_path):
+        with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
             session.transaction({"id": 5})
             check_refused(scrape(address))
         assert wait_until(lambda: scrape(address).value("waiting_transactions") == 0)
@@ -123,17 +123,6 @@ def scrape_until_it_ends(address: str) -> None:
     with contextlib.suppress(OSError, HTTPException):
         while True:
             scrape_text(address)
-
-
-@contextmanager
-def refusing(directory: Path) -> Iterator[None]:
-    """The table takes no commits, because of a property that another engine has set."""
-    path = "shop.ledger"
-    with local_catalog(directory / "warehouse").load_table(path).transaction() as others:
-        others.set_properties(NO_COMMIT_CAN_FOLLOW)
-    yield
-    with local_catalog(directory / "warehouse").load_table(path).transaction() as others:
-        others.remove_properties(*NO_COMMIT_CAN_FOLLOW)
 
 
 def check_refused(refused: Scraped) -> None:

@@ -4,7 +4,6 @@ to the rules of deploy/prometheus."""
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,12 +23,12 @@ from support.rest_catalog import RestCatalogServer
 from support.runtime import LEDGER, Runtime, Session
 from support.scraping import Scraped, scrape
 from support.server_process import free_address
+from support.tables import refusing_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.slow]
 
 ORDERS: Final = replace(LEDGER, name="acmeCo/alarms", table="alarms")
 TABLE: Final = f"{NAMESPACE}.alarms"
-NO_COMMIT_CAN_FOLLOW: Final = {"flow.converted.1": "a column"}
 BEFORE: Final = 40  # minutes for which the task was well
 
 
@@ -69,16 +68,6 @@ def watched(rest_catalog: RestCatalogServer, tmp_path_factory: pytest.TempPathFa
             yield Watched(session, address, gateway, RestCatalog("rest", uri=rest_catalog.uri), directory)
 
 
-@contextmanager
-def refusing(watched: Watched) -> Iterator[None]:
-    """The table takes no commits, because of a property that another engine has set."""
-    with watched.upstream.load_table(TABLE).transaction() as others:
-        others.set_properties(NO_COMMIT_CAN_FOLLOW)
-    yield
-    with watched.upstream.load_table(TABLE).transaction() as others:
-        others.remove_properties(*NO_COMMIT_CAN_FOLLOW)
-
-
 def test_a_task_that_is_well_raises_no_alarm(watched: Watched) -> None:
     well = watched.scrape(BEFORE)
     watched.session.transaction({"id": 2})
@@ -93,7 +82,7 @@ def test_a_source_that_stops_raises_one_alarm(watched: Watched) -> None:
 
 def test_a_table_that_refuses_commits_raises_one_alarm(watched: Watched) -> None:
     well = watched.scrape(BEFORE)
-    with refusing(watched):
+    with refusing_commits(watched.upstream, TABLE):
         watched.session.transaction({"id": 4})
         refused = watched.scrape(45)
         assert watched.alarms(well, refused) == {("IcebergTableRefusesCommits", TABLE)}

@@ -73,6 +73,9 @@ def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(tmp_path
         documents |= events
     check(tmp_path, documents, spark)
     before = load_events(tmp_path)
+    snapshot = before.current_snapshot()
+    assert snapshot
+    before.manage_snapshots().create_tag(snapshot.snapshot_id, "before_backfill").commit()
     runtime.backfill()
     runtime.apply()
     check(tmp_path, documents, spark)  # the rows of before, until the first commit
@@ -81,10 +84,12 @@ def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(tmp_path
     check(tmp_path, again, spark)
     after = load_events(tmp_path)
     assert (after.metadata.table_uuid, after.location()) == (before.metadata.table_uuid, before.location())
-    snapshot = before.current_snapshot()
-    assert snapshot
+    notes = sorted(event["note"] for event in documents.values())
     of_before = after.scan(snapshot_id=snapshot.snapshot_id, selected_fields=("note",)).to_arrow()
-    assert sorted(of_before["note"].to_pylist()) == sorted(event["note"] for event in documents.values())
+    assert sorted(of_before["note"].to_pylist()) == notes
+    with spark.table(after.metadata_location) as registered:
+        [tagged] = spark.spark.rows(f"SELECT note FROM {registered} VERSION AS OF 'before_backfill' ORDER BY note")
+    assert [row["note"] for row in tagged] == notes
 
 
 def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(tmp_path: Path, spark: MetadataFiles) -> None:

@@ -3,7 +3,6 @@ session passes over them in silence."""
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,11 @@ from support.processes import wait_until
 from support.readers import local_catalog
 from support.runtime import Runtime, Session
 from support.snapshots import check_text
+from support.tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
-NO_COMMIT_CAN_FOLLOW = {"flow.converted.1": "a column"}
 
 
 @pytest.fixture
@@ -24,17 +23,6 @@ def runtime(tmp_path: Path) -> Runtime:
     runtime = Runtime(tmp_path)
     runtime.apply()
     return runtime
-
-
-@contextmanager
-def refusing(directory: Path) -> Iterator[None]:
-    """The table takes no commits, because of a property that another engine has set."""
-    path = "shop.ledger"
-    with local_catalog(directory / "warehouse").load_table(path).transaction() as others:
-        others.set_properties(NO_COMMIT_CAN_FOLLOW)
-    yield
-    with local_catalog(directory / "warehouse").load_table(path).transaction() as others:
-        others.remove_properties(*NO_COMMIT_CAN_FOLLOW)
 
 
 @pytest.fixture
@@ -56,7 +44,7 @@ def entries(runtime: Runtime) -> int:
 def test_they_land_while_the_source_is_quiet_and_are_reported_with_the_next_transaction(
     runtime: Runtime, session: Session, tmp_path: Path
 ) -> None:
-    with refusing(tmp_path):
+    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
         assert ids(tmp_path) == [1]
     assert wait_until(lambda: ids(tmp_path) == [1, 2])
@@ -69,7 +57,7 @@ def test_they_land_while_the_source_is_quiet_and_are_reported_with_the_next_tran
 
 
 def test_a_last_attempt_at_the_end_of_the_input_heeds_no_pause(session: Session, tmp_path: Path) -> None:
-    with refusing(tmp_path):
+    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
     assert session.finish().status == 0
     assert ids(tmp_path) == [1, 2]
@@ -78,7 +66,7 @@ def test_a_last_attempt_at_the_end_of_the_input_heeds_no_pause(session: Session,
 def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
     runtime: Runtime, session: Session, tmp_path: Path
 ) -> None:
-    with refusing(tmp_path):
+    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
         outcome = session.finish()
     assert outcome.status == 1
@@ -92,7 +80,7 @@ def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
 
 
 def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(session: Session, tmp_path: Path) -> None:
-    with refusing(tmp_path):
+    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
         session.connector.process.send_signal(signal.SIGTERM)
         outcome = session.connector.wait()
@@ -101,7 +89,7 @@ def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(se
 
 
 def test_an_error_that_no_retry_can_mend_ends_a_session_whose_source_is_quiet(session: Session, tmp_path: Path) -> None:
-    with refusing(tmp_path):
+    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
         with local_catalog(tmp_path / "warehouse").load_table("shop.ledger").update_schema() as others:
             others.delete_column("note")

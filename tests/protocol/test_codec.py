@@ -75,7 +75,7 @@ REQUEST_EXAMPLES: list[DecodedRequest] = [
     request.Apply(MATERIALIZATION, "0012", MATERIALIZATION, "0011", {"bindingStates": {"a": None}}),
     request.Open(MATERIALIZATION, "0012", flow.Range(1, 2, 3, 4), {"bindingStates": {}}),
     request.Acknowledge(({"a": 1}, None)),
-    request.Flush(({"a": None},)),
+    request.Flush(({"a": None},), (request.BackfillComplete(2, "2026-11-23T00:00:00.123Z"),)),
     request.StartCommit({"sources": {"a": "10"}}, (None, 3)),
 ]
 

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType, TimestamptzType
 
 from connector.config.catalog import RestCatalog
+from connector.encoding.lineage_columns import ROW_ID_FIELD
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, Target
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
-from connector.model.state import WriterId
+from connector.model.state import FileList, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support import spark_catalogs
@@ -121,6 +125,33 @@ def test_rows_have_the_same_ids_in_all_engines_while_spark_appends_updates_and_d
     assert last.items() >= deleted.items()
     assert set(range(1, 14)) - last.keys() == {2, 3}
     assert last[30][0] == first[3][0], "Spark has written the row again, with its id"
+
+
+def test_rows_of_a_file_in_which_only_some_have_ids_are_read_as_the_page_says(
+    local: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    """As updates write them. Once DuckDB finds all rows by their ids, docs/reading.md should say so."""
+    path = TableIdentifier(PATH.namespace, "some_ids")
+    name = create(local, path)
+    land(local, path, 1, 2, 3)
+    staged = stage(local, path, WRITER, 4, 5, 6)
+    assert not isinstance(staged.files, FileList)
+    [file] = staged.files
+    place = Path(file.path.removeprefix("file://"))
+    with_ids = pq.read_table(place).append_column(ROW_ID_FIELD, pa.array([None, 1000, None], pa.int64()))
+    pq.write_table(with_ids, place)
+    written = msgspec.structs.replace(file, size=place.stat().st_size)
+    commit.commit_all_or_raise(local, [replace(staged, files=(written,))])
+    found = read_lineage(local, path, spark, duckdb_reader)
+    assert {number: row_id for number, (row_id, _) in found.items()} == {1: 0, 2: 1, 3: 2, 4: 3, 5: 1000, 6: 5}
+    location = local.load_table(path).metadata_location
+    by_duckdb = {}
+    for number, (row_id, _) in found.items():
+        [by_spark] = spark.rows(f"SELECT id FROM {name} WHERE _row_id = {row_id}")
+        assert [row["id"] for row in by_spark] == [number]
+        query = f"SELECT id FROM iceberg_scan('{location}') WHERE _row_id = {row_id}"
+        by_duckdb[number] = [number for (number,) in duckdb_reader.sql(query).fetchall()]
+    assert by_duckdb == {1: [1], 2: [2], 3: [3], 4: [], 5: [5], 6: []}
 
 
 def test_rows_keep_their_ids_when_the_connector_and_spark_rewrite_them_in_turn(

@@ -7,10 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
+from connector.encoding.key_tables import read_keys
+from connector.encoding.lineage_columns import NO_ROW_ID
 from connector.encoding.row_search import SearchedFile
+from connector.encoding.source_rows import RowLineage
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.iceberg.table_view import TableView
@@ -53,6 +57,42 @@ class RecordingSpark:
         outcomes: Future[list[Any]] = Future()
         outcomes.set_result([call(thing) for thing in things])
         return outcomes
+
+
+def test_the_row_id_of_a_key_is_that_of_its_newest_row(tmp_path: Path) -> None:
+    """A key may have several rows. One of them is in a file of an earlier update."""
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    files = (
+        (searched.write(['["one"]', '["two"]']), RowLineage(100, 1)),
+        (searched.write(['["new"]', '["two"]'], _row_id=pa.array([None, 7], pa.int64())), RowLineage(200, 2)),
+        (searched.write(['["waits"]', '["one"]'], _row_id=pa.array([None, 100], pa.int64())), None),
+    )
+    view = TableView(None, tuple(SearchedFile(path, 1, lineage=lineage) for path, lineage in files))
+    loads = search(tmp_path, searched, view, "one", "two", "new", "none", "waits")
+    keys = read_keys(str(loads.row_ids[0].path))  # type: ignore[union-attr]
+    assert sorted(zip(keys["_row_id"].to_pylist(), keys["key"].to_pylist(), strict=True)) == [
+        (NO_ROW_ID, '["waits"]'), (7, '["two"]'), (100, '["one"]'), (200, '["new"]'),
+    ]  # fmt: skip
+    loads.close()
+    assert not (tmp_path / "loads").exists()
+
+
+def test_rows_without_ids_need_no_table_of_them(tmp_path: Path) -> None:
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
+    assert search(tmp_path, searched, view, "one").row_ids == {}
+
+
+def search(directory: Path, searched: searched_tables.SearchedTable, view: TableView, *keys: str) -> TransactionLoads:
+    """Loads of these keys, when they are answered."""
+    columns = (Column("id", "id", 10, StringType(), required=True),)
+    binding = Binding(0, "key", TableIdentifier("db", "orders"), columns, (), None, updates=searched.updates)
+    layout = TableLayout(binding, f"file://{directory}/table", Properties(), "prefix", Lease(Properties(), None))
+    spark: Any = RecordingSpark()
+    loads = TransactionLoads(spark, directory / "loads", {0: SearchedTable(binding, lambda: layout, lambda: view)}, 1)
+    loads.add(Load(0, len(keys), 1, tuple(b'{"load":{"key":["%b"]}}\n' % key.encode() for key in keys)))
+    list(loads.answer())
+    return loads
 
 
 def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Path) -> None:

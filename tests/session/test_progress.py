@@ -7,11 +7,12 @@ import pytest
 
 from connector.host.logs import FIELDS
 from connector.model.invalid_values import Tally, Treated, Treatment
-from connector.model.state import DataFile, StagedCommit, WriterId
+from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import progress
 from connector.session.progress import TransactionProgress, TreatmentWarnings
-from protocol.request import Store
+from connector.session.transactions import OpenTransaction
+from protocol.request import BackfillComplete, Flush, Store
 
 ROWS = Store(0, 1, 3, (b"x" * 1_000_000,))
 STAGED = StagedCommit(
@@ -85,6 +86,21 @@ def test_a_value_that_does_not_land_as_it_was_sent_is_told_once_a_session_and_fi
         "table shop.a, field 'note': 4 value(s) that do not fit the column became null"
     )
     assert fields_of(record) == {"event": "nulled", "table": "shop.a", "field": "note", "count": 4}
+
+
+def test_a_capture_that_has_read_its_source_again_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """A binding that the session does not have is no reason to fail."""
+    told = TransactionProgress(1, ["shop.a", "shop.b"])
+    transaction = OpenTransaction(told, pytest.fail, pytest.fail, lambda *_: StagedTransaction())
+    flush = Flush(backfill_completes=(BackfillComplete(1, "2026-11-23T00:00:00Z"), BackfillComplete(2, "2026-11-24")))
+    with caplog.at_level(logging.INFO):
+        assert not [*transaction.answer_loads(flush)]
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "table shop.b: a capture has read its source again. Rows that were published before 2026-11-23T00:00:00Z may "
+        "be outdated. They stay in the table"
+    )
+    assert fields_of(record) == {"event": "outdated", "table": "shop.b", "before": "2026-11-23T00:00:00Z"}
 
 
 def test_an_empty_transaction_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:

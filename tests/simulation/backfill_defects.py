@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit
-from connector.iceberg.commits.snapshot import RemovedFiles
+from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import StagedCommit
@@ -22,6 +22,21 @@ def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
         return RemovedFiles(manifests_of(table.io, table.current_snapshot()), {})
 
     patch.setattr(backfill, "remove_rows", keep)
+
+
+def rows_of_before_go_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
+    commit_rows = commit._commit
+
+    def remove_first(catalog: Catalog, table: Table, shown: Table, staged: Sequence[StagedCommit], *others: Any) -> Any:
+        if shown is not table:
+            writer, snapshots = staged[0].writer, SnapshotWriter()
+            begun = backfill.begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+            cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
+            commit.commit_snapshot(catalog, table, cleared, {}, begun)
+            table = shown = catalog.load_table(staged[0].path)
+        return commit_rows(catalog, table, shown, staged, *others)
+
+    patch.setattr(commit, "_commit", remove_first)
 
 
 def a_backfill_replaces_the_rows_of_every_commit(patch: pytest.MonkeyPatch) -> None:
@@ -57,6 +72,7 @@ BACKFILL_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
         rows_of_before_stay,
+        rows_of_before_go_in_a_commit_of_their_own,
         a_backfill_replaces_the_rows_of_every_commit,
         what_was_staged_before_lands_after,
         loads_see_rows_of_before,

@@ -58,13 +58,13 @@ def files_that_came_meanwhile_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def files_of_a_lost_answer_are_deleted(patch: pytest.MonkeyPatch) -> None:
-    finish = CompactionCommit._finish
+    delete_unused = CompactionCommit._delete_unused
 
-    def forget(commit: CompactionCommit, groups: Sequence[CompactedGroup], landed: Any, attempts: int) -> Any:
+    def forget(commit: CompactionCommit, groups: Sequence[CompactedGroup]) -> None:
         commit._sent.clear()
-        return finish(commit, groups, landed, attempts)
+        delete_unused(commit, groups)
 
-    patch.setattr(CompactionCommit, "_finish", forget)
+    patch.setattr(CompactionCommit, "_delete_unused", forget)
     patch.setattr(CompactionCommit, "_find_landed", lambda *_: None)
 
 

@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
+from connector.evolution.rejected_table import SUFFIX
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.table_identifier import Generation
 from simulation.compacting import EAGER
@@ -121,9 +122,16 @@ class Lake:
             self.added_at[snapshot.snapshot_id] = snapshot.sequence_number or 0
         self._tables[commit.path] = metadata
         recorded = Generation.recorded(metadata.properties)
-        if recorded and not recorded.is_awaited:
+        if recorded and not recorded.is_awaited and self.shown(commit.path) != recorded.uuid:
             self._shown[str(metadata.table_uuid)] = recorded.uuid
+            self._check_begun(commit.path)
         return metadata
+
+    def _check_begun(self, path: Path) -> None:
+        """A backfill removes rows in the commit that adds others. Only rejected rows go with apply."""
+        files = (entry.data_file.content for entry in self.entries(self.manifests(path)))
+        if not path[1].endswith(SUFFIX) and DataFileContent.DATA not in files:
+            raise BrokenPromiseError(f"{path[1]}: a backfill has removed all rows, and added none")
 
     def _check_added(self, path: Path, base: TableMetadataV2, snapshot: Snapshot) -> None:
         if base.snapshot_log and snapshot.timestamp_ms < base.snapshot_log[-1].timestamp_ms:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from connector.iceberg.bound_table import BoundTable
 from connector.session.transactions import OpenTransaction
-from protocol.request import Store
+from protocol.request import Flush, Store
 from simulation.actors import Actor
 from simulation.lake import BrokenPromiseError
 from simulation.network import Network
@@ -56,7 +56,7 @@ class Source:
     def _answers(self, transaction: OpenTransaction, chosen: Mapping[int, object]) -> dict[int, dict[int, str]]:
         """The rows that Loads have found, by binding and key."""
         documents: dict[int, dict[int, str]] = {index: {} for index in chosen}
-        for line in b"".join(transaction.answer_loads()).splitlines():
+        for line in b"".join(transaction.answer_loads(Flush())).splitlines():
             loaded = json.loads(line)["loaded"]
             found, row = documents[loaded["binding"]], loaded["doc"]
             key = key_of(row)

@@ -2,7 +2,8 @@
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,8 +33,21 @@ from support.bindings import MATERIALIZATION
 ID_ONLY = Schema(NestedField(1, "id", LongType(), required=True))
 
 
+NO_COMMIT_CAN_FOLLOW = {"flow.converted.1": "a column"}
+
+
 def local_catalog(warehouse: Path) -> Catalog:
     return open_local(warehouse, {})
+
+
+@contextmanager
+def refusing_commits(catalog: Catalog, path: str) -> Iterator[None]:
+    """The table takes no commits, because of a property that another engine has set."""
+    with catalog.load_table(path).transaction() as others:
+        others.set_properties(NO_COMMIT_CAN_FOLLOW)
+    yield
+    with catalog.load_table(path).transaction() as others:
+        others.remove_properties(*NO_COMMIT_CAN_FOLLOW)
 
 
 def foreign_table(

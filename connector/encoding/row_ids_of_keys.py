@@ -1,0 +1,43 @@
+"""The ids that updated rows keep: a Load has found them by the keys, and the Stores of these keys get them.
+
+A table with the keys and the ids goes from the driver to the tasks. Rows without an id there inherit new ones from the
+table's metadata, like all new rows.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from connector.encoding.column_types import column_id
+from connector.encoding.document_keys import document_key
+from connector.encoding.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
+from connector.encoding.searched_keys import Keys
+from connector.model.binding import Updates
+
+
+class RowIdsOfKeys:
+    """The row ids of all loaded keys of one binding and one transaction."""
+
+    def __init__(self, table: pa.Table, updates: Updates) -> None:
+        """`table` is a keys table with a column of ids, which may be NO_ROW_ID."""
+        self._ids = table[ROW_ID_FIELD.name].to_numpy()
+        self._keys = Keys(table, updates)
+
+    def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return decoded rows with a column of ids, which is null for new rows."""
+        updates = self._keys.updates
+        places = {column_id(field): place for place, field in enumerate(batch.schema)}
+        columns = [
+            batch.column(places[part.column_id]).cast(arrow_type)
+            for part, arrow_type in zip(updates.parts, self._keys.types, strict=True)
+        ]
+        rows, found = self._keys.find(columns)
+        if updates.is_exact:
+            chosen, keys = self._keys.keys_of(found)
+        else:
+            documents = batch.column(places[updates.document_id]).take(pa.array(rows)).to_pylist()
+            chosen, keys = self._keys.keys_of_documents(
+                found, [document_key(each, updates.parts) for each in documents]
+            )
+        ids = np.full(batch.num_rows, NO_ROW_ID, np.int64)
+        ids[rows[chosen]] = self._ids[keys]
+        return batch.append_column(ROW_ID_FIELD, pa.array(ids, mask=ids == NO_ROW_ID))
