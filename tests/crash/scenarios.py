@@ -120,13 +120,20 @@ SCENARIOS: Final = (
     Scenario("catalog-disk-full", storage_moments.catalog_disk_full, "exact once there is room?", ON_DISK),
 )
 
-# Each step of a backfill is also tried in the simulation, and one by one in tests/iceberg/test_backfill.py.
-WITHOUT_CI: Final = frozenset({"backfill-killed", "zombie-of-before-a-backfill"})  # nor with a defect
+# Each step of a backfill is also tried in the simulation, and one by one in tests/iceberg/test_backfill.py. Format
+# version 3 is tried in the simulation, too, and in tests/iceberg/test_vectors_of_updates.py.
+WITHOUT_CI: Final = frozenset(  # nor with a defect
+    {
+        "backfill-killed",
+        "crash-after-commit-in-version-3",
+        "two-ranges-update-in-version-3",
+        "zombie-of-before-a-backfill",
+    }
+)
 
 # CI runs nearly everything on the Local catalog, and on the others where they make a difference. --all runs all on all.
 IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.LOCAL: {scenario.name for scenario in SCENARIOS}
-    - {"crash-after-commit-in-version-3", "two-ranges-update-in-version-3"}
     - {"found-rows-deleted", "compaction-killed", "compaction-meets-transactions", "zombie-compaction"}
     - WITHOUT_CI,
     Kind.REST: {

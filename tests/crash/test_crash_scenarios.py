@@ -89,10 +89,8 @@ def _defects() -> Iterator[Any]:
         (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == planted.scenario]
         kinds = planted.on or scenario.on
         for kind in kinds:
-            is_first = kind is kinds[0] and planted.defect not in caught
-            # The simulation finds the defects of format version 3 in CI.
-            in_ci = is_first and scenario.format_version == 2 and scenario.name not in WITHOUT_CI
-            marks = _marks(in_ci=in_ci)
+            is_new = planted.defect not in caught and scenario.name not in WITHOUT_CI
+            marks = _marks(in_ci=kind is kinds[0] and is_new)
             yield pytest.param(scenario, planted, kind, id=f"{scenario.name}-{planted.defect}-{kind}", marks=marks)
         caught.add(planted.defect)
 

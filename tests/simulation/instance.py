@@ -140,7 +140,7 @@ class Instance:
             self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables
 
-    def _write_job(self, actor: Actor, prefixes: Sequence[str]) -> WriteJob:
+    def _write_job(self, actor: Actor, prefixes: Sequence[str], _row_ids: object) -> WriteJob:
         return SimulatedWriting(actor, self.network.store_of(actor), self._tables, prefixes)
 
     def _collect(self, owner: Actor, actor: Actor) -> None:
