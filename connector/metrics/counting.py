@@ -36,6 +36,11 @@ class FactCounter:
         with self._counting:
             COUNTERS[type(fact)](self, fact)
 
+    def show_waiting(self) -> None:
+        """Set the gauges of what waits. Call this before the numbers are read."""
+        with self._counting:
+            self._waiting.show()
+
     def _label(self, table: str) -> str:
         is_new, label = self._labels.admit(table), self._labels.find(table)
         if is_new:

@@ -28,8 +28,13 @@ def publish_metrics(options: MetricsOptions, task: str, key_range: str) -> Itera
     counts = Counts()
     _set_facts_of_machine(counts)
     of_session = {"task": task} if key_range == WHOLE_RANGE.key_range else {"task": task, "key_range": key_range}
-    registry = make_registry(counts, of_session, lambda: _measure_memory(counts))
     counter = FactCounter(counts)
+
+    def refresh() -> None:
+        counter.show_waiting()
+        _measure_memory(counts)
+
+    registry = make_registry(counts, of_session, refresh)
     with ExitStack() as resources:
         if options.listen:
             resources.enter_context(serve_metrics(options.listen, registry))

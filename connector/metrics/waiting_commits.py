@@ -27,45 +27,42 @@ class WaitingCommits:
         self._find_label = find_label
         self._began = began
         self._open: dict[str, float] = {}  # by table: when the first of its rows in the open transaction was received
+        self._oldest_open: float | None = None  # the smallest of these
         self._staged: dict[str, _Waiting] = {}  # by commit id
         self._failures: dict[str, CommitFailure] = {}  # by table
         self._tables: set[str] = set()
 
     def begin(self, table: str) -> None:
-        """Show that nothing waits for a table."""
+        """Note a table: nothing waits for it yet."""
         self._tables.add(table)
-        self._show()
 
     def receive(self, table: str, since: float) -> None:
         """Note that the open transaction has had rows of a table since then."""
-        if table not in self._open:
-            self._open[table] = since
-            self._show()
+        self._open.setdefault(table, since)
+        self._oldest_open = min(since, self._oldest_open or since)
 
     def stage(self, fact: StagedRows) -> None:
         """Note a staged commit. The state does not say when the rows of an earlier session were received."""
-        since = self._began if fact.is_recovered else min(self._open.values(), default=self._began)
+        since = self._began if fact.is_recovered else self._oldest_open or self._began
         self._staged[fact.commit_id] = _Waiting(fact.table, fact.rows, fact.size, since)
-        self._show()
 
     def close(self) -> None:
         """Note that the open transaction has ended: all of its rows are staged."""
         self._open.clear()
-        self._show()
+        self._oldest_open = None
 
     def fail(self, table: str, reason: CommitFailure) -> None:
         """Note that a table has refused its commits."""
         self._failures[table] = reason
-        self._show()
 
     def end(self, table: str, commit_ids: tuple[str, ...]) -> None:
         """Note that these commits wait no more."""
         for commit_id in commit_ids:
             self._staged.pop(commit_id, None)
         self._failures.pop(table, None)
-        self._show()
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Set the gauges. This looks at all tables, so it is done when they are read, and not for each fact."""
         labels = {self._find_label(table) for table in self._tables}
         self._show_staged(labels)
         self._show_failures(labels)

@@ -8,8 +8,8 @@ from connector.host import facts
 from connector.host.facts import AttemptFailure, CommitFailure, Fact
 from connector.metrics.collector import make_registry
 from connector.metrics.counting import COUNTERS, FactCounter
-from connector.metrics.counts import Counts
-from connector.metrics.definitions import ALL, Kind
+from connector.metrics.counts import Counts, Labels
+from connector.metrics.definitions import ALL, Kind, Metric
 from connector.metrics.text_file import try_to_write
 from support.scraping import Scraped, read_file
 
@@ -36,7 +36,7 @@ class Counted:
     def tell(self, *told: Fact) -> Scraped:
         for fact in told:
             self._counter.count(fact)
-        try_to_write(self._file, make_registry(self._counts, {"task": "acme/task"}, lambda: None))
+        try_to_write(self._file, make_registry(self._counts, {"task": "acme/task"}, self._counter.show_waiting))
         return read_file(self._file.read_text())
 
 
@@ -47,6 +47,29 @@ def counted(tmp_path: Path) -> Counted:
 
 def test_every_fact_is_counted() -> None:
     assert set(COUNTERS) == set(Fact.__args__)
+
+
+def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
+    """Otherwise the facts of a transaction with many tables would cost the square of their number."""
+
+    class Watched(Counts):
+        replaced = 0
+
+        def replace(self, metric: Metric, values: dict[Labels, float]) -> None:
+            self.replaced += 1
+            super().replace(metric, values)
+
+    counts = Watched()
+    counter = FactCounter(counts)
+    counter.count(facts.OpenedTables((ORDERS,)))
+    counter.count(facts.ReceivedRows(ORDERS, 1, 10, 1.0))
+    counter.count(facts.StagedRows(ORDERS, "1", 1, 10))
+    counter.count(facts.AcknowledgedTransaction(0.0, has_rows=True))
+    counter.count(facts.FailedCommit(ORDERS, CommitFailure.OTHER))
+    counter.count(facts.EndedCommits(ORDERS, ("1",)))
+    assert counts.replaced == 0
+    counter.show_waiting()
+    assert counts.replaced > 0
 
 
 def test_a_counter_of_a_table_begins_with_0(counted: Counted) -> None:
