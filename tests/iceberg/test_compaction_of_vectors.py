@@ -18,7 +18,7 @@ from support.vectors import Listed, check_totals
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
-    make_table(catalog, **EAGER)
+    make_table(catalog, None, **EAGER)
     upgrade_to_version_3(catalog, PATH)
     return catalog
 
