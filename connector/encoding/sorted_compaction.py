@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from connector.encoding.run_merging import merge
 from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
 from connector.encoding.source_rows import open_source, read_live_rows
 from connector.host.errors import RetryableError
+from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Arrangement, SortField
 
 RUN_SIZE: Final = 24 << 20  # bytes of Arrow data that are sorted together
@@ -34,7 +35,9 @@ _ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("posi
 def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, files: GroupFiles) -> list[int]:
     """Write the live rows of the sources by the table's sort order. Return how many rows of each source they are."""
     kept = []
-    with tempfile.TemporaryFile(buffering=0) as runs:
+    with ExitStack() as resources:
+        with translate_disk_errors("file"):
+            runs = resources.enter_context(tempfile.TemporaryFile(buffering=0))
         sorter = _Sorter(files, compaction.sort_fields, runs)
         for place, source in enumerate(group.sources):
             kept.append(0)

@@ -173,6 +173,21 @@ class TransactionLoads:
         return StoredObject(layout.new_block_location())
 
 
+def check_stored(binding: Binding, found: Found | None, stored: KeyDigest | None) -> None:
+    """Raise ProtocolError unless exactly the keys were stored as existing whose documents were loaded.
+
+    The rows of all loaded keys are deleted. A key without a Store would lose its row; a key without a Load would get a
+    second one.
+    """
+    answered, stored = found.answered if found else KeyDigest(), stored or KeyDigest()
+    if answered != stored:
+        raise ProtocolError(
+            f"table {binding.table}: the runtime loaded {answered.keys} documents, and stored {stored.keys} "
+            "with `exists`, not all with the same keys. Each loaded document must be stored once. Nothing of this "
+            "transaction has become visible."
+        )
+
+
 def _choose_newest(rows: RowsOfKeys) -> npt.NDArray[np.bool_]:
     """Return which of the rows are the newest of their keys.
 

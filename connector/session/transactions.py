@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 
 import orjson
 
-from connector.encoding.key_digest import KeyDigest
 from connector.evolution.table_change import Owner
 from connector.host import facts
 from connector.host.refresh import Refreshed
@@ -28,7 +27,7 @@ from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from connector.session.commit_facts import measure_staged
 from connector.session.committer import Committer, run_retries
-from connector.session.loads import Found, SearchedTable, TransactionLoads
+from connector.session.loads import Found, SearchedTable, TransactionLoads, check_stored
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
 from connector.spark.block_transfer import Source
@@ -38,7 +37,6 @@ from connector.spark.spool import Spool
 from connector.spark.table_files import Layout, TableLayout
 from connector.spark.write_job import WriteJob, Written, choose_transfer
 from protocol import request
-from protocol.protocol_error import ProtocolError
 
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
@@ -111,7 +109,7 @@ class Session:
         value."""
         for index, table in enumerate(self._tables):
             if table.binding.updates:
-                _check_updates(table, found.get(index), written.updates.get(index))
+                check_stored(table.binding, found.get(index), written.updates.get(index))
         digest = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
         offsets = message.describe_offsets(LONGEST_OFFSETS)
         commits = {
@@ -203,21 +201,6 @@ class OpenTransaction:
         staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated.values())
         return staged
-
-
-def _check_updates(table: BoundTable, found: Found | None, stored: KeyDigest | None) -> None:
-    """Raise ProtocolError unless exactly the keys were stored as existing whose documents were loaded.
-
-    The rows of all loaded keys are deleted. A key without a Store would lose its row; a key without a Load would get a
-    second one.
-    """
-    answered, stored = found.answered if found else KeyDigest(), stored or KeyDigest()
-    if answered != stored:
-        raise ProtocolError(
-            f"table {table.binding.table}: the runtime loaded {answered.keys} documents, and stored {stored.keys} "
-            "with `exists`, not all with the same keys. Each loaded document must be stored once. Nothing of this "
-            "transaction has become visible."
-        )
 
 
 def _begin_tenure(table: BoundTable, committer: Committer) -> Tenure:

@@ -4,22 +4,26 @@ looks at when it reads."""
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TypeAlias
 
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile, read_manifest_list
+from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile, read_manifest_list
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from crash.ledger import PromiseBrokenError
 from support.delete_partitions import find_misplaced
+from support.vectors import find_problems_of_vectors
+
+Metadata: TypeAlias = TableMetadataV2 | TableMetadataV3
 
 
 def check_metadata(table: Table) -> None:
     """Raise what is wrong with anything that the metadata refers to, former snapshots included."""
-    assert isinstance(table.metadata, TableMetadataV2)
+    assert isinstance(table.metadata, TableMetadataV2 | TableMetadataV3)
     problems = [
         *_problems_of_snapshots(table.metadata),
         *_problems_of_logs(table.metadata),
@@ -31,7 +35,7 @@ def check_metadata(table: Table) -> None:
         raise PromiseBrokenError(f"{table.name()[-1]}: wrong metadata: {'; '.join(dict.fromkeys(problems))}")
 
 
-def _problems_of_snapshots(metadata: TableMetadataV2) -> Iterator[str]:
+def _problems_of_snapshots(metadata: Metadata) -> Iterator[str]:
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     if metadata.refs[MAIN_BRANCH].snapshot_id != metadata.current_snapshot_id:
         yield "main is not the current snapshot"
@@ -49,7 +53,7 @@ def _problems_of_snapshots(metadata: TableMetadataV2) -> Iterator[str]:
             yield f"snapshot {_number(snapshot)} has no greater sequence number than its parent"
 
 
-def _problems_of_logs(metadata: TableMetadataV2) -> Iterator[str]:
+def _problems_of_logs(metadata: Metadata) -> Iterator[str]:
     for name, log in ("snapshot", metadata.snapshot_log), ("metadata", metadata.metadata_log):
         times = [*(entry.timestamp_ms for entry in log), metadata.last_updated_ms]
         if any(later < earlier for earlier, later in pairwise(times)):
@@ -105,9 +109,12 @@ def _counts(entries: list[ManifestEntry]) -> tuple[int, int, int]:
 
 def _problems_of_files(table: Table) -> Iterator[str]:
     """What manifests say of the data files that are read now."""
-    files = [entry.data_file for entry in live_entries(table)]
+    listed = [entry.data_file for entry in live_entries(table)]
+    files = [file for file in listed if file.file_format is not FileFormat.PUFFIN]
     if len({file.file_path for file in files}) < len(files):
         yield "a data file is in the table twice"
+    if len(files) < len(listed):
+        yield from find_problems_of_vectors(table)
     for file in files:
         source = table.io.new_input(file.file_path)
         with source.open() as stream:

@@ -26,6 +26,7 @@ class Scenario:
     question: str
     on: Sequence[Kind] = EVERYWHERE
     without_defects_on: Sequence[Kind] = ()  # where it is held, too, but catches nothing else
+    format_version: int = 2  # of all tables
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,20 @@ SCENARIOS: Final = (
     Scenario("found-snapshot-expired", update_moments.found_rows_change(update_moments.expired), "found again?"),
     Scenario("updates-wait", update_moments.updates_wait, "do Loads see what waits, and does it land at once?"),
     Scenario("two-ranges-update", update_moments.two_ranges_update, "one row for each key?"),
+    Scenario(
+        "crash-after-commit-in-version-3",
+        killed_at(Event.COMMITTED, 3),
+        "does a vector have all deleted rows?",
+        (Kind.LOCAL, Kind.REST),
+        format_version=3,
+    ),
+    Scenario(
+        "two-ranges-update-in-version-3",
+        update_moments.two_ranges_meet,
+        "does a data file have one vector?",
+        ON_DISK,
+        format_version=3,
+    ),
     Scenario("columns-converted", update_moments.columns_converted, "one row for each key, with its values?"),
     Scenario("compaction-killed", compaction_moments.compaction_killed, "is the table as before, or compacted?"),
     Scenario(
@@ -111,6 +126,7 @@ WITHOUT_CI: Final = frozenset({"backfill-killed", "zombie-of-before-a-backfill"}
 # CI runs nearly everything on the Local catalog, and on the others where they make a difference. --all runs all on all.
 IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.LOCAL: {scenario.name for scenario in SCENARIOS}
+    - {"crash-after-commit-in-version-3", "two-ranges-update-in-version-3"}
     - {"found-rows-deleted", "compaction-killed", "compaction-meets-transactions", "zombie-compaction"}
     - WITHOUT_CI,
     Kind.REST: {
@@ -164,6 +180,8 @@ PLANTED: Final = (
     Planted("updates-wait", "loads_without_what_waits", "Loads returned"),
     Planted("updates-wait", "loads_what_others_have_moved", "Loads returned"),
     Planted("two-ranges-update", "drops_deletes_of_others", "doubled"),
+    Planted("crash-after-commit-in-version-3", "forgets_older_positions", "doubled|lost|Loads returned"),
+    Planted("two-ranges-update-in-version-3", "keeps_replaced_vectors", "two vectors|unreadable"),
     Planted("columns-converted", "trusts_old_positions", "doubled"),
     Planted("compaction-killed", "keeps_only_what_it_has_read", "lost|Loads returned|follows"),
     Planted("compaction-meets-transactions", "carries_no_deletes_over", "doubled|Loads returned"),

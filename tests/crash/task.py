@@ -55,7 +55,9 @@ class Stale:
 class Task:
     """Its log, its processes and its tables. A fault is noted when it has certainly happened."""
 
-    def __init__(self, directory: Path, lake: Lake, faults: Faults, defect: str | None) -> None:
+    def __init__(
+        self, directory: Path, lake: Lake, faults: Faults, defect: str | None, format_version: int = 2
+    ) -> None:
         self.lake = lake
         self.resources = ExitStack()  # that last as long as it does
         self.tables = Tables(lake)
@@ -63,7 +65,14 @@ class Task:
         self.runtime = Runtime(
             directory,
             [replace(collection, namespace=lake.namespace) for collection in COLLECTIONS],
-            {**lake.config, "hard_delete": True, "advanced": {"spark": {"spark.python.daemon.module": "crash.daemon"}}},
+            {
+                **lake.config,
+                "hard_delete": True,
+                "advanced": {
+                    "spark": {"spark.python.daemon.module": "crash.daemon"},
+                    "format_version": format_version,
+                },
+            },
             {"PYTHONPATH": PYTHON_PATH, "TMPDIR": str(directory), **faults.environment, **lake.environment}
             | ({DEFECT: defect} if defect else {}),
             shards_share_state=True,

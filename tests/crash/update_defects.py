@@ -11,6 +11,7 @@ from connector.encoding.position_deletes import Positions
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, fence, snapshot
 from connector.iceberg.commits.row_deletes import RowDeletes
+from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.table_view import SessionViews, TableView
@@ -102,6 +103,26 @@ def deletes_in_another_partition() -> None:
     swap(delete_files, "_divide", misplaced)
 
 
+def forgets_older_positions() -> None:
+    """Of a deletion vector."""
+    read = delete_files._Merge._list_positions
+
+    def read_no_vector(self: Any, file: ListedFile) -> Any:
+        return [] if file.vector else read(self, file)
+
+    swap(delete_files._Merge, "_list_positions", read_no_vector)
+
+
+def keeps_replaced_vectors() -> None:
+    perform = delete_files._Merge.perform
+
+    def perform_half(self: Any) -> tuple[Any, list[ListedFile]]:
+        positions, removed = perform(self)
+        return positions, [file for file in removed if not file.vector]
+
+    swap(delete_files._Merge, "perform", perform_half)
+
+
 def _find_nothing(*_: Any) -> Iterator[tuple[str, Positions]]:
     return iter(())
 
@@ -118,5 +139,7 @@ DEFECTS = {
         takes_files_for_old,
         drops_deletes_of_others,
         deletes_in_another_partition,
+        forgets_older_positions,
+        keeps_replaced_vectors,
     )
 }

@@ -95,6 +95,17 @@ def two_ranges_update(task: Task) -> None:
         task.run_to(Event.OPENED)
 
 
+def two_ranges_meet(task: Task) -> None:
+    """In one table, whose files have rows of both."""
+    task.run_to(Event.RECORDED, 2)
+    task.end()
+    task.ranges = HALVES
+    for _ in range(2):
+        task.run_to(Event.COMMITTED)
+        with task.meeting(BALANCES):
+            task.run_to(Event.RECORDED)
+
+
 def columns_converted(task: Task) -> None:
     """Other columns than the key's, while rows that are to be replaced are staged: by an apply without the state, and
     by one that commits them first."""

@@ -342,6 +342,13 @@ def test_a_sorted_group_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: p
     assert [*(tmp_path / "data").iterdir(), *(tmp_path / "metadata").iterdir()] == []
 
 
+def test_a_place_for_temporary_files_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    group = FileGroup((source((1, 1.5, "x", None)).write(tmp_path, 1),))
+    with pytest.raises(UserError, match=r"no temporary file can be made: No such file or directory\. .*TMPDIR"):
+        compact(tmp_path, group, (SortField(2, "identity", False, False),), target_size=1)
+
+
 class FullAfterTwoRuns(io.BytesIO):
     """A disk that is full when it was emptied once."""
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -110,7 +111,8 @@ def make_document(key: Any, version: int) -> Any:
 
 
 def test_updated_rows_keep_their_ids(tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
-    """In data files at once and through sorted runs, before and after compactions, and in a staged transaction."""
+    """In data files at once and through sorted runs, before, during and after compactions, and in a staged
+    transaction."""
     random = Random(3)
     runtime = Runtime(tmp_path, UPDATED, {**CONFIG, "hard_delete": True, "advanced": {"format_version": 3}})
     runtime.apply()
@@ -122,8 +124,8 @@ def test_updated_rows_keep_their_ids(tmp_path: Path, duckdb_reader: duckdb.DuckD
     numbers = [[number] for number in range(60)]
     codes = [[code] for number in range(20) for code in (number, str(number))]
 
-    def change(session: Session) -> None:
-        changes = [(source, random.sample(codes if source.binding == 2 else numbers, 25)) for source in sources]
+    def change(session: Session, count: int = 25) -> None:
+        changes = [(source, random.sample(codes if source.binding == 2 else numbers, count)) for source in sources]
         hold_transactions(session, [changes], deleted=0.1)
         for each, (_, keys) in zip(tables, changes, strict=True):
             each.check(keys)
@@ -132,7 +134,7 @@ def test_updated_rows_keep_their_ids(tmp_path: Path, duckdb_reader: duckdb.DuckD
         for _ in range(4):
             change(session)
         for each in tables:
-            assert compact(each.catalog, each.path).groups
+            assert compact(each.catalog, each.path, partial(change, session, 5)).groups
             each.check()
         for _ in range(2):
             change(session)

@@ -91,7 +91,9 @@ def test_a_value_that_does_not_land_as_it_was_sent_is_told_once_a_session_and_fi
 def test_a_capture_that_has_read_its_source_again_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """A binding that the session does not have is no reason to fail."""
     told = TransactionProgress(1, ["shop.a", "shop.b"])
-    transaction = OpenTransaction(told, pytest.fail, pytest.fail, lambda *_: StagedTransaction())
+    transaction = OpenTransaction(
+        told, lambda _: pytest.fail("no row is stored"), pytest.fail, lambda *_: StagedTransaction()
+    )
     flush = Flush(backfill_completes=(BackfillComplete(1, "2026-11-23T00:00:00Z"), BackfillComplete(2, "2026-11-24")))
     with caplog.at_level(logging.INFO):
         assert not [*transaction.answer_loads(flush)]

@@ -5,13 +5,12 @@ from typing import Any
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from simulation.actors import Actor
-from simulation.lake import Commit, Path
+from simulation.lake import Commit, Metadata, Path
 from simulation.network import Network
 from simulation.takeovers import Author
 
@@ -58,7 +57,8 @@ class SimulatedCatalog(NoopCatalog):
         assert (location, partition_spec, sort_order) == (None, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER)
         self._network.call(self._actor, self._network.weather.load, "the creation of a table")
         others = {name: value for name, value in properties.items() if name != "format-version"}
-        metadata = self._network.lake.create(identifier, schema, others)
+        version_3 = properties.get("format-version") == "3"
+        metadata = self._network.lake.create(identifier, schema, others, version_3=version_3)
         self._actor.tell(f"creates {identifier[1]}")
         return self._table(identifier, metadata)
 
@@ -67,5 +67,5 @@ class SimulatedCatalog(NoopCatalog):
         self._network.lake.drop(identifier)
         self._actor.tell(f"drops {identifier[1]}")
 
-    def _table(self, path: Path, metadata: TableMetadataV2) -> Table:
+    def _table(self, path: Path, metadata: Metadata) -> Table:
         return Table(path, metadata, "memory:///metadata.json", self._io, self)

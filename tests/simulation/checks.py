@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 
-from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.typedef import IcebergBaseModel
 
 from connector.model.state_reader import read_state
-from simulation.lake import BrokenPromiseError, Lake, Path
+from simulation.lake import BrokenPromiseError, Lake, Metadata, Path
 from simulation.task import TASK, Row, Task
 from simulation.updates import doubled_keys, remaining
 
@@ -71,8 +72,8 @@ def _check_sequence_numbers(lake: Lake, path: Path) -> None:
             )
 
 
-def _check_metadata(path: Path, metadata: TableMetadataV2) -> None:
-    if TableMetadataUtil.parse_raw(metadata.model_dump_json()) != metadata:
+def _check_metadata(path: Path, metadata: Metadata) -> None:
+    if TableMetadataUtil.parse_raw(IcebergBaseModel.model_dump_json(metadata)) != metadata:
         raise BrokenPromiseError(f"{path[1]}: its metadata is not what its file says")
     times = [entry.timestamp_ms for entry in metadata.snapshot_log]
     if times != sorted(times) or (times and metadata.last_updated_ms < times[-1]):

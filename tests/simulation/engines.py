@@ -13,9 +13,9 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     write_manifest,
-    write_manifest_list,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
@@ -28,6 +28,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter
 from simulation.checks import check_readable
 from simulation.lake import Commit, Lake, Path
 from simulation.partitions import COUNT, SPECS, record_of
@@ -91,6 +92,10 @@ class Engine:
         added = () if known else (AddPartitionSpecUpdate(spec=spec),)
         self._lake.commit(Commit(path, (), (*added, SetDefaultSpecUpdate(spec_id=spec.spec_id))))
 
+    def upgrade(self, path: Path) -> None:
+        """Give the table format version 3, while main stands still."""
+        self._lake.upgrade(path)
+
     def replace(self, path: Path) -> None:
         """Drop the table and make another one of that name."""
         self._lake.drop(path)
@@ -124,8 +129,13 @@ class Engine:
             manifest.add_entry(_entry(file, lake.objects[file], age, spec.spec_id, partition))
         sequence_number, location = metadata.last_sequence_number + 1, f"{file}-list.avro"
         parent, output = metadata.current_snapshot_id, lake.reader.new_output(location)
-        with write_manifest_list(2, output, number, parent, sequence_number, "null") as manifests:
-            manifests.add_manifests([manifest.to_manifest_file(), *kept])
+        next_row_id = (metadata.next_row_id or 0) if isinstance(metadata, TableMetadataV3) else None
+        with ManifestListWriter(
+            output, number, parent, sequence_number, AVRO_COMPRESSION, next_row_id=next_row_id
+        ) as manifests:
+            added = manifest.to_manifest_file()
+            manifests.add_manifests([ManifestFile(*(added[place] for place in range(len(added))), None), *kept])
+        last = manifests.next_row_id
         snapshot = Snapshot(
             snapshot_id=number,
             parent_snapshot_id=parent,
@@ -134,6 +144,8 @@ class Engine:
             manifest_list=location,
             summary=Summary(operation),
             schema_id=metadata.current_schema_id,
+            first_row_id=next_row_id,
+            added_rows=None if last is None or next_row_id is None else last - next_row_id,
         )
         updates = (AddSnapshotUpdate(snapshot=snapshot), _ref(MAIN_BRANCH, SnapshotRefType.BRANCH, number))
         lake.commit(Commit(path, (), updates))

@@ -14,7 +14,7 @@ from uuid import UUID
 import pyiceberg.table.update
 import pytest
 from pyiceberg.io import FileIO
-from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 
 from connector.checks import endpoint as checks
 from connector.config import settings
@@ -106,7 +106,8 @@ def _remember(patch: pytest.MonkeyPatch) -> None:
         return parsed[text]
 
     # Nobody changes what is in it in place.
-    patch.setattr(TableMetadataV2, "model_copy", lambda metadata, **how: copy(metadata, update=how.get("update")))
+    for kind in (TableMetadataV2, TableMetadataV3):
+        patch.setattr(kind, "model_copy", lambda metadata, **how: copy(metadata, update=how.get("update")))
     patch.setattr(apply, "parse", parse_once)
 
 

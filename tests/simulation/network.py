@@ -12,13 +12,12 @@ from pyiceberg.exceptions import (
     ServerError,
     ServiceUnavailableError,
 )
-from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.writers import RESET_PREFIX
 from simulation.actors import Actor, Stage
-from simulation.lake import Commit, Lake, Path
+from simulation.lake import Commit, Lake, Metadata, Path
 from simulation.store import StoreIO
 from simulation.takeovers import Author, Takeovers
 from simulation.task import TASK, Row
@@ -48,7 +47,7 @@ class Network:
         self.weather = replace(self.weather, load=0.0, commit=0.0, store=0.0)
         self.refusing.clear()
 
-    def load_table(self, actor: Actor, path: Path) -> TableMetadataV2:
+    def load_table(self, actor: Actor, path: Path) -> Metadata:
         self.call(actor, self.weather.load, f"the load of {path[1]}")
         metadata = self.lake.table(path)
         actor.tell(f"loads {path[1]} at sequence number {metadata.last_sequence_number}")
@@ -60,7 +59,7 @@ class Network:
         if self.stage.chance(rate):
             raise ServerError(f"500: {what} was not answered")
 
-    def send(self, actor: Actor, commit: Commit, author: Author) -> TableMetadataV2:
+    def send(self, actor: Actor, commit: Commit, author: Author) -> Metadata:
         actor.pause()
         name = commit.path[1]
         if error := self.refusing.get(commit.path):
@@ -95,7 +94,7 @@ class Network:
         except (CommitFailedException, NoSuchTableError, ValueError):
             self.stage.tell(f"the network      a late commit to {late.path[1]} is refused")
 
-    def _apply(self, commit: Commit, author: Author) -> TableMetadataV2:
+    def _apply(self, commit: Commit, author: Author) -> Metadata:
         metadata = self.lake.commit(commit)
         table, sequence_number = self.lake.generation(commit.path, TASK), metadata.last_sequence_number
         if value := _fence_value(commit):

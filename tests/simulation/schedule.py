@@ -34,6 +34,9 @@ BINDINGS: Final[Sequence[Sequence[Kind]]] = (
     [Kind.ROWS, Kind.UPDATES],
 )
 PARTITIONED: Final = 0.5  # of the tables that others have made
+VERSION_3: Final = 0.25  # of the tasks with updates
+UPGRADED: Final = 0.25  # of the others: another engine upgrades their tables
+UPGRADING: Final = 0.5  # after a session
 STAYS: Final = 0.3  # the topology, from one session to the next
 TRIES: Final = 30  # to publish a task
 EXPECTED: Final = (  # what may end a process while anything is disturbed
@@ -101,6 +104,18 @@ class Schedule:
         self._sessions = 0
         self._topology = random.choice(self._weather.topologies)
         self._crew: dict[Actor, RuntimeSession | None] = {}  # None: a person's
+        self._is_upgrading = False
+        if Kind.UPDATES in kinds:
+            self._choose_versions(bound)
+
+    def _choose_versions(self, bound: Sequence[BoundTable]) -> None:
+        if self._stage.chance(VERSION_3):
+            for table in bound:
+                table.format_version = 3
+            for path in self._lake.tables:
+                self._lake.upgrade(path)
+        else:
+            self._is_upgrading = self._stage.chance(UPGRADED)
 
     def run(self) -> None:
         for _ in range(self._weather.sessions):
@@ -127,6 +142,10 @@ class Schedule:
         """A session, and what becomes of the task after it."""
         if self._publish():
             self._live_through(self._begin(is_last=False))
+        if self._is_upgrading and self._stage.chance(UPGRADING):
+            for path in self._lake.tables:
+                self._lake.upgrade(path)
+                self._stage.tell(f"another engine   upgrades {path[1]}")
         if self._stage.chance(self._weather.cleaning) and not self._other_logs:
             self._stop_for_days()
         if self._stage.chance(self._weather.restoring):
@@ -288,7 +307,8 @@ class Schedule:
 
     def _come_to(self, path: Path) -> None:
         engine = self._engine
-        act = self._stage.random.choice((engine.append, engine.compact, engine.expire, engine.tag, engine.repartition))
+        acts = [engine.append, engine.compact, engine.expire, engine.tag, engine.repartition]
+        act = self._stage.random.choice([*acts, engine.upgrade] if self._is_upgrading else acts)
         self._stage.tell(f"another engine   comes to {path[1]} ({act.__name__})")
         act(path)
 

@@ -43,6 +43,7 @@ class BoundTable:
     kind: Kind = Kind.ROWS
     backfill: int = 0
     columns: int = 0  # beside the key
+    format_version: int = 2  # of the table, when it is created
     uuids: Mapping[Path, str] = field(default_factory=dict)  # of the tables that it was last published for
 
     @property
@@ -61,7 +62,7 @@ class BoundTable:
         document = DOCUMENT.field if has_updates else ""
         made = materialization_binding(bound, *values, document=document, table=self.path[1], backfill=self.backfill)
         on_invalid = OnInvalid.QUARANTINE if self.kind is Kind.REJECTING else OnInvalid.STOP
-        resource = {"on_invalid": on_invalid, "delta_updates": not has_updates}
+        resource = {"on_invalid": on_invalid, "delta_updates": not has_updates, "format_version": self.format_version}
         return structs.replace(
             made, resource_config={**made.resource_config, **resource}, delta_updates=not has_updates
         )

@@ -23,6 +23,7 @@ from simulation.environment import simulated
 from simulation.schedule import Result
 from simulation.task import Kind
 from simulation.update_defects import UPDATE_DEFECTS
+from simulation.vector_defects import VECTOR_DEFECTS
 
 TOLD: Final = """
 from simulation import schedule
@@ -32,7 +33,7 @@ with simulated():
     for seed in range(40):
         print(*schedule.run(seed).events, sep="\\n")
 """
-ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS, **BACKFILL_DEFECTS, **COMPACTION_DEFECTS}
+ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS, **VECTOR_DEFECTS, **BACKFILL_DEFECTS, **COMPACTION_DEFECTS}
 ENOUGH: Final = SCHEDULES  # to find a defect, among those that find none in CI; most are found within ten
 RARE: Final = {  # they need hundreds of schedules
     "a_session_does_not_wait_for_what_was_staged_before",
@@ -98,7 +99,7 @@ def _assert_kept(seeds: range) -> None:
 
 def _seeds_of(defect: str) -> Iterable[int]:
     """Those of schedules that can have what the defect breaks."""
-    if defect in UPDATE_DEFECTS:
+    if defect in UPDATE_DEFECTS or defect in VECTOR_DEFECTS:
         return (seed for seed in range(ENOUGH) if Kind.UPDATES in schedule.kinds_of(seed))
     climate = CLIMATES.get(defect)
     return (seed for seed in range(ENOUGH) if climate in (None, schedule.weather_of(seed).climate))

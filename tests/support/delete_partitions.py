@@ -1,6 +1,6 @@
 """Whether delete files have the partitions of the data files that they are for. Readers apply them only then."""
 
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.position_deletes import group_by_file, read_position_deletes
@@ -18,7 +18,7 @@ def find_misplaced(table: Table) -> list[str]:
     return [
         f"{path} of {data[path]} has deletes of {partition}"
         for file, partition in entries
-        if file.content is DataFileContent.POSITION_DELETES
+        if file.content is DataFileContent.POSITION_DELETES and file.file_format is FileFormat.PARQUET
         for path, _ in group_by_file(read_position_deletes(table.io, file.file_path))
         if path in data and data[path] != partition
     ]

@@ -1,11 +1,12 @@
 """What the manifests of a table of format version 3 say about deletion vectors, read with PyIceberg's Puffin reader."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
@@ -23,27 +24,39 @@ class Listed:
 
     @classmethod
     def of(cls, catalog: Catalog, path: TableIdentifier) -> "Listed":
-        """Each data file has one vector at most, which deletes rows that it has, and as many as the entry says."""
-        files = ManifestReader().list_files(catalog.load_table(path))
-        vectors = [file for file in files if file.vector]
-        found = cls(
+        """Raises AssertionError if a vector is not as readers demand."""
+        table = catalog.load_table(path)
+        assert not list(find_problems_of_vectors(table))
+        files = ManifestReader().list_files(table)
+        return cls(
             {file.path: file for file in files if file.content is DataFileContent.DATA},
-            {file.vector.data_path: file for file in vectors if file.vector},
+            {file.vector.data_path: file for file in files if file.vector},
             [file for file in files if file.content is not DataFileContent.DATA and not file.vector],
         )
-        assert len(found.vectors) == len(vectors), "two vectors for a data file"
-        assert found.vectors.keys() <= found.data.keys(), "a vector for a data file that is gone"
-        for data_path, vector in found.vectors.items():
-            positions = read_positions(vector.path)[data_path]
-            assert len(positions) == len(set(positions)) == vector.rows <= found.data[data_path].rows
-            assert max(positions) < found.data[data_path].rows
-        return found
 
 
-def read_positions(puffin: str) -> dict[str, list[int]]:
+def find_problems_of_vectors(table: Table) -> Iterator[str]:
+    """A data file has one vector at most. It deletes rows that the file has, and as many as its entry says."""
+    files = ManifestReader().list_files(table)
+    data = {file.path: file for file in files if file.content is DataFileContent.DATA}
+    vectors = [(file, file.vector) for file in files if file.vector]
+    counts = Counter(vector.data_path for _, vector in vectors)
+    yield from (f"two vectors of {path}" for path, count in counts.items() if count > 1)
+    for file, vector in vectors:
+        positions = read_positions(table, file.path)[vector.data_path]
+        if vector.data_path not in data:
+            yield f"a vector of {vector.data_path}, which is gone"
+        elif max(positions) >= data[vector.data_path].rows or len(positions) != file.rows:
+            yield f"the vector of {vector.data_path} has other rows than its entry says"
+        elif file.partition != data[vector.data_path].partition:
+            yield f"the vector of {vector.data_path} has another partition"
+
+
+def read_positions(table: Table, puffin: str) -> dict[str, list[int]]:
     """The positions in a Puffin file, by data file."""
-    file = PuffinFile(Path(puffin.removeprefix("file:").replace("///", "/")).read_bytes())
-    return {each.referenced_data_file: each.to_vector().to_pylist() for each in deletion_vectors_from_puffin_file(file)}
+    with table.io.new_input(puffin).open() as stream:
+        vectors = deletion_vectors_from_puffin_file(PuffinFile(stream.read()))
+    return {each.referenced_data_file: each.to_vector().to_pylist() for each in vectors}
 
 
 def check_totals(catalog: Catalog, path: TableIdentifier) -> None:

@@ -54,7 +54,8 @@ class PerformedGroups:
     @property
     def dropped_size(self) -> int:
         """Bytes of these groups. They are no debt any more."""
-        return sum(each.size for each in self.begun if each.group in self.dropped)
+        dropped = self.dropped
+        return sum(each.size for each in self.begun if each.group in dropped)
 
     def add_to(self, result: CompactionResult) -> CompactionResult:
         """Return the result with one more commit, if there was one."""

@@ -1,0 +1,57 @@
+"""Defects of deletion vectors that the simulation has to find, each planted in the shipped code from outside."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from connector.encoding import deleted_rows
+from connector.encoding.deletion_vectors import DeletionVector
+from connector.iceberg.commits import delete_files
+from connector.iceberg.metadata.listed_files import ListedFile
+from simulation import searching
+
+
+def a_vector_forgets_older_positions(patch: pytest.MonkeyPatch) -> None:
+    read = delete_files._Merge._list_positions
+    patch.setattr(delete_files._Merge, "_list_positions", lambda *what: [] if what[1].vector else read(*what))
+
+
+def a_replaced_vector_stays(patch: pytest.MonkeyPatch) -> None:
+    perform = delete_files._Merge.perform
+
+    def keep(merge: Any) -> tuple[Any, list[ListedFile]]:
+        positions, removed = perform(merge)
+        return positions, [file for file in removed if not file.vector or file.vector.data_path not in positions]
+
+    patch.setattr(delete_files._Merge, "perform", keep)
+
+
+def position_deletes_of_one_file_are_not_taken_over(patch: pytest.MonkeyPatch) -> None:
+    read = delete_files._Merge._list_own
+    patch.setattr(delete_files._Merge, "_list_own", lambda *what: [file for file in read(*what) if file.vector])
+
+
+def position_delete_files_are_written_in_version_3(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(delete_files, "has_row_lineage", lambda _: False)
+
+
+def loads_see_what_vectors_delete(patch: pytest.MonkeyPatch) -> None:
+    find = deleted_rows.find_deleted_rows
+
+    def without(io: Any, path: str, deletes: tuple[Any, ...] = (), *others: Any) -> Any:
+        return find(io, path, tuple(each for each in deletes if not isinstance(each, DeletionVector)), *others)
+
+    patch.setattr(searching, "find_deleted_rows", without)
+
+
+VECTOR_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    plant.__name__: plant
+    for plant in (
+        a_vector_forgets_older_positions,
+        a_replaced_vector_stays,
+        position_deletes_of_one_file_are_not_taken_over,
+        position_delete_files_are_written_in_version_3,
+        loads_see_what_vectors_delete,
+    )
+}

@@ -1,0 +1,29 @@
+"""What readers demand of the deletion vectors in tables of format version 3."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
+
+from connector.iceberg.metadata.vector_entries import find_vector
+
+
+def vectors_in(content: bytes) -> Sequence[tuple[str, int]]:
+    """The data files and positions of all vectors in a Puffin file."""
+    vectors = deletion_vectors_from_puffin_file(PuffinFile(content))
+    return [(each.referenced_data_file, position) for each in vectors for position in each.to_vector().to_pylist()]
+
+
+def find_problem(snapshot_id: int, live: Sequence[ManifestEntry]) -> str | None:
+    """A data file has one vector at most, and new deletes by position are vectors."""
+    vectors = Counter(vector.data_path for entry in live if (vector := find_vector(entry.data_file)))
+    if doubled := [path for path, count in vectors.items() if count > 1]:
+        return f"two vectors of {doubled}"
+    for entry in live:
+        file = entry.data_file
+        is_new = entry.snapshot_id == snapshot_id and file.content is DataFileContent.POSITION_DELETES
+        if is_new and file.file_format is not FileFormat.PUFFIN:
+            return f"{file.file_path} is a new position delete file in version 3"
+    return None
