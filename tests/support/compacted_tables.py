@@ -23,11 +23,14 @@ from support.updated_rows import BY_PART, DOCUMENT, PART, stage_updates, values_
 FIRST: Final = dict.fromkeys(range(9), "a1") | dict.fromkeys(range(10, 19), "b1")
 
 
-def check_compactions(catalog: Catalog, path: TableIdentifier, location: str | None = None) -> None:
+def check_compactions(
+    catalog: Catalog, path: TableIdentifier, location: str | None = None, prepare: Callable[[], None] = lambda: None
+) -> None:
     """Compact while a transaction deletes rows, while a staged one still knows rows at their old places, and while a
-    transaction is faster."""
+    transaction is faster. `prepare` changes the new table."""
     catalog.create_namespace_if_not_exists(path[0])
     catalog.create_table(path, Schema(ID, DOCUMENT, PART), location, BY_PART, properties=EAGER)
+    prepare()
 
     def land(values: dict[int, Any], removed: Iterable[int] = ()) -> None:
         commit_all_or_raise(catalog, [stage_updates(catalog, values, removed, path=path)])

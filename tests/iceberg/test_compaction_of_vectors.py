@@ -1,0 +1,60 @@
+"""Compaction of tables of format version 3: it leaves out what vectors delete, and carries new deletes as vectors."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.iceberg.commits.commit import commit_all_or_raise
+from support import compacted_tables
+from support.altered_tables import PATH
+from support.compacting import EAGER, compact
+from support.tables import local_catalog, upgrade_to_version_3
+from support.updated_rows import make_table, stage_updates, values_of
+from support.vectors import Listed, check_totals
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog, None, **EAGER)
+    upgrade_to_version_3(catalog, PATH)
+    return catalog
+
+
+def land(catalog: Catalog, values: dict[int, str], removed: tuple[int, ...] = ()) -> None:
+    commit_all_or_raise(catalog, [stage_updates(catalog, values, removed)])
+
+
+def test_rows_that_are_deleted_while_files_are_written_get_a_vector_of_the_new_file(
+    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, {20: "a", 21: "a"})
+    land(catalog, {1: "b"}, (2,))
+    result = compact(catalog, PATH, lambda: land(catalog, {3: "c"}, (4, 20)))
+    assert (result.commits, result.dropped) == (1, 0)
+    found = Listed.of(catalog, PATH)
+    carried = [vector for path, vector in found.vectors.items() if "/compact-" in path]
+    assert sum(vector.rows for vector in carried) > 0
+    assert {"/compact-" in vector.path for vector in carried} == {True}
+    assert {vector.path.endswith("-deletes.puffin") for vector in carried} == {True}
+    check_totals(catalog, PATH)
+    expected = {**dict.fromkeys(range(10), "a"), 1: "b", 3: "c", 21: "a"}
+    del expected[2], expected[4]
+    assert values_of(catalog) == dict(sorted(expected.items()))
+    location = catalog.load_table(PATH).metadata_location
+    rows = duckdb_reader.sql(f"SELECT id FROM iceberg_scan('{location}')").fetchall()
+    assert sorted(number for (number,) in rows) == sorted(expected)
+    assert compact(catalog, PATH).commits == 1
+    assert not Listed.of(catalog, PATH).vectors
+    check_totals(catalog, PATH)
+    assert values_of(catalog) == dict(sorted(expected.items()))
+
+
+def test_compactions_and_transactions_of_a_partitioned_table_meet(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    compacted_tables.check_compactions(catalog, PATH, prepare=lambda: upgrade_to_version_3(catalog, PATH))
+    Listed.of(catalog, PATH)
+    check_totals(catalog, PATH)
