@@ -286,6 +286,24 @@ def test_a_table_that_spark_upgrades_in_mid_life_keeps_its_deletes(
     table.check()
 
 
+def test_a_table_that_spark_upgrades_while_a_commit_is_on_its_way_gets_the_next_attempt(
+    catalog: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Updated(catalog, TableIdentifier(PATH.namespace, "overtaken"), spark, duckdb_reader, 2)
+    table.land({1: "a", 2: "a"})
+    send = type(catalog).commit_table
+
+    def send_after_an_upgrade(*what: Any) -> Any:
+        monkeypatch.undo()
+        spark.rows(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version' = '3')")
+        return send(*what)
+
+    monkeypatch.setattr(type(catalog), "commit_table", send_after_an_upgrade)
+    table.land({1: "b"})
+    assert len(table.list_files().vectors) == 1
+    table.check()
+
+
 def test_spark_and_duckdb_refuse_a_table_with_nanoseconds_as_the_page_says(
     local: Catalog, spark: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:

@@ -48,6 +48,9 @@ BROKEN_METADATA: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
 _SIGN_IN_REFUSED: Final = (AuthorizationExpiredError, OAuthError, UnauthorizedError)
 _FINAL: Final = (BadRequestError, ForbiddenError, *_SIGN_IN_REFUSED)  # the catalog would answer the same again
 
+# A REST server says this of a snapshot of version 2, if another engine has upgraded the table since it was loaded.
+_UPGRADED: Final = "first-row-id"
+
 
 def list_unknown_errors() -> tuple[type[Exception], ...]:
     """Return the errors after which the commit may be done or not."""
@@ -61,6 +64,8 @@ def list_retried_errors() -> tuple[type[Exception], ...]:
 
 def is_final(error: Exception) -> bool:
     """Whether the catalog would answer the same again."""
+    if isinstance(error, BadRequestError) and _UPGRADED in str(error):
+        return False
     return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _FINAL)
 
 

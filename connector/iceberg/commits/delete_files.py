@@ -82,8 +82,9 @@ class DeleteFiles:
         """Write delete files with these positions, and return them with their partitions. `merged` are partitions
         whose older delete files are merged into them."""
         if has_row_lineage(table):
-            vectors = self._write(table, prefix, _VECTORS, positions) if positions else ()
-            return tuple(zip((partitions[path] for path in positions), vectors, strict=True))
+            in_order = {path: positions[path] for path in sorted(positions)}
+            vectors = self._write(table, prefix, _VECTORS, in_order) if in_order else ()
+            return tuple(zip((partitions[path] for path in in_order), vectors, strict=True))
         files = list(_divide(positions, partitions, merged))
 
         def write(paths: Sequence[str]) -> WrittenDeletes:
