@@ -88,7 +88,7 @@ def _describe_compaction(result: CompactionResult) -> Iterator[str]:
     if result.failed:
         yield f"{_count(result.failed, 'group')} of files failed: the log says why"
     if result.debt:
-        yield f"{format_bytes(result.debt)} are left. Repeat the command to continue"
+        yield f"{format_bytes(result.debt)} are left{'' if result.failed else '. Repeat the command to continue'}"
 
 
 def _describe_orphans(found: OrphanFiles, would: str) -> Iterator[str]:

@@ -28,7 +28,7 @@ def parse_listen_address(text: str) -> ListenAddress:
     host, _, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if is_bracketed else host
-    is_host = (":" in host) == is_bracketed and not set(host) & set("/[]@ ")
+    is_host = (":" in host) == is_bracketed and not set(host) & set("/[]@ ") and host.isprintable()
     if not (is_host and port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT):
         raise ValueError(
             f"must be a port from 1 to {MAX_PORT}, or host:port, such as 127.0.0.1:9464. An IPv6 address is in brackets"
@@ -39,7 +39,7 @@ def parse_listen_address(text: str) -> ListenAddress:
 def parse_metrics_file(text: str) -> Path:
     """Return the absolute path of a file that node-exporter reads."""
     path = Path(text)
-    if not path.is_absolute() or path.suffix != SUFFIX:
+    if not path.is_absolute() or path.suffix != SUFFIX or "\0" in text:
         raise ValueError(f"must be an absolute path that ends with {SUFFIX}, such as /var/lib/node_exporter/flow.prom")
     return path
 

@@ -36,8 +36,8 @@ class BrokenTaskError(ConnectorError):
 
     def __str__(self) -> str:
         return (
-            f"Internal error in a Spark task: {self.kind}: {' '.join(self.cause.split())}. Nothing of this transaction "
-            "has become visible. Run with LOG_LEVEL=debug for a traceback, and report it as a bug."
+            f"Internal error in a Spark task: {self.kind}: {' '.join(self.cause.split())}. Nothing that "
+            "the task wrote has become visible. Run with LOG_LEVEL=debug for a traceback, and report it as a bug."
         )
 
 

@@ -112,21 +112,22 @@ class Notifier:
             self._is_busy = False
             self._changed.notify_all()
             while not self._has_ended:
-                due, now = self._find_due_times(), time.monotonic()
-                if work := next((work for work, at in due if at <= now), None):
+                now = time.monotonic()
+                if work := next((work for work, at in self._find_due_times() if at <= now), None):
                     self._is_busy = True
                     return work
-                self._changed.wait(min((at - now for _, at in due), default=None))
+                self._changed.wait(min((at - now for _, at in self._find_due_times()), default=None))
         return None
 
-    def _find_due_times(self) -> list[tuple[TableQueue | TableIdentifier, float]]:
-        """Return when each queue with messages is due, and each table that must be looked at."""
+    def _find_due_times(self) -> Iterator[tuple[TableQueue | TableIdentifier, float]]:
+        """Yield when each table is due that must be looked at, and each queue with messages."""
         if self._has_given_up:
-            return []
-        waiting = [queue for queue in self._queues.values() if queue.first]
-        due: list[tuple[TableQueue | TableIdentifier, float]] = [*self._unread.items()]
-        due += ((queue, max(queue.due, self._due)) for queue in waiting)
-        return [(work, 0.0) for work, _ in due] if self._is_ending else due
+            return
+        for path, at in self._unread.items():
+            yield path, 0.0 if self._is_ending else at
+        for queue in self._queues.values():
+            if queue.first:
+                yield queue, 0.0 if self._is_ending else max(queue.due, self._due)
 
     def _read(self, path: TableIdentifier) -> None:
         with self._changed:
@@ -190,7 +191,7 @@ class Notifier:
             self._unread[queue.path] = 0.0
 
     def _is_done(self) -> bool:
-        return not self._is_busy and not self._find_due_times()
+        return not self._is_busy and next(self._find_due_times(), None) is None
 
 
 def _pause(failures: int, retry_after: float) -> float:

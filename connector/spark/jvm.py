@@ -117,7 +117,7 @@ class Jvm:
                 "it was killed (SIGKILL, exit status 137), probably by the kernel because the memory of its machine or "
                 f"container ran out: {LESS_MEMORY}. The kernel's log (dmesg) names the processes that it has killed."
             )
-        if _HEAP_RAN_OUT in (said := self.last_words):
+        if _HEAP_RAN_OUT in (said := self.last_words.rstrip(".")):
             return f"{said}. Raise spark.driver.memory in /advanced/spark, and the memory of the container with it."
         return f"{said}. {SEE_LOG}"
 

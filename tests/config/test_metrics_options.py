@@ -43,6 +43,7 @@ def test_an_address_without_a_host_is_loopback(text: str, address: ListenAddress
         "http://x:1",
         "a b:1",
         "127.0.0.1:²",
+        "a\0b:1",
     ],
 )
 def test_other_texts_are_refused(text: str) -> None:
@@ -55,7 +56,7 @@ def test_an_address_is_shown_as_it_is_written() -> None:
     assert str(parse_listen_address("9464")) == "127.0.0.1:9464"
 
 
-@pytest.mark.parametrize("text", ["flow.prom", "/var/flow.txt", "/var/flow", "~/flow.prom"])
+@pytest.mark.parametrize("text", ["flow.prom", "/var/flow.txt", "/var/flow", "~/flow.prom", "/var/\0.prom"])
 def test_a_file_that_node_exporter_would_not_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"ends with \.prom"):
         parse_metrics_file(text)

@@ -1,5 +1,6 @@
 """Standard updates of tables of format version 3: a data file has one deletion vector, with all that was deleted."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.types import StringType
 
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -18,7 +20,7 @@ from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_file
 from connector.iceberg.maintenance.table_health import read_health
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.model.state import StagedCommit, WriterId
-from support.altered_tables import PATH, current_manifests
+from support.altered_tables import PATH, current_manifests, fit, wanted
 from support.foreign_deletes import delete_position
 from support.staged_rows import WRITER
 from support.tables import local_catalog, upgrade_to_version_3
@@ -239,6 +241,20 @@ def test_vectors_that_were_replaced_are_deleted_when_their_snapshots_expire(cata
     assert left == {vector.path for vector in Listed.of(catalog, PATH).vectors.values()}
     assert len(left) == 2
     assert values_of(catalog) == expected
+
+
+def test_a_conversion_removes_the_vectors_of_the_files_that_it_rewrites(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a", 3: "a"})
+    land(catalog, {4: "a", 5: "a"})
+    land(catalog, {1: "b", 4: "b"}, removed=[2])
+    assert len(Listed.of(catalog, PATH).vectors) == 2
+    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
+    assert not Listed.of(catalog, PATH).vectors
+    check_totals(catalog, PATH)
+    documents = catalog.load_table(PATH).scan().to_arrow().to_pylist()
+    assert sorted((row["id"], json.loads(row["doc"])["value"]) for row in documents) == [
+        ("1", "b"), ("3", "a"), ("4", "b"), ("5", "a"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(3))

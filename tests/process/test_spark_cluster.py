@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
 
+import duckdb
 import pytest
 
 from fixtures.collection import NAMESPACE, encode
@@ -57,9 +58,11 @@ def test_a_conversation_gives_the_same_tables_on_a_cluster(cluster: SparkCluster
     assert not list(conversation.warehouse.rglob("*.jsonl"))
 
 
-def test_keys_are_searched_for_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
-    """Keys and documents go through the object store, and nothing of them stays there."""
-    users = replace(LEDGER, settings={"delta_updates": False})
+def test_keys_are_searched_for_on_a_cluster(
+    cluster: SparkCluster, tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    """Keys, documents and the ids of rows go through the object store, and nothing of them stays there."""
+    users = replace(LEDGER, settings={"delta_updates": False, "format_version": 3})
     runtime = Runtime(tmp_path, (users,), on(cluster, CONFIG))
     runtime.apply()
     source = UpdatingSource(users, lambda key, version: {"id": key[0], "note": f"{version}"}, Random(3))
@@ -70,6 +73,8 @@ def test_keys_are_searched_for_on_a_cluster(cluster: SparkCluster, tmp_path: Pat
     table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
     documents = map(json.loads, table.scan().to_arrow()["flow_document"].to_pylist())
     assert {encode_key([document["id"]]): document for document in documents} == source.documents
+    rows = duckdb_reader.sql(f"SELECT id, _row_id FROM iceberg_scan('{table.metadata_location}')").fetchall()
+    assert {row_id for number, row_id in rows if number < 20} == {*range(20)}, "those of the first transaction"
     assert not list((tmp_path / "warehouse").rglob("*.jsonl"))
 
 

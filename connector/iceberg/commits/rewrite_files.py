@@ -19,8 +19,10 @@ from connector.encoding.rewriting import Rewrite, Rewriting
 from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
+from connector.iceberg.commits.delete_manifests import count_deletes
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile, keep_sort_order
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
@@ -46,6 +48,7 @@ class Replacement:
     """A data file, and the files that take its place."""
 
     entry: ManifestEntry
+    vector: ListedFile | None  # of its deleted rows, which the new files do not have
     files: tuple[DataFile, ...]
     sort_order_id: int  # of the new files
 
@@ -117,7 +120,9 @@ class RewriteFiles:
             table = _load_unchanged(catalog, table)
         converted = {column.source_id for column in plan.rewriting.columns if column.is_converted}
         replacements = [
-            Replacement(file.entry, files, keep_sort_order(table, file.entry.data_file.sort_order_id, converted))
+            Replacement(
+                file.entry, file.vector, files, keep_sort_order(table, file.entry.data_file.sort_order_id, converted)
+            )
             for file in plan.files
             if (files := self._written[plan.rewriting, file.source]) is not None
         ]
@@ -171,29 +176,40 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
 def _replace_manifests(
     table: Table, prefix: str, factory: ManifestFactory, replacements: Sequence[Replacement]
 ) -> list[ManifestFile]:
-    """Return all manifests of the new snapshot. Files that are not replaced stay, no matter who has added them."""
+    """Return all manifests of the new snapshot. Files that are not replaced stay, no matter who has added them. The
+    deletion vectors of those that are replaced go, as Iceberg demands."""
     gone: set[FileId] = {replacement.entry.data_file.file_path for replacement in replacements}
+    vectors: set[FileId] = {vector.id for vector in _list_vectors(replacements)}
     manifests = []
     for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
         if added := [entry for replacement in of_spec for entry in replacement.added]:
             manifests.append(factory.of_added(table, prefix, spec_id, added))
     for manifest in manifests_of(table.io, table.current_snapshot()):
-        if manifest.content == ManifestContent.DATA:
-            manifest = factory.without(table, prefix, manifest, gone)
+        if removed := gone if manifest.content == ManifestContent.DATA else vectors:
+            manifest = factory.without(table, prefix, manifest, removed)
         manifests.append(manifest)
     return manifests
+
+
+def _list_vectors(replacements: Sequence[Replacement]) -> list[ListedFile]:
+    return [replacement.vector for replacement in replacements if replacement.vector]
 
 
 def _summarize(replacements: Sequence[Replacement]) -> dict[str, str]:
     added = [file for replacement in replacements for file in replacement.files]
     gone = [replacement.entry.data_file for replacement in replacements]
+    vectors = _list_vectors(replacements)
+    deletes = {name: str(count) for name, count in count_deletes((), vectors).items() if count}
     return {
+        **deletes,
         "added-data-files": str(len(added)),
         "added-records": str(sum(file.rows for file in added)),
         "added-files-size": str(sum(file.size for file in added)),
         "deleted-data-files": str(len(gone)),
         "deleted-records": str(sum(file.record_count for file in gone)),
-        "removed-files-size": str(sum(file.file_size_in_bytes for file in gone)),
+        "removed-files-size": str(
+            sum(file.file_size_in_bytes for file in gone) + sum(vector.size for vector in vectors)
+        ),
     }
 
 

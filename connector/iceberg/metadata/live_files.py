@@ -19,6 +19,7 @@ class LiveFile:
 
     entry: ManifestEntry
     source: SourceFile
+    vector: ListedFile | None = None  # among the position deletes; it goes when the data file goes
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,14 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
     deletes = PositionDeletes(position_deletes)
-    return LiveFiles([LiveFile(entry, _source(entry, listed, deletes)) for entry, listed in data], equality_deletes)
+    return LiveFiles([_make_live_file(*each, deletes) for each in data], equality_deletes)
 
 
-def _source(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> SourceFile:
+def _make_live_file(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> LiveFile:
     _check_format(entry.data_file)
     deletes = sorted(position_deletes.find(listed), key=lambda delete: delete.path)
-    return SourceFile(listed.path, listed.size, tuple(delete.id for delete in deletes), listed.lineage)
+    source = SourceFile(listed.path, listed.size, tuple(delete.id for delete in deletes), listed.lineage)
+    return LiveFile(entry, source, next((delete for delete in deletes if delete.vector), None))
 
 
 def _check_format(file: DataFile) -> None:
