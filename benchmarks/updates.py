@@ -35,6 +35,7 @@ WARM: Final = 2  # rounds of Spark before the one that counts
 SCAN: Final = "SELECT sum(price), sum(account), max(note), sum(length(flow_document))"
 BATCH: Final = 2000  # lines that are sent at once
 KEPT: Final = replace(rows.COLLECTION, settings={"delta_updates": False})
+KEPT_IN_VERSION_3: Final = replace(KEPT, settings={**KEPT.settings, "format_version": 3})
 ADDED: Final = replace(rows.COLLECTION, name="acmeCo/log", table="log", settings={"delta_updates": True})
 
 
@@ -45,6 +46,21 @@ class Cost:
     seconds: float
     cpu: float
     megabytes: float  # at the peak
+
+
+@dataclass(frozen=True)
+class VersionThree:
+    """The same random changes of a table of format version 3, which has deletion vectors."""
+
+    random_seconds: float
+    random_cpu: float
+    later_random_seconds_median: float
+    later_random_cpu_median: float
+    scan_after: float
+    spark_scan_after: float
+    data_files: int
+    delete_files: int
+    delete_megabytes_written: float
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,8 @@ class Measurement:
     spark_scan_after_over_clean: float
     data_files: int
     delete_files: int
+    delete_megabytes_written: float
+    version_3: VersionThree
 
 
 class Task:
@@ -172,10 +190,8 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
             few = task.change(random.sample(keys, max(1, changes // 20)))
             later = [task.change(random.sample(keys, changes)) for _ in range(transactions - 1)]
         after, after_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
-        snapshot = local_catalog(directory / "warehouse").load_table("shop.measurements").current_snapshot()
-        assert snapshot is not None
-        assert snapshot.summary is not None
-        totals = snapshot.summary.additional_properties
+        data_files, delete_files = count_files(directory)
+        written = measure_deletes(directory)
     return Measurement(
         rows=count,
         changes=changes,
@@ -197,9 +213,47 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
         spark_scan_clean=clean_by_spark,
         spark_scan_after=after_by_spark,
         spark_scan_after_over_clean=after_by_spark / clean_by_spark,
-        data_files=int(totals["total-data-files"]),
-        delete_files=int(totals["total-delete-files"]),
+        data_files=data_files,
+        delete_files=delete_files,
+        delete_megabytes_written=written,
+        version_3=measure_version_3(path, keys, changes, transactions),
     )
+
+
+def measure_version_3(path: Path, keys: Sequence[list[Any]], changes: int, transactions: int) -> VersionThree:
+    """Measure as many random changes of a table of format version 3."""
+    random = Random(SEED)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
+        directory = Path(name)
+        with open_task(directory, KEPT_IN_VERSION_3) as task:
+            task.insert(path)
+            first, *later = [task.change(random.sample(keys, changes)) for _ in range(transactions)]
+        data_files, delete_files = count_files(directory)
+        return VersionThree(
+            random_seconds=first.seconds,
+            random_cpu=first.cpu,
+            later_random_seconds_median=median(each.seconds for each in later),
+            later_random_cpu_median=median(each.cpu for each in later),
+            scan_after=scan(directory, "measurements"),
+            spark_scan_after=scan_with_spark(directory, "measurements"),
+            data_files=data_files,
+            delete_files=delete_files,
+            delete_megabytes_written=measure_deletes(directory),
+        )
+
+
+def count_files(directory: Path) -> tuple[int, int]:
+    """Return how many data files and delete files the table has. Each deletion vector counts."""
+    snapshot = local_catalog(directory / "warehouse").load_table("shop.measurements").current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    totals = snapshot.summary.additional_properties
+    return int(totals["total-data-files"]), int(totals["total-delete-files"])
+
+
+def measure_deletes(directory: Path) -> float:
+    """Return the megabytes of all delete files that are on the disk, also of those that were replaced."""
+    return sum(file.stat().st_size for file in directory.rglob("*-deletes.*")) / MB
 
 
 def keys_of(count: int) -> Iterator[list[Any]]:
