@@ -7,6 +7,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.compaction_changes import _Table
+from connector.iceberg.metadata.listed_files import ManifestReader
 from support import compacted_tables
 from support.altered_tables import PATH
 from support.compacting import EAGER, compact
@@ -58,3 +60,20 @@ def test_compactions_and_transactions_of_a_partitioned_table_meet(tmp_path: Path
     compacted_tables.check_compactions(catalog, PATH, prepare=lambda: upgrade_to_version_3(catalog, PATH))
     Listed.of(catalog, PATH)
     check_totals(catalog, PATH)
+
+
+def test_vectors_that_another_engine_has_left_without_their_data_files_are_removed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here a compaction stands for the other engine."""
+    land(catalog, dict.fromkeys(range(4), "a"))
+    land(catalog, {1: "b"})
+    with monkeypatch.context() as patch:
+        patch.setattr(_Table, "list_removed", lambda table, gone: [table._live[path] for path in gone])
+        assert compact(catalog, PATH).commits == 1
+    left = [file for file in ManifestReader().list_files(catalog.load_table(PATH)) if file.vector]
+    assert len(left) == 1
+    land(catalog, {2: "c"})
+    assert len(Listed.of(catalog, PATH).vectors) == 1
+    check_totals(catalog, PATH)
+    assert values_of(catalog) == {0: "a", 1: "b", 2: "c", 3: "a"}

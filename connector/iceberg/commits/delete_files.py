@@ -126,6 +126,7 @@ class _Merge:
     file are merged each time: then it has one. So a table has about as many delete files as data files at most.
 
     In tables with deletion vectors, all delete files for many data files are merged. Only an upgraded table has some.
+    Vectors of data files that are gone are removed by each commit.
     """
 
     def __init__(self, table: Table, rows: DeletedRows) -> None:
@@ -135,16 +136,18 @@ class _Merge:
         data_files = Counter(file.partition for file in rows.live.values())
         many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
         counts = Counter(file.partition for file in many)
-        none_stay = has_row_lineage(table)
+        self._has_vectors = has_row_lineage(table)
         self.due = {
-            partition for partition, count in counts.items() if none_stay or count > _limit(data_files[partition])
+            partition
+            for partition, count in counts.items()
+            if self._has_vectors or count > _limit(data_files[partition])
         }
         self._many = [file for file in many if file.partition in self.due]
 
     def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
         """Return the positions to write, by data file, and the files to remove."""
         older = self._read(self._many)
-        removed = [*self._many, *self._list_dangling()] if self.due else []
+        removed = [*self._many, *self._list_dangling()] if self.due or self._has_vectors else []
         paths = self._rows.positions.keys() | older.keys()
         own = {path: self._list_own(path) if path in self._rows.live else [] for path in paths}
         chosen = [file for files in own.values() for file in files]
