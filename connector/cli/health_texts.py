@@ -24,16 +24,16 @@ def describe_health(health: TableHealth) -> Iterator[str]:
     debt, metadata = health.debt, health.metadata
     yield f"  debt         {_describe_debt(debt.size, debt.files)}"
     yield f"  compacted    {_describe_compaction(health.last_compaction) if health.last_compaction else 'not lately'}"
-    manifests = f"{metadata.manifests:,} manifests, {format_bytes(metadata.manifest_bytes)}"
+    manifests = f"{format_count(metadata.manifests, 'manifest')}, {format_bytes(metadata.manifest_bytes)}"
     yield f"  metadata     {manifests}, and a metadata file of {format_bytes(metadata.metadata_bytes)}"
 
 
 def _describe_debt(size: int, files: int) -> str:
-    return f"{format_bytes(size)} in {files:,} data files are worth compacting" if files else "none"
+    return f"{format_bytes(size)} in {format_count(files, 'data file')} to compact" if files else "none"
 
 
 def _describe_compaction(last: LastCompaction) -> str:
-    files = f"{last.files_before:,} files with {format_bytes(last.bytes_before)}"
+    files = f"{format_count(last.files_before, 'file')} with {format_bytes(last.bytes_before)}"
     after = f"{last.files_after:,} with {format_bytes(last.bytes_after)}"
     return f"{last.at:%Y-%m-%d %H:%M:%S} UTC ({describe_age(last.at)}): {files} became {after}"
 
@@ -67,6 +67,11 @@ def describe_age(at: datetime) -> str:
     unit, length = next((each for each in UNITS if seconds >= each[1]), UNITS[-1])
     number = seconds // length
     return f"{number} {unit}{'' if number == 1 else 's'} ago"
+
+
+def format_count(number: int, name: str) -> str:
+    """Return a number of things, such as `1 row` or `2 rows`."""
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def format_bytes(size: int) -> str:

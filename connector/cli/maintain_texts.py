@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from connector.cli.health_texts import format_bytes
+from connector.cli.health_texts import format_bytes, format_count
 from connector.cli.maintain_command import MaintainedTable, MaintainedTables
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -59,34 +59,34 @@ def _describe_outcome(outcome: Outcome, *, is_dry_run: bool) -> Iterator[str]:
     would = "would be " if is_dry_run else ""
     match outcome:
         case CompactionPlan():
-            size = f" ({format_bytes(outcome.size)}, {_count(outcome.rows, 'row')})" if outcome.files else ""
-            yield f"{_count(outcome.files, 'data file')}{size} would be compacted"
+            size = f" ({format_bytes(outcome.size)}, {format_count(outcome.rows, 'row')})" if outcome.files else ""
+            yield f"{format_count(outcome.files, 'data file')}{size} would be compacted"
         case CompactionResult():
             yield from _describe_compaction(outcome)
         case Expiry(snapshots, deleted):
-            yield f"{_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
+            yield f"{format_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
             yield from _list_files(deleted) if is_dry_run else ()
         case Removal(found):
             yield from _describe_orphans(found, would)
             yield from _list_files(outcome.deleted) if is_dry_run else ()
         case ManifestPlan(groups=groups):
             into = f" ({format_bytes(outcome.size)}) {would}merged into {len(groups):,}"
-            yield f"{_count(len(outcome.replaced), 'manifest')}{into if groups else f' {would}merged'}"
+            yield f"{format_count(len(outcome.replaced), 'manifest')}{into if groups else f' {would}merged'}"
         case Unfinished(deleted):
             yield f"{UNFINISHED}{f'; {_describe_files(deleted)} deleted' if deleted else ''}"
 
 
 def _describe_compaction(result: CompactionResult) -> Iterator[str]:
-    before = f"{_count(result.files_before, 'data file')} ({format_bytes(result.bytes_before)})"
+    before = f"{format_count(result.files_before, 'data file')} ({format_bytes(result.bytes_before)})"
     after = f"{before} became {result.files_after:,} ({format_bytes(result.bytes_after)})"
     yield after if result.files_before else "0 data files compacted"
     if result.delete_files or result.deleted_rows:
-        deleted = _count(result.deleted_rows, "deleted row")
-        yield f"{_count(result.delete_files, 'delete file')} and {deleted} removed"
+        deleted = format_count(result.deleted_rows, "deleted row")
+        yield f"{format_count(result.delete_files, 'delete file')} and {deleted} removed"
     if result.dropped:
-        yield f"{_count(result.dropped, 'group')} of files left, because another writer has changed them"
+        yield f"{format_count(result.dropped, 'group')} of files left, because another writer has changed them"
     if result.failed:
-        yield f"{_count(result.failed, 'group')} of files failed: the log says why"
+        yield f"{format_count(result.failed, 'group')} of files failed: the log says why"
     if result.debt:
         yield f"{format_bytes(result.debt)} are left{'' if result.failed else '. Repeat the command to continue'}"
 
@@ -114,11 +114,7 @@ def _list_files(files: Sequence[StoredFile]) -> Iterator[str]:
 
 def _describe_files(files: Sequence[StoredFile]) -> str:
     size = f" ({format_bytes(_sum(files))})" if files else ""
-    return f"{_count(len(files), 'file')}{size}"
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
+    return f"{format_count(len(files), 'file')}{size}"
 
 
 def _sum(files: Sequence[StoredFile]) -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from connector.cli.health_texts import describe_age, describe_health, describe_rows, format_bytes
+from connector.cli.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
 from connector.evolution.table_change import Owner
 from connector.iceberg.commits.reset import Judged, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
@@ -77,10 +77,10 @@ def encode_staged(verdicts: Sequence[Judged]) -> list[dict[str, Any]]:
 def describe_status(status: TableStatus, health: TableHealth | None) -> Iterator[str]:
     """Describe a table in several lines."""
     size = status.size
-    files = f"{size.data_files:,} data files, {size.delete_files:,} delete files, {format_bytes(size.size)}"
+    files = f"{format_count(size.data_files, 'data file')}, {format_count(size.delete_files, 'delete file')}"
     yield f"table {status.path}"
     yield f"  rows         {describe_rows(size.rows, size.delete_files, health)}"
-    yield f"  files        {files}"
+    yield f"  files        {files}, {format_bytes(size.size)}"
     yield from describe_health(health) if health else ()
     by = ", ".join(status.partition_fields) or "none"
     yield f"  partitions   {by}{f' ({status.partitions:,} with files)' if status.partitions else ''}"
@@ -89,7 +89,8 @@ def describe_status(status: TableStatus, health: TableHealth | None) -> Iterator
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"
     if fresh := status.freshness:
         until = f"{fresh.last:%Y-%m-%d %H:%M:%S} UTC ({describe_age(fresh.last)})"
-        yield f"  freshness    published until {until}: {fresh.upserted:,} rows, {fresh.deleted:,} deleted"
+        rows = format_count(fresh.upserted, "row")
+        yield f"  freshness    published until {until}: {rows}, {fresh.deleted:,} deleted"
     yield f"  created by   {_name(status.owner) if status.owner else 'another program'}"
     if status.awaits_backfill:
         yield "  backfill     has begun: the first commit replaces all rows"

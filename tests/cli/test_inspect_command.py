@@ -206,7 +206,7 @@ def test_the_health_of_a_table_is_shown(lake: Lake) -> None:
     lines = lake.describe()
     assert "  rows         11 (1 more are deleted, but still in data files)" in lines
     assert "  small files  6 below half of the target size, 536.9 MB" in lines
-    assert any(re.fullmatch(r"  debt         [\d.]+ kB in 6 data files are worth compacting", line) for line in lines)
+    assert any(re.fullmatch(r"  debt         [\d.]+ kB in 6 data files to compact", line) for line in lines)
     assert "  compacted    not lately" in lines
     metadata = r"  metadata     7 manifests, [\d.]+ kB, and a metadata file of [\d.]+ kB"
     assert any(re.fullmatch(metadata, line) for line in lines)
@@ -253,7 +253,7 @@ def test_a_person_reads_a_table_line_by_line(lake: Lake) -> None:
     assert lines[0] == "table shop.orders"
     assert "  rows         2" in lines
     assert any(
-        re.fullmatch(r"  files        1 data files, 0 delete files, (\d+ bytes|[\d.]+ kB)", line) for line in lines
+        re.fullmatch(r"  files        1 data file, 0 delete files, (\d+ bytes|[\d.]+ kB)", line) for line in lines
     )
     when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC \(\d+ (second|minute)s? ago\)"
     assert any(re.fullmatch(f"  last commit  {when}: append by acme/lake, state key .*", line) for line in lines)
