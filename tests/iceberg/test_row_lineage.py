@@ -1,6 +1,7 @@
 """Tables of format version 3: each row has an id, which it keeps, as DuckDB reads it."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,10 @@ from connector.evolution.table_change import (
     Target,
 )
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
-from connector.iceberg.metadata.table_updates import find_next_row_id
+from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
 from connector.iceberg.tables import evolve, find
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -164,6 +166,42 @@ def test_a_table_that_another_engine_upgrades_is_written_as_version_3(
     land(catalog, 5)
     land(catalog, 6)
     assert row_ids(catalog.load_table(PATH), duckdb_reader).items() > found.items()
+
+
+@pytest.mark.parametrize(
+    ("merge", "manifests"),
+    [(lambda catalog: land(catalog, 4), 2), (lambda catalog: rewrite_manifests(catalog, PATH, V0), 1)],
+    ids=["transaction", "maintenance"],
+)
+def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
+    catalog: Catalog,
+    duckdb_reader: duckdb.DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    merge: Callable[[Catalog], object],
+    manifests: int,
+) -> None:
+    """The first attempt sees version 2. Then another engine upgrades the table and commits: the manifests stay."""
+    foreign_table(catalog, PATH, properties=MERGE_3)
+    land(catalog, 1, 2)
+    land(catalog, 3)
+    send, given = catalog.commit_table, dict[int, tuple[int, int]]()
+
+    def commit_after_upgrade(*args: Any) -> Any:
+        monkeypatch.undo()
+        upgrade_to_version_3(catalog, PATH)
+        table = catalog.load_table(PATH)
+        catalog.commit_table(table, (), new_snapshot(table, SnapshotWriter().mark(table, WRITER, {})))
+        given.update(row_ids(catalog.load_table(PATH), duckdb_reader))
+        return send(*args)
+
+    monkeypatch.setattr(catalog, "commit_table", commit_after_upgrade)
+    merge(catalog)
+    table = catalog.load_table(PATH)
+    assert sorted(given) == [1, 2, 3]
+    assert row_ids(table, duckdb_reader).items() >= given.items()
+    snapshot = table.current_snapshot()
+    assert snapshot
+    assert len(snapshot.manifests(table.io)) == manifests, "two were merged"
 
 
 def test_a_backfill_gives_its_rows_new_ids(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:

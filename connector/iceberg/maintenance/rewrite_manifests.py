@@ -21,7 +21,7 @@ from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, Snapshot
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
-from connector.iceberg.metadata.row_lineage import read_entries
+from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, read_entries
 from connector.iceberg.metadata.table_updates import (
     name_table_in_errors,
     new_snapshot,
@@ -102,7 +102,7 @@ class _Rewrite:
         self._owner = owner
         self._max_bytes = max_bytes
         self._snapshots = SnapshotWriter()
-        self._written: dict[tuple[str, ...], list[ManifestFile]] = {}
+        self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
         self._sent: tuple[int, ManifestPlan] | None = None  # the id of the snapshot, and its plan
 
     def perform(self, is_interrupted: Callable[[], bool]) -> ManifestPlan:
@@ -142,7 +142,7 @@ class _Rewrite:
 
     def _write(self, table: Table, prefix: str, group: Sequence[ManifestFile]) -> list[ManifestFile]:
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
-        key = (prefix, *(manifest.manifest_path for manifest in group))
+        key = prefix, tuple(map(find_manifest_key, group))
         if key not in self._written:
             entries = chain.from_iterable(read_entries(table.io, manifest) for manifest in group)
             first = next(entries, None)

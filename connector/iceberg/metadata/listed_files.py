@@ -22,15 +22,13 @@ from connector.encoding.source_rows import RowLineage
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.iceberg.metadata.partitions import Partition
-from connector.iceberg.metadata.row_lineage import first_row_id_of, first_row_id_of_manifest, read_entries
+from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of, read_entries
 from connector.iceberg.metadata.vector_entries import find_vector
 
 PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
 _READS_AT_ONCE: Final = 8
 
-# A manifest never changes, but the first commit after an upgrade to version 3 gives ids to the rows of its files.
-_Key: TypeAlias = tuple[str, int | None]  # a manifest's location, and the id of its first row
-_Parsed: TypeAlias = Mapping[_Key, tuple["ListedFile", ...]]
+_Parsed: TypeAlias = Mapping[ManifestKey, tuple["ListedFile", ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +117,27 @@ class ManifestReader:
         """Return all live files of the current snapshot, in the order of its manifests."""
         manifests = self._lists.manifests_of(table)
         before = self._parsed.get(table.metadata.table_uuid, {})
-        new = [manifest for manifest in manifests if _key(manifest) not in before]
+        new = [manifest for manifest in manifests if find_manifest_key(manifest) not in before]
         parsed = {**before, **_parse(table.io, new)}
         # Replaced as a whole: another thread may list the files of the same table.
-        self._parsed[table.metadata.table_uuid] = {key: parsed[key] for key in map(_key, manifests)}
-        return [file for manifest in manifests for file in parsed[_key(manifest)]]
+        self._parsed[table.metadata.table_uuid] = {key: parsed[key] for key in map(find_manifest_key, manifests)}
+        return [file for manifest in manifests for file in parsed[find_manifest_key(manifest)]]
 
     def list_paths(self, table: Table, snapshot: Snapshot) -> set[str]:
         """Return the paths of the files that an older snapshot lists."""
         manifests = manifests_of(table.io, snapshot)
         parsed = self._parsed.get(table.metadata.table_uuid, {})
-        found = {**parsed, **_parse(table.io, [manifest for manifest in manifests if _key(manifest) not in parsed])}
-        return {file.path for manifest in manifests for file in found[_key(manifest)]}
-
-
-def _key(manifest: ManifestFile) -> _Key:
-    return manifest.manifest_path, first_row_id_of_manifest(manifest)
+        found = {
+            **parsed,
+            **_parse(table.io, [manifest for manifest in manifests if find_manifest_key(manifest) not in parsed]),
+        }
+        return {file.path for manifest in manifests for file in found[find_manifest_key(manifest)]}
 
 
 def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
-    def parse(manifest: ManifestFile) -> tuple[_Key, tuple[ListedFile, ...]]:
+    def parse(manifest: ManifestFile) -> tuple[ManifestKey, tuple[ListedFile, ...]]:
         entries = read_entries(io, manifest)
-        return _key(manifest), tuple(ListedFile.of(manifest.manifest_path, entry) for entry in entries)
+        return find_manifest_key(manifest), tuple(ListedFile.of(manifest.manifest_path, entry) for entry in entries)
 
     return dict(map_in_threads(parse, manifests, _READS_AT_ONCE, "view"))
 

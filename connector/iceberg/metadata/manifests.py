@@ -39,7 +39,7 @@ from connector.iceberg.metadata.avro_files import (
     read_manifest_list,
 )
 from connector.iceberg.metadata.partitions import find_source_schema
-from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, read_entries
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key, read_entries
 from connector.iceberg.metadata.vector_entries import find_id
 from connector.model.state import ColumnStatistics, DataFile
 
@@ -245,7 +245,7 @@ class ManifestMerger:
 
     def __init__(self, factory: ManifestFactory) -> None:
         self._factory = factory
-        self._written: dict[tuple[str, ...], list[ManifestFile]] = {}
+        self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
 
     def merge(
         self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
@@ -271,7 +271,7 @@ class ManifestMerger:
         self, table: Table, prefix: str, held: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
     ) -> Sequence[ManifestFile]:
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
-        key = (prefix, *(manifest.manifest_path for manifest in chosen))
+        key = prefix, tuple(map(find_manifest_key, chosen))
         if key not in self._written:
             self._written[key] = self._write(table, prefix, chosen)
         # New objects, because writing a manifest list sets the sequence number in the objects that it gets.

@@ -9,7 +9,7 @@ module reads them as those of version 3: the older versions have less fields, in
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import FileIO
@@ -30,6 +30,8 @@ from pyiceberg.table.metadata import TableMetadataV3
 
 from connector.encoding.lineage_columns import LINEAGE_COLUMNS
 
+# A manifest never changes, but the first commit after an upgrade to version 3 gives ids to the rows of its files.
+ManifestKey: TypeAlias = tuple[str, int | None]  # its location, and the id of its first row
 NEWEST_VERSION: Final = 3  # of manifests and manifest lists, as they are read
 _FIRST_ROW_ID: Final = "first_row_id"
 _OF_MANIFEST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields].index(_FIRST_ROW_ID)
@@ -75,10 +77,9 @@ def first_row_id_of(file: DataFile) -> int | None:
     return number
 
 
-def first_row_id_of_manifest(manifest: ManifestFile) -> int | None:
-    """Return the id from which the rows of a manifest's files are numbered. None if they have no ids."""
-    number: int | None = manifest[_OF_MANIFEST]
-    return number
+def find_manifest_key(manifest: ManifestFile) -> ManifestKey:
+    """Return a key for what is known of a manifest's entries."""
+    return manifest.manifest_path, manifest[_OF_MANIFEST]
 
 
 def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
