@@ -43,6 +43,7 @@ class SearchedFile:
     # meantime, and then these objects are deleted.
     pending_deletes: Positions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
     lineage: RowLineage | None = None  # None: its rows inherit no ids
+    keeps_ids: bool = False  # whether the next versions of its rows get their ids, so that a search returns these
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class FoundRows:
     keys: Places  # places in the keys table
     positions: Positions  # within the file, in order
     documents: pa.StringArray | None
-    row_ids: Places | None = None  # None: the rows have none
+    row_ids: Places | None = None  # None: the rows have none, or do not keep them
 
 
 def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
@@ -73,7 +74,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
                 found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
             if with_documents or not keys.updates.is_exact:
                 for read in source.read_documents(stream, found, with_documents=with_documents):
-                    yield source.add_row_ids(stream, read, file.lineage) if with_documents else read
+                    yield source.add_row_ids(stream, read, file.lineage) if file.keeps_ids and with_documents else read
             elif len(found.positions):
                 rows, places = keys.keys_of(found.ids)
                 yield FoundRows(places, found.positions[rows], None)
@@ -170,8 +171,8 @@ class _Source:
         if ROW_ID not in self._names:
             return replace(found, row_ids=inherited if lineage else None)
         group = int(np.searchsorted(self._begins, found.positions[0], side="right")) - 1
-        table = self._open(stream).read_row_group(group, columns=[self._names[ROW_ID]], use_threads=False)
-        own = table.column(0).take(pa.array(found.positions - self._begins[group]))
+        table = self._open(stream).read_row_group(group, columns=self._columns([ROW_ID]), use_threads=False)
+        own = _column(table, ROW_ID).take(pa.array(found.positions - self._begins[group]))
         return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
 
     def _keys_of(self, positions: Positions, ids: Places, documents: pa.StringArray) -> tuple[Places, Places]:
@@ -214,8 +215,7 @@ class _Source:
         for batch in batches:
             begin, end = np.searchsorted(positions, (first, first + batch.num_rows)).tolist()
             if begin < end:
-                [place] = [place for place, field in enumerate(batch.schema) if column_id(field) == document_id]
-                found = batch.column(place).take(pa.array(positions[begin:end] - first))
+                found = _column(batch, document_id).take(pa.array(positions[begin:end] - first))
                 yield begin, end, found.cast(pa.string())
             if end == len(positions):
                 return
@@ -264,6 +264,12 @@ class _Source:
             "Another program has changed the table. Restore the column of documents, or backfill the binding, which "
             "replaces all rows."
         )
+
+
+def _column(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.ChunkedArray:
+    """Return the column with this field id. Several columns may have its name."""
+    [place] = [place for place, field in enumerate(rows.schema) if column_id(field) == number]
+    return rows.column(place)
 
 
 def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.Array | None:

@@ -63,12 +63,15 @@ class TableViews:
             live = [file for file in listed if file.content is DataFileContent.DATA]
             remaining = _remaining_commits(table, pending)
             files = [
-                *_search_live(live, PositionDeletes(listed), unit_size, keeps_lineage=can_keep_lineage(table)),
+                *_search_live(live, PositionDeletes(listed), unit_size),
                 *_search_staged(table, remaining, {file.path for file in live}, unit_size),
             ]
             deleted = self._find_deleted(table, remaining)
-        snapshot = table.current_snapshot()
-        found = (replace(file, pending_deletes=deleted[file.path]) if file.path in deleted else file for file in files)
+        snapshot, keeps_ids = table.current_snapshot(), can_keep_lineage(table)
+        found = (
+            replace(file, pending_deletes=deleted.get(file.path, file.pending_deletes), keeps_ids=keeps_ids)
+            for file in files
+        )
         return TableView(snapshot.snapshot_id if snapshot else None, tuple(found))
 
     def _find_deleted(self, table: Table, remaining: Sequence[StagedCommit]) -> Mapping[str, Positions]:
@@ -164,13 +167,10 @@ def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[St
     ]
 
 
-def _search_live(
-    live: Iterable[ListedFile], deletes: PositionDeletes, unit_size: int, *, keeps_lineage: bool
-) -> Iterator[SearchedFile]:
+def _search_live(live: Iterable[ListedFile], deletes: PositionDeletes, unit_size: int) -> Iterator[SearchedFile]:
     for file in sorted(live, key=lambda file: file.sequence_number):
         found = tuple(delete.id for delete in deletes.find(file))
-        lineage = file.lineage if keeps_lineage else None
-        whole = SearchedFile(file.path, file.size, position_deletes=found, lineage=lineage)
+        whole = SearchedFile(file.path, file.size, position_deletes=found, lineage=file.lineage)
         yield from _split(whole, file.row_groups, unit_size)
 
 

@@ -22,9 +22,10 @@ from pyiceberg.types import (
 )
 
 from connector.encoding import data_pages
-from connector.encoding.row_search import SearchedFile
+from connector.encoding.row_search import SearchedFile, search
+from connector.encoding.searched_keys import Keys
 from connector.host.errors import RetryableError, UserError
-from encoding.searched_tables import SearchedTable
+from encoding.searched_tables import IO, SearchedTable
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
@@ -259,3 +260,16 @@ def test_a_file_without_field_ids_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(RetryableError, match=r"gone\.parquet"):
         SearchedTable(tmp_path, [LongType()]).find([SearchedFile(f"file://{tmp_path}/gone.parquet", 0)], ["[1]"])
+
+
+@pytest.mark.parametrize(("keeps_ids", "expected"), [(True, [7, 8]), (False, None)])
+def test_row_ids_are_told_from_a_column_with_their_name(
+    tmp_path: Path, *, keeps_ids: bool, expected: list[int] | None
+) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]"], _row_id=pa.array([7, 8]))
+    other = pa.field("_row_id", pa.int64(), metadata={"PARQUET:field_id": "1000"})
+    pq.write_table(pq.read_table(path[7:]).add_column(0, other, pa.array([70, 80])), path[7:])
+    keys = Keys(table.keys(["[1]", "[2]"]), table.updates)
+    [found] = search(IO, SearchedFile(path, 0, keeps_ids=keeps_ids), keys, with_documents=True)
+    assert (None if found.row_ids is None else found.row_ids.tolist()) == expected

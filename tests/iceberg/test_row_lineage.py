@@ -31,7 +31,9 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
+from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
+from connector.iceberg.table_view import TableViews
 from connector.iceberg.tables import evolve, find
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -283,6 +285,17 @@ def test_a_table_with_a_column_of_the_name_of_the_ids_is_not_compacted(catalog: 
     for number in range(3):
         land(catalog, number)
     assert compact(catalog, PATH).groups == 0
+
+
+@pytest.mark.parametrize(("name", "keeps_ids"), [("note", True), ("_ROW_ID", False)])
+def test_updates_keep_no_ids_beside_a_column_of_their_name(catalog: Catalog, name: str, *, keeps_ids: bool) -> None:
+    """Files that are older than the column may have ids. So may files that wait for their commit."""
+    fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=3)
+    landed = land(catalog, 1)
+    view = TableViews(ManifestReader()).view(
+        catalog.load_table(PATH), [stage(catalog, PATH, WRITER, 2, prev=landed.next)]
+    )
+    assert [file.keeps_ids for file in view.files] == [keeps_ids, keeps_ids]
 
 
 def test_conversions_leave_the_ids_alone(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:

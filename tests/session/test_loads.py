@@ -67,7 +67,7 @@ def test_the_row_id_of_a_key_is_that_of_its_newest_row(tmp_path: Path) -> None:
         (searched.write(['["new"]', '["two"]'], _row_id=pa.array([None, 7], pa.int64())), RowLineage(200, 2)),
         (searched.write(['["waits"]', '["one"]'], _row_id=pa.array([None, 100], pa.int64())), None),
     )
-    view = TableView(None, tuple(SearchedFile(path, 1, lineage=lineage) for path, lineage in files))
+    view = TableView(None, tuple(SearchedFile(path, 1, lineage=lineage, keeps_ids=True) for path, lineage in files))
     loads = search(tmp_path, searched, view, "one", "two", "new", "none", "waits")
     keys = read_keys(str(loads.row_ids[0].path))  # type: ignore[union-attr]
     assert sorted(zip(keys["_row_id"].to_pylist(), keys["key"].to_pylist(), strict=True)) == [
