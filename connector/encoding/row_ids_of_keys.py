@@ -21,6 +21,7 @@ class RowIdsOfKeys:
         """`table` is a keys table with a column of ids, which may be NO_ROW_ID."""
         self._ids = table[ROW_ID_FIELD.name].to_numpy()
         self._keys = Keys(table, updates)
+        self.size: int = 2 * table.nbytes  # in memory, about: the index of the keys takes as much again
 
     def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return decoded rows with a column of ids, which is null for new rows."""

@@ -5,9 +5,11 @@ rows with their ids, in tables of format version 3.
 """
 
 from dataclasses import replace
-from functools import lru_cache
+from threading import Lock
+from typing import Any, Final
 
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from connector.encoding.decoder import Decoded
 from connector.encoding.key_tables import read_keys, write_keys
@@ -19,6 +21,8 @@ from connector.spark.block_transfer import Source, SpooledFile
 from connector.spark.table_files import StoredKeys, TableLayout
 from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
+
+_REMEMBERED: Final = 32 << 20  # bytes of row ids in each process
 
 
 def store_keys(source: Source, keys: pa.Table, layout: TableLayout) -> None:
@@ -47,7 +51,15 @@ def keep_row_ids(decoded: Decoded, layout: TableLayout) -> Decoded:
     return replace(decoded, batch=kept.add_to(decoded.batch))
 
 
-@lru_cache(maxsize=1)
+def _size_of(row_ids: RowIdsOfKeys) -> int:
+    return min(row_ids.size, _REMEMBERED)  # those that are larger are remembered alone
+
+
+def _key_of(source: StoredKeys, *_: Any) -> StoredKeys:
+    return source
+
+
+# A worker encodes several blocks of a binding, and those of other bindings between them.
+@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_key_of, lock=Lock())
 def _open_row_ids(source: StoredKeys, updates: Updates, access: Properties) -> RowIdsOfKeys:
-    """Return the row ids. A worker encodes several blocks with the same ones."""
     return RowIdsOfKeys(open_keys(source, access), updates)

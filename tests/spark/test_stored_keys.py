@@ -1,0 +1,56 @@
+"""Tables of keys in tasks: what a process remembers of them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.types import StringType
+
+from connector.encoding.decoder import Decoded
+from connector.encoding.key_tables import keys_of_texts
+from connector.encoding.lineage_columns import ROW_ID_FIELD
+from connector.host.refresh import Lease
+from connector.model.binding import Binding, Column, KeyPart, Updates
+from connector.model.invalid_values import Tally
+from connector.model.properties import Properties
+from connector.model.table_identifier import TableIdentifier
+from connector.spark.block_transfer import SpooledFile
+from connector.spark.stored_keys import keep_row_ids, store_keys
+from connector.spark.table_files import TableLayout
+
+UPDATES = Updates((KeyPart(10, "/id"),), document_id=99)
+ID = pa.field("id", pa.string(), metadata={"PARQUET:field_id": "10"})
+
+
+def layout_of(path: Path, *keys: str) -> TableLayout:
+    """The layout of a table whose rows of these keys have the ids 0, 1, …"""
+    columns = (Column("id", "id", 10, StringType(), required=True),)
+    binding = Binding(0, "key", TableIdentifier("db", "orders"), columns, (), None, updates=UPDATES)
+    source = SpooledFile(path)
+    layout = TableLayout(binding, "file:///table", Properties(), "prefix", Lease(Properties(), None), row_ids=source)
+    table = keys_of_texts(pa.array([f'["{key}"]' for key in keys]), UPDATES.parts, [StringType()])
+    store_keys(source, table.append_column(ROW_ID_FIELD, pa.array(range(len(keys)), pa.int64())), layout)
+    return layout
+
+
+def ids_of(layout: TableLayout, *keys: str) -> list[int | None]:
+    rows = pa.record_batch([pa.array(keys)], schema=pa.schema([ID]))
+    found: list[int | None] = keep_row_ids(Decoded(rows, Tally()), layout).batch["_row_id"].to_pylist()
+    return found
+
+
+def test_the_blocks_of_two_bindings_read_the_row_ids_of_each_once(tmp_path: Path) -> None:
+    """A write job takes their blocks in turn."""
+    first = layout_of(tmp_path / "first", "one", "two")
+    second = layout_of(tmp_path / "second", "two")
+    assert (ids_of(first, "two", "new"), ids_of(second, "two", "one")) == ([1, None], [0, None])
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert (ids_of(first, "one", "two"), ids_of(second, "one", "two")) == ([0, 1], [None, 0])
+
+
+def test_the_row_ids_of_one_binding_are_read_once_however_many_they_are(tmp_path: Path) -> None:
+    keys = [letter * (2 << 20) for letter in "abcdefghi"]  # twice: as values and as texts
+    layout = layout_of(tmp_path / "keys", *keys)
+    assert ids_of(layout, keys[8]) == [8]
+    (tmp_path / "keys").unlink()
+    assert ids_of(layout, keys[0]) == [0]
