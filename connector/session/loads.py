@@ -38,7 +38,7 @@ from connector.spark.search_job import (
     group_files,
     read_documents,
     read_lines,
-    remove_documents,
+    remove_source,
 )
 from connector.spark.spark_session import Spark
 from connector.spark.stored_keys import store_keys
@@ -97,10 +97,10 @@ class TransactionLoads:
         self._keys.clear()
 
     def close(self) -> None:
-        """Remove the row ids of loaded keys. All rows are written."""
+        """Remove the row ids of loaded keys, and the directory. All rows are written."""
         for index, found in self.found.items():
             if found.row_ids:
-                remove_documents(found.row_ids, self._tables[index].layout().io)
+                remove_source(found.row_ids, self._tables[index].layout().io)
         shutil.rmtree(self._directory)
 
     @property
@@ -148,7 +148,7 @@ class TransactionLoads:
         groups = [Group(files, self._new_source(layout, ".loaded")) for files in group_files(view.files)]
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         outcomes = self._spark.map(partial(search.run, layout.access.value), groups).result()
-        remove_documents(source, layout.io)
+        remove_source(source, layout.io)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
                 raise outcome

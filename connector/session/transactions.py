@@ -40,7 +40,7 @@ from protocol import request
 
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
-# The first argument of both: the prefix of each table's files.
+# The first argument of both has the prefix of each table's files.
 StartWriting: TypeAlias = Callable[[Sequence[str], Mapping[int, Source]], WriteJob]
 StartLoading: TypeAlias = Callable[[Sequence[str]], TransactionLoads]
 
@@ -193,11 +193,11 @@ class OpenTransaction:
         """Make all rows durable outside this process, and return the staged commits."""
         self._progress.end_received()
         found = self._loads.found if self._loads else {}
-        if self._writing is None and not found:
-            return StagedTransaction()
         written = self._writing.finish() if self._writing else Written()
         if self._loads:
             self._loads.close()
+        if self._writing is None and not found:
+            return StagedTransaction()
         staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated.values())
         return staged

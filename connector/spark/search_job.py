@@ -180,7 +180,7 @@ def read_documents(source: Source, io: FileIO) -> Iterator[bytes]:
     with source.open(io) as stream:
         while part := stream.read(COPIED_AT_ONCE):
             yield part
-    remove_documents(source, io)
+    remove_source(source, io)
 
 
 def read_lines(source: Source, io: FileIO) -> Iterator[bytes]:
@@ -191,8 +191,8 @@ def read_lines(source: Source, io: FileIO) -> Iterator[bytes]:
         yield from (line + b"\n" for line in lines)
 
 
-def remove_documents(source: Source, io: FileIO) -> None:
-    """Remove the text of lines."""
+def remove_source(source: Source, io: FileIO) -> None:
+    """Remove what the driver or a task has written there: text of lines, keys, or row ids."""
     if isinstance(source, SpooledFile):
         os.unlink(source.path)
     elif isinstance(source, StoredObject):

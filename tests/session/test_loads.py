@@ -20,11 +20,14 @@ from connector.host.refresh import Lease
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding, Column
 from connector.model.properties import Properties
+from connector.model.state import StagedTransaction
 from connector.model.table_identifier import TableIdentifier
 from connector.session.loads import SearchedTable, TransactionLoads
+from connector.session.progress import TransactionProgress
+from connector.session.transactions import OpenTransaction
 from connector.spark.table_files import TableLayout
 from encoding import searched_tables
-from protocol.request import Load
+from protocol.request import Flush, Load, StartCommit
 from support.small_disk import SIZE, small_disk
 
 
@@ -83,16 +86,40 @@ def test_rows_without_ids_need_no_table_of_them(tmp_path: Path) -> None:
     assert search(tmp_path, searched, view, "one").row_ids == {}
 
 
+def test_a_transaction_that_changes_nothing_leaves_no_directory(tmp_path: Path) -> None:
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
+    transaction = OpenTransaction(
+        TransactionProgress(1),
+        lambda _: pytest.fail("no row is stored"),
+        lambda: begin(tmp_path, searched, view),
+        lambda *_: pytest.fail("nothing is staged"),
+    )
+    transaction.load(load("none"))
+    assert not [*transaction.answer_loads(Flush())]
+    assert (tmp_path / "loads").exists()
+    assert transaction.start_commit(StartCommit()) == StagedTransaction()
+    assert not (tmp_path / "loads").exists()
+
+
 def search(directory: Path, searched: searched_tables.SearchedTable, view: TableView, *keys: str) -> TransactionLoads:
     """Loads of these keys, when they are answered."""
+    loads = begin(directory, searched, view)
+    loads.add(load(*keys))
+    list(loads.answer())
+    return loads
+
+
+def load(*keys: str) -> Load:
+    return Load(0, len(keys), 1, tuple(b'{"load":{"key":["%b"]}}\n' % key.encode() for key in keys))
+
+
+def begin(directory: Path, searched: searched_tables.SearchedTable, view: TableView) -> TransactionLoads:
     columns = (Column("id", "id", 10, StringType(), required=True),)
     binding = Binding(0, "key", TableIdentifier("db", "orders"), columns, (), None, updates=searched.updates)
     layout = TableLayout(binding, f"file://{directory}/table", Properties(), "prefix", Lease(Properties(), None))
     spark: Any = RecordingSpark()
-    loads = TransactionLoads(spark, directory / "loads", {0: SearchedTable(binding, lambda: layout, lambda: view)}, 1)
-    loads.add(Load(0, len(keys), 1, tuple(b'{"load":{"key":["%b"]}}\n' % key.encode() for key in keys)))
-    list(loads.answer())
-    return loads
+    return TransactionLoads(spark, directory / "loads", {0: SearchedTable(binding, lambda: layout, lambda: view)}, 1)
 
 
 def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Path) -> None:
