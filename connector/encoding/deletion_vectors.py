@@ -15,7 +15,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
-from connector.encoding.position_deletes import POSITION_ID, Positions
+from connector.encoding.position_deletes import Positions
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
 
@@ -24,6 +24,7 @@ _NO_FLAGS: Final = bytes(4)  # the footer is not compressed
 _VECTOR_MAGIC: Final = b"\xd1\xd3\x39\x64"
 _FRAME: Final = struct.Struct(">I")  # the length before a vector, and the checksum after it
 _FOOTER_SIZE: Final = struct.Struct("<i")
+_ROW_POSITION_ID: Final = 2147483645  # Iceberg's, of `_pos`: the position of a row in its data file
 _UNKNOWN: Final = -1  # the snapshot of a vector, while its file is written
 
 
@@ -107,7 +108,7 @@ def _encode(bitmap: BitMap64) -> bytes:
 def _describe(vector: DeletionVector, rows: int) -> dict[str, object]:
     return {
         "type": "deletion-vector-v1",
-        "fields": [POSITION_ID],
+        "fields": [_ROW_POSITION_ID],
         "snapshot-id": _UNKNOWN,
         "sequence-number": _UNKNOWN,
         "offset": vector.offset,
