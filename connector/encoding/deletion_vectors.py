@@ -5,6 +5,7 @@ vector says where it is, so a reader of manifests does not need the footer.
 """
 
 import struct
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -66,7 +67,7 @@ def write_deletion_vectors(io: FileIO, location: str, deleted: Mapping[str, Posi
 
     `deleted` are the positions of all deleted rows of each data file: a data file has one vector at most.
     """
-    bitmaps = {data_path: BitMap64(positions) for data_path, positions in deleted.items()}
+    bitmaps = {data_path: _make_bitmap(positions) for data_path, positions in deleted.items()}
     pieces, end = [_PUFFIN_MAGIC], len(_PUFFIN_MAGIC)
     vectors = []
     for data_path, bitmap in bitmaps.items():
@@ -97,6 +98,13 @@ def read_deletion_vector(io: FileIO, vector: DeletionVector) -> Positions:
     except ValueError as error:
         raise _explain_broken(vector) from error
     return np.frombuffer(bitmap.to_array(), np.uint64).astype(np.int64)
+
+
+def _make_bitmap(positions: Positions) -> BitMap64:
+    """BitMap64 reads an array("Q") at once, but the numbers of a NumPy array one after the other."""
+    values = array("Q")
+    values.frombytes(positions.astype(np.uint64).tobytes())
+    return BitMap64(values)
 
 
 def _encode(bitmap: BitMap64) -> bytes:
