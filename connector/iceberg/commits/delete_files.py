@@ -4,6 +4,7 @@ A reader opens all delete files that may apply to a data file. One file for each
 files are slow to read. A delete file only applies to data files of its own partition.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class DeleteFiles:
     """
 
     def __init__(self) -> None:
-        self._written: dict[tuple[str, str, tuple[tuple[str, bytes], ...]], tuple[WrittenDeletes, ...]] = {}
+        self._written: dict[tuple[str, str, bytes], tuple[WrittenDeletes, ...]] = {}
 
     def write(self, table: Table, prefix: str, rows: DeletedRows) -> DeleteChanges:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
@@ -98,10 +99,19 @@ class DeleteFiles:
         self, table: Table, prefix: str, suffix: str, positions: Mapping[str, Positions]
     ) -> tuple[WrittenDeletes, ...]:
         # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.
-        key = prefix, suffix, tuple((path, rows.tobytes()) for path, rows in positions.items())
+        key = prefix, suffix, _digest(positions)
         if key not in self._written:
             self._written[key] = tuple(_WRITE[suffix](table.io, new_delete_location(table, prefix, suffix), positions))
         return self._written[key]
+
+
+def _digest(positions: Mapping[str, Positions]) -> bytes:
+    """Return what tells these positions from others. It is small: it lives as long as the commits are pending."""
+    digest = hashlib.sha256()
+    for path, rows in positions.items():
+        digest.update(f"{path}\0{len(rows)}\0".encode())
+        digest.update(np.ascontiguousarray(rows))
+    return digest.digest()
 
 
 def _write_positions(io: FileIO, location: str, positions: Mapping[str, Positions]) -> list[DataFile]:
@@ -149,13 +159,13 @@ class _Merge:
         older = self._read(self._many)
         removed = [*self._many, *self._list_dangling()] if self.due or self._has_vectors else []
         paths = self._rows.positions.keys() | older.keys()
-        own = {path: self._list_own(path) if path in self._rows.live else [] for path in paths}
-        chosen = [file for files in own.values() for file in files]
+        chosen = [file for path in paths if path in self._rows.live for file in self._list_own(path)]
         of_own = self._read(chosen)
         removed += chosen
         positions = {}
         for path in paths:
-            merged = _union(each[path] for each in (self._rows.positions, older, of_own) if path in each)
+            new = [self._rows.positions[path]] if path in self._rows.positions else []
+            merged = _union([*new, *older.pop(path, ()), *of_own.pop(path, ())])
             if self._has_no_rows(path, merged):
                 removed.append(self._rows.live[path])
             else:
@@ -178,7 +188,7 @@ class _Merge:
             file is not None and len(deleted) >= file.rows and self._manifest_sizes[file.manifest] <= LARGEST_MANIFEST
         )
 
-    def _read(self, files: Sequence[ListedFile]) -> dict[str, Positions]:
+    def _read(self, files: Sequence[ListedFile]) -> dict[str, list[Positions]]:
         """Return the positions in these delete files, by data file. Rows of files that are gone do not count."""
 
         def read(file: ListedFile) -> list[tuple[str, Positions]]:
@@ -189,7 +199,7 @@ class _Merge:
         for rows in map_in_threads(read, files, _FILES_AT_ONCE, "merge"):
             for path, positions in rows:
                 found.setdefault(path, []).append(positions)
-        return {path: _union(positions) for path, positions in found.items()}
+        return found
 
     def _list_positions(self, file: ListedFile) -> Iterable[tuple[str, Positions]]:
         if file.vector:
