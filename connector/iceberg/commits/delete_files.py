@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 
 from connector.encoding.deletion_vectors import read_deletion_vector, write_deletion_vectors
 from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes, write_position_deletes
+from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes
 from connector.iceberg.commits.file_names import new_delete_location
@@ -136,7 +137,7 @@ class _Merge:
     file are merged each time: then it has one. So a table has about as many delete files as data files at most.
 
     In tables with deletion vectors, all delete files for many data files are merged. Only an upgraded table has some.
-    Vectors of data files that are gone are removed by each commit.
+    Each commit removes delete files of one data file that is gone, vectors and others.
     """
 
     def __init__(self, table: Table, rows: DeletedRows) -> None:
@@ -155,10 +156,15 @@ class _Merge:
         self._many = [file for file in many if file.partition in self.due]
 
     def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
-        """Return the positions to write, by data file, and the files to remove."""
+        """Return the positions to write, by data file, and the files to remove.
+
+        UserError if vectors would take the place of deletes that cannot be read.
+        """
         older = self._read(self._many)
         removed = [*self._many, *self._list_dangling()] if self.due or self._has_vectors else []
         paths = self._rows.positions.keys() | older.keys()
+        if self._has_vectors:
+            self._check_formats(paths)
         chosen = [file for path in paths if path in self._rows.live for file in self._list_own(path)]
         of_own = self._read(chosen)
         removed += chosen
@@ -171,6 +177,17 @@ class _Merge:
             else:
                 positions[path] = merged
         return positions, removed
+
+    def _check_formats(self, paths: Iterable[str]) -> None:
+        """Raise UserError if other files than Parquet delete rows of these data files. Readers would skip them."""
+        applied = self._rows.deletes.find_all(self._rows.live[path] for path in paths if path in self._rows.live)
+        for delete in (each for deletes in applied.values() for each in deletes):
+            if delete.format is not FileFormat.PARQUET and not delete.vector:
+                raise UserError(
+                    f"table {'.'.join(self._table.name())}: the delete file {delete.path} is no Parquet file. Standard "
+                    "updates only read Parquet. Have the table's files rewritten as Parquet (in Spark: CALL "
+                    "system.rewrite_data_files). The staged rows were not added, and stay in the task's state."
+                )
 
     def _list_own(self, path: str) -> list[ListedFile]:
         files = self._rows.deletes.of_one.get(path, ())
