@@ -139,10 +139,18 @@ class _Partition:
         self._files = sorted(files, key=lambda file: (file.sequence_number, file.path))
         self._of_many = of_many
         self._thresholds = thresholds
-        self._deleted = {
-            file.path: min(file.rows, sum(each.rows for each in of_one.get(file.path, ()) if each.applies_to(file)))
+        applied = {
+            file.path: [each for each in of_one[file.path] if each.applies_to(file)]
             for file in self._files
             if file.path in of_one
+        }
+        # A vector has the rows of older delete files, too.
+        vectors = {path: [each for each in deletes if each.vector] for path, deletes in applied.items()}
+        self._with_vectors = {path for path, found in vectors.items() if found}
+        self._deleted = {
+            file.path: min(file.rows, sum(each.rows for each in vectors[file.path] or applied[file.path]))
+            for file in self._files
+            if file.path in applied
         }
 
     def divide(self) -> Iterator[list[ListedFile]]:
@@ -186,22 +194,24 @@ class _Partition:
         """Return the paths of files of whose rows too many are deleted.
 
         A delete file for many data files counts for all data files that it may name: their average is exact, and so is
-        the gain of rewriting all of them.
+        the gain of rewriting all of them. It does not count for those with vectors.
         """
         ratio = self._thresholds.delete_ratio
         heavy = {file.path for file in self._files if self._deleted.get(file.path, 0) >= max(ratio * file.rows, 1)}
         if not self._of_many:
             return heavy
-        files = sorted(self._files, key=lambda file: file.path)
+        without_vectors = (file for file in self._files if file.path not in self._with_vectors)
+        files = sorted(without_vectors, key=lambda file: file.path)
         paths = [file.path.encode() for file in files]
         rows = [0, *accumulate(file.rows for file in files)]
         deleted = [0, *accumulate(self._deleted.get(file.path, 0) for file in files)]
-        for delete in self._of_many:
-            begin, end = find_range(paths, delete)
+        ranges = [(delete, *find_range(paths, delete)) for delete in self._of_many]
+        applying = [each for each in ranges if each[1] < each[2]]
+        for delete, begin, end in applying:
             if delete.rows + deleted[end] - deleted[begin] >= max(ratio * (rows[end] - rows[begin]), 1):
                 heavy.update(file.path for file in files[begin:end] if delete.applies_to(file))
-        if sum(delete.rows for delete in self._of_many) + deleted[-1] >= ratio * rows[-1]:
-            oldest = max(delete.sequence_number for delete in self._of_many)
+        if applying and sum(delete.rows for delete, *_ in applying) + deleted[-1] >= ratio * rows[-1]:
+            oldest = max(delete.sequence_number for delete, *_ in applying)
             heavy.update(file.path for file in files if file.sequence_number <= oldest)
         return heavy
 
