@@ -22,6 +22,8 @@ from connector.iceberg.maintenance.compaction_thresholds import CompactionThresh
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.row_lineage import can_keep_lineage
+from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.table_identifier import Generation
 
@@ -72,17 +74,22 @@ class CompactionPlan:
         return sum(each.size for each in self.groups)
 
 
+def is_compacted_here(table: Table) -> bool:
+    """Whether the connector compacts a table. Amazon S3 Tables compacts its own, and rows must keep their ids."""
+    return not is_in_table_bucket(table.location()) and can_keep_lineage(table)
+
+
 def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPlan:
     """Plan the groups of a table. `listed` are all live files of its current snapshot.
 
-    Nothing is planned while a backfill waits for its first rows, which replace all others. UserError if a property is
-    invalid.
+    Nothing is planned if the connector does not compact the table, nor while a backfill waits for its first rows, which
+    replace all others. UserError if a property is invalid.
     """
     with name_table_in_errors(table):
         thresholds = CompactionThresholds.of(table.properties)
         generation = Generation.recorded(table.properties)
     snapshot = table.current_snapshot()
-    if snapshot is None or (generation and generation.is_awaited):
+    if snapshot is None or not is_compacted_here(table) or (generation and generation.is_awaited):
         return CompactionPlan(snapshot.snapshot_id if snapshot else None)
     return CompactionPlan(snapshot.snapshot_id, tuple(plan_groups(listed, thresholds)))
 
