@@ -111,7 +111,7 @@ def _digest(positions: Mapping[str, Positions]) -> bytes:
     digest = hashlib.sha256()
     for path, rows in positions.items():
         digest.update(f"{path}\0{len(rows)}\0".encode())
-        digest.update(np.ascontiguousarray(rows))
+        digest.update(np.ascontiguousarray(rows).data)
     return digest.digest()
 
 
