@@ -5,6 +5,7 @@ vector says where it is, so a reader of manifests does not need the footer.
 """
 
 import struct
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -15,7 +16,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
-from connector.encoding.position_deletes import POSITION_ID, Positions
+from connector.encoding.position_deletes import Positions
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
 
@@ -24,6 +25,7 @@ _NO_FLAGS: Final = bytes(4)  # the footer is not compressed
 _VECTOR_MAGIC: Final = b"\xd1\xd3\x39\x64"
 _FRAME: Final = struct.Struct(">I")  # the length before a vector, and the checksum after it
 _FOOTER_SIZE: Final = struct.Struct("<i")
+_ROW_POSITION_ID: Final = 2147483645  # Iceberg's, of `_pos`: the position of a row in its data file
 _UNKNOWN: Final = -1  # the snapshot of a vector, while its file is written
 
 
@@ -65,7 +67,7 @@ def write_deletion_vectors(io: FileIO, location: str, deleted: Mapping[str, Posi
 
     `deleted` are the positions of all deleted rows of each data file: a data file has one vector at most.
     """
-    bitmaps = {data_path: BitMap64(positions) for data_path, positions in deleted.items()}
+    bitmaps = {data_path: _make_bitmap(positions) for data_path, positions in deleted.items()}
     pieces, end = [_PUFFIN_MAGIC], len(_PUFFIN_MAGIC)
     vectors = []
     for data_path, bitmap in bitmaps.items():
@@ -98,6 +100,13 @@ def read_deletion_vector(io: FileIO, vector: DeletionVector) -> Positions:
     return np.frombuffer(bitmap.to_array(), np.uint64).astype(np.int64)
 
 
+def _make_bitmap(positions: Positions) -> BitMap64:
+    """BitMap64 reads an array("Q") at once, but the numbers of a NumPy array one after the other."""
+    values = array("Q")
+    values.frombytes(positions.astype(np.uint64).tobytes())
+    return BitMap64(values)
+
+
 def _encode(bitmap: BitMap64) -> bytes:
     bitmap.run_optimize()
     content = _VECTOR_MAGIC + bitmap.serialize()
@@ -107,7 +116,7 @@ def _encode(bitmap: BitMap64) -> bytes:
 def _describe(vector: DeletionVector, rows: int) -> dict[str, object]:
     return {
         "type": "deletion-vector-v1",
-        "fields": [POSITION_ID],
+        "fields": [_ROW_POSITION_ID],
         "snapshot-id": _UNKNOWN,
         "sequence-number": _UNKNOWN,
         "offset": vector.offset,

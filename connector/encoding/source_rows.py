@@ -44,7 +44,7 @@ class RowLineage:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A data file of a table, and the position delete files that apply to it."""
+    """A data file of a table, and the position delete files and deletion vectors that apply to it."""
 
     path: str
     size: int  # bytes

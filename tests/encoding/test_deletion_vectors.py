@@ -21,6 +21,7 @@ from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 IO = PyArrowFileIO()
+ROW_POSITION = 2147483645  # Iceberg's id of `_pos`, the position of a row in its data file
 DELETED = {
     "file:///data/a.parquet": [5],
     "file:///data/é.parquet": list(range(10, 100_000)),
@@ -48,6 +49,7 @@ def test_pyiceberg_reads_the_same_positions(tmp_path: Path, written: list[Writte
     assert {(blob.type, blob.snapshot_id, blob.sequence_number) for blob in file.footer.blobs} == {
         ("deletion-vector-v1", -1, -1)
     }
+    assert {tuple(blob.fields) for blob in file.footer.blobs} == {(ROW_POSITION,)}
     assert [int(blob.properties["cardinality"]) for blob in file.footer.blobs] == [each.rows for each in written]
     assert [each.rows for each in written] == [len(rows) for rows in DELETED.values()]
     assert {each.file_size for each in written} == {len(stored(tmp_path))}

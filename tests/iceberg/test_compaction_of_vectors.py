@@ -1,14 +1,18 @@
 """Compaction of tables of format version 3: it leaves out what vectors delete, and carries new deletes as vectors."""
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFileContent
 
+from connector.encoding.position_deletes import Positions
+from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_changes import _Table
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from support import compacted_tables
 from support.altered_tables import PATH
 from support.compacting import EAGER, compact
@@ -77,3 +81,30 @@ def test_vectors_that_another_engine_has_left_without_their_data_files_are_remov
     assert len(Listed.of(catalog, PATH).vectors) == 1
     check_totals(catalog, PATH)
     assert values_of(catalog) == {0: "a", 1: "b", 2: "c", 3: "a"}
+
+
+def test_shared_position_deletes_of_files_with_vectors_are_removed(tmp_path: Path) -> None:
+    """Other engines leave them in an upgraded table, and write vectors that have their rows."""
+    catalog = local_catalog(tmp_path)
+    make_table(catalog, None, **EAGER)
+    for number in range(9):
+        land(catalog, {10 * number + each: "a" for each in range(2)})
+    land(catalog, {10 * number: "b" for number in range(9)})  # one file for all data files
+    table = catalog.load_table(PATH)
+    [shared] = [file for file in ManifestReader().list_files(table) if file.content is not DataFileContent.DATA]
+    upgrade_to_version_3(catalog, PATH)
+    with pytest.MonkeyPatch.context() as patch:  # the connector stands for the other engine
+        perform = delete_files._Merge.perform
+        patch.setattr(delete_files._Merge, "perform", lambda merge: keep(*perform(merge), shared.path))
+        land(catalog, {0: "c"})
+    found = Listed.of(catalog, PATH)
+    assert [file.path for file in found.others] == [shared.path]
+    expected = values_of(catalog)
+    assert compact(catalog, PATH).commits == 1
+    assert not Listed.of(catalog, PATH).others
+    check_totals(catalog, PATH)
+    assert values_of(catalog) == expected
+
+
+def keep(positions: dict[str, Positions], removed: list[ListedFile], path: str) -> tuple[Any, list[ListedFile]]:
+    return positions, [file for file in removed if file.path != path]

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
+from connector.encoding.deletion_vectors import DeletionVector
 from connector.iceberg.maintenance.compaction_plan import GROWTH, GroupPlan, plan_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds, is_compaction_enabled
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -33,6 +34,11 @@ def deletes(rows: int, *of: str, number: int = 9, partition: Partition = NOWHERE
     content, parquet = DataFileContent.POSITION_DELETES, FileFormat.PARQUET
     name = f"deletes-{'-'.join(of)}"
     return ListedFile(name, "m", content, parquet, rows, rows, 1, partition, number, number, bounds)
+
+
+def vector(rows: int, of: str, number: int = 9) -> ListedFile:
+    where = DeletionVector("deletes.puffin", 4, rows, of)
+    return replace(deletes(rows, of, number=number), path=where.path, format=FileFormat.PUFFIN, vector=where)
 
 
 def deletes_by_value(number: int, partition: Partition = NOWHERE) -> ListedFile:
@@ -116,6 +122,18 @@ def test_files_that_share_a_delete_file_are_rewritten_for_their_average() -> Non
     assert len(plan(*files, deletes(600, "f000000", "f000001"))) == 2
     assert not plan(*files, *(deletes(100) for _ in range(11)))
     assert len(plan(*files, *(deletes(100) for _ in range(12)))) == 4
+
+
+def test_only_the_vector_counts_for_a_file_that_has_one() -> None:
+    """It has the rows of older delete files, too."""
+    large = data("large", TARGET)
+    assert not plan(large, vector(299, "large"), deletes(299, "large"))
+    assert plan(large, vector(300, "large"), deletes(1, "large")) == [["large"]]
+    files = many(3, TARGET)
+    vectors = [vector(299, file.path) for file in files[:2]]
+    shared = deletes(598, "f000000", "f000001")
+    assert not plan(*files, *vectors, shared), "nor does it count for the file that has none"
+    assert plan(*files, vectors[0], shared) == [["f000001"]]
 
 
 def test_a_group_names_the_deletes_that_apply_to_each_source() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 
+from connector.host.errors import UserError
 from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -15,10 +16,12 @@ from connector.model.state import StagedCommit
 from support.altered_tables import PATH, append, current_manifests, entries
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_connection
+from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import local_catalog
+from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import make_table, row, stage_updates, values_of
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 MOST = 4
 
 
@@ -232,3 +235,23 @@ def test_delete_files_that_were_merged_are_deleted_when_their_snapshots_expire(
     expire_snapshots(catalog, PATH)
     assert files(tmp_path, "-deletes.parquet") == 1
     assert values_of(catalog) == {number: "b" if number < MOST + 2 else "a" for number in range(10)}
+
+
+def test_deletes_that_are_no_parquet_stop_a_commit_of_vectors(catalog: Catalog) -> None:
+    """Readers would skip them where there is a vector: their rows would come back."""
+    land(catalog, {1: "a", 2: "a", 3: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+    [file] = listed(catalog, DataFileContent.DATA)
+    delete_position(catalog.load_table(PATH), file.data_file.file_path, 2, FileFormat.ORC)
+    upgrade_to_version_3(catalog, PATH)
+    before = catalog.load_table(PATH).current_snapshot()
+    with pytest.raises(UserError) as error:
+        commit_all_or_raise(catalog, [staged])
+    assert catalog.load_table(PATH).current_snapshot() == before
+    [delete] = listed(catalog)
+    check_text(
+        SNAPSHOTS,
+        "vectors would replace deletes that are not Parquet",
+        str(error.value),
+        {delete.data_file.file_path: "<file>"},
+    )

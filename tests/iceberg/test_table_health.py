@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.types import LongType
 
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
@@ -15,11 +16,12 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
 from support.altered_tables import ID, PATH, QTY, QTY_AS_TEXT, fit, table_of
 from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_equal, delete_position
 from support.staged_rows import WRITER
-from support.tables import local_catalog
+from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import BY_PART, make_table, stage_updates, values_of
 
 TARGET: Final = "write.target-file-size-bytes"
@@ -82,6 +84,21 @@ def test_deleted_rows_are_not_visible_and_a_compaction_pays_the_debt(
     assert (last.bytes_before > before.debt.size == result.bytes_before, last.bytes_after) == (True, result.bytes_after)
     land(catalog, {11: "a"})
     assert health_of(catalog).last_compaction == last
+
+
+def test_a_table_that_the_connector_does_not_compact_has_no_debt(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, {3: "ab"})
+    table = catalog.load_table(PATH)
+    listed = ManifestReader().list_files(table)
+    assert read_health(table, listed).debt.files == 1
+    table.metadata = table.metadata.model_copy(update={"location": f"s3://orders{BUCKET_SUFFIX}"})
+    assert read_health(table, listed).debt.files == 0, "S3 Tables compacts it"
+    with catalog.load_table(PATH).update_schema() as change:
+        change.add_column("_row_id", LongType())
+    assert health_of(catalog).debt.files == 1
+    upgrade_to_version_3(catalog, PATH)
+    assert health_of(catalog).debt.files == 0, "its rows would lose their ids"
 
 
 def test_a_file_is_small_below_half_of_the_target(catalog: Catalog) -> None:

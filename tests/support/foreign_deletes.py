@@ -4,6 +4,7 @@ import uuid
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import orc
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -58,7 +59,7 @@ def delete_equal(table: Table, value: int, name: str = "id") -> None:
     _commit(table, rows, content=DataFileContent.EQUALITY_DELETES, equality_ids=[column_id])
 
 
-def delete_position(table: Table, file: str, position: int) -> None:
+def delete_position(table: Table, file: str, position: int, file_format: FileFormat = FileFormat.PARQUET) -> None:
     """Commit a position delete, as Spark does: it hides a row of a file with the same sequence number or a lower
     one. It is of the file's partition."""
     columns = [
@@ -66,7 +67,14 @@ def delete_position(table: Table, file: str, position: int) -> None:
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
     ]
     rows = pa.table({"file_path": [file], "pos": [position]}, schema=pa.schema(columns))
-    _commit(table, rows, content=DataFileContent.POSITION_DELETES, equality_ids=None, of=_find(table, file))
+    _commit(
+        table,
+        rows,
+        content=DataFileContent.POSITION_DELETES,
+        equality_ids=None,
+        of=_find(table, file),
+        file_format=file_format,
+    )
 
 
 def _find(table: Table, path: str) -> DataFile | None:
@@ -82,15 +90,17 @@ def _commit(
     content: DataFileContent,
     equality_ids: list[int] | None,
     of: DataFile | None = None,
+    file_format: FileFormat = FileFormat.PARQUET,
 ) -> None:
     metadata, snapshot_id = table.metadata, uuid.uuid4().int >> 65
-    location = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
+    location = f"{table.location()}/data/{uuid.uuid4()}-deletes.{file_format.value.lower()}"
+    write = {FileFormat.PARQUET: pq.write_table, FileFormat.ORC: orc.write_table}[file_format]
     with table.io.new_output(location).create() as stream:
-        pq.write_table(rows, stream)
+        write(rows, stream)
     file = DataFile.from_args(
         content=content,
         file_path=location,
-        file_format=FileFormat.PARQUET,
+        file_format=file_format,
         partition=of.partition if of else Record(),
         record_count=len(rows),
         file_size_in_bytes=len(table.io.new_input(location)),

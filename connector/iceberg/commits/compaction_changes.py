@@ -21,7 +21,7 @@ from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import Positions
 from connector.encoding.source_rows import SourceFile
 from connector.host.errors import RetryableError
-from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition
 
 REPLACED: Final = "another writer has replaced or removed its files"
@@ -145,10 +145,19 @@ class _Table:
         for path, files in self._deletes.of_one.items():
             if path not in remaining:
                 yield from files
-        named = self._deletes.find_all(self._live[path] for path in gone if path in self._live)
-        of_many = {delete.path: delete for deletes in named.values() for delete in deletes if delete.data_path is None}
-        for delete in sorted(of_many.values(), key=lambda delete: (delete.size, delete.path))[:_MOST_READ]:
-            if delete.format is FileFormat.PARQUET and not any(
-                path in remaining for path in list_data_files(self._io, delete.path)
-            ):
+        of_many = sorted(self._list_naming(gone), key=lambda delete: (delete.size, delete.path))
+        for delete in of_many[:_MOST_READ]:
+            named = list_data_files(self._io, delete.path)
+            # It deletes nothing of a file with a vector: that has its rows.
+            if all(path not in remaining or self._deletes.has_vector(remaining[path]) for path in named):
+                yield delete
+
+    def _list_naming(self, gone: set[str]) -> Iterator[ListedFile]:
+        """Yield the Parquet files with deletes of many data files that may name files that are gone."""
+        by_partition: dict[Partition, list[bytes]] = {}
+        for path in sorted(gone & self._live.keys()):
+            by_partition.setdefault(self._live[path].partition, []).append(path.encode())
+        for delete in self._deletes.of_many:
+            begin, end = find_range(by_partition.get(delete.partition, ()), delete)
+            if begin < end and delete.format is FileFormat.PARQUET:
                 yield delete

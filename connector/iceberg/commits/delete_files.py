@@ -4,6 +4,7 @@ A reader opens all delete files that may apply to a data file. One file for each
 files are slow to read. A delete file only applies to data files of its own partition.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pyiceberg.table import Table
 
 from connector.encoding.deletion_vectors import read_deletion_vector, write_deletion_vectors
 from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes, write_position_deletes
+from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes
 from connector.iceberg.commits.file_names import new_delete_location
@@ -63,7 +65,7 @@ class DeleteFiles:
     """
 
     def __init__(self) -> None:
-        self._written: dict[tuple[str, str, tuple[tuple[str, bytes], ...]], tuple[WrittenDeletes, ...]] = {}
+        self._written: dict[tuple[str, str, bytes], tuple[WrittenDeletes, ...]] = {}
 
     def write(self, table: Table, prefix: str, rows: DeletedRows) -> DeleteChanges:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
@@ -98,10 +100,19 @@ class DeleteFiles:
         self, table: Table, prefix: str, suffix: str, positions: Mapping[str, Positions]
     ) -> tuple[WrittenDeletes, ...]:
         # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.
-        key = prefix, suffix, tuple((path, rows.tobytes()) for path, rows in positions.items())
+        key = prefix, suffix, _digest(positions)
         if key not in self._written:
             self._written[key] = tuple(_WRITE[suffix](table.io, new_delete_location(table, prefix, suffix), positions))
         return self._written[key]
+
+
+def _digest(positions: Mapping[str, Positions]) -> bytes:
+    """Return what tells these positions from others. It is small: it lives as long as the commits are pending."""
+    digest = hashlib.sha256()
+    for path, rows in positions.items():
+        digest.update(f"{path}\0{len(rows)}\0".encode())
+        digest.update(np.ascontiguousarray(rows).data)
+    return digest.digest()
 
 
 def _write_positions(io: FileIO, location: str, positions: Mapping[str, Positions]) -> list[DataFile]:
@@ -126,7 +137,7 @@ class _Merge:
     file are merged each time: then it has one. So a table has about as many delete files as data files at most.
 
     In tables with deletion vectors, all delete files for many data files are merged. Only an upgraded table has some.
-    Vectors of data files that are gone are removed by each commit.
+    Each commit removes delete files of one data file that is gone, vectors and others.
     """
 
     def __init__(self, table: Table, rows: DeletedRows) -> None:
@@ -145,22 +156,38 @@ class _Merge:
         self._many = [file for file in many if file.partition in self.due]
 
     def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
-        """Return the positions to write, by data file, and the files to remove."""
+        """Return the positions to write, by data file, and the files to remove.
+
+        UserError if vectors would take the place of deletes that cannot be read.
+        """
         older = self._read(self._many)
         removed = [*self._many, *self._list_dangling()] if self.due or self._has_vectors else []
         paths = self._rows.positions.keys() | older.keys()
-        own = {path: self._list_own(path) if path in self._rows.live else [] for path in paths}
-        chosen = [file for files in own.values() for file in files]
+        if self._has_vectors:
+            self._check_formats(paths)
+        chosen = [file for path in paths if path in self._rows.live for file in self._list_own(path)]
         of_own = self._read(chosen)
         removed += chosen
         positions = {}
         for path in paths:
-            merged = _union(each[path] for each in (self._rows.positions, older, of_own) if path in each)
+            new = [self._rows.positions[path]] if path in self._rows.positions else []
+            merged = _union([*new, *older.pop(path, ()), *of_own.pop(path, ())])
             if self._has_no_rows(path, merged):
                 removed.append(self._rows.live[path])
             else:
                 positions[path] = merged
         return positions, removed
+
+    def _check_formats(self, paths: Iterable[str]) -> None:
+        """Raise UserError if other files than Parquet delete rows of these data files. Readers would skip them."""
+        applied = self._rows.deletes.find_all(self._rows.live[path] for path in paths if path in self._rows.live)
+        for delete in (each for deletes in applied.values() for each in deletes):
+            if delete.format is not FileFormat.PARQUET and not delete.vector:
+                raise UserError(
+                    f"table {'.'.join(self._table.name())}: the delete file {delete.path} is no Parquet file. Standard "
+                    "updates only read Parquet. Have the table's files rewritten as Parquet (in Spark: CALL "
+                    "system.rewrite_data_files). The staged rows were not added, and stay in the task's state."
+                )
 
     def _list_own(self, path: str) -> list[ListedFile]:
         files = self._rows.deletes.of_one.get(path, ())
@@ -178,7 +205,7 @@ class _Merge:
             file is not None and len(deleted) >= file.rows and self._manifest_sizes[file.manifest] <= LARGEST_MANIFEST
         )
 
-    def _read(self, files: Sequence[ListedFile]) -> dict[str, Positions]:
+    def _read(self, files: Sequence[ListedFile]) -> dict[str, list[Positions]]:
         """Return the positions in these delete files, by data file. Rows of files that are gone do not count."""
 
         def read(file: ListedFile) -> list[tuple[str, Positions]]:
@@ -189,7 +216,7 @@ class _Merge:
         for rows in map_in_threads(read, files, _FILES_AT_ONCE, "merge"):
             for path, positions in rows:
                 found.setdefault(path, []).append(positions)
-        return {path: _union(positions) for path, positions in found.items()}
+        return found
 
     def _list_positions(self, file: ListedFile) -> Iterable[tuple[str, Positions]]:
         if file.vector:

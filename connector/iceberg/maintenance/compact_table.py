@@ -25,14 +25,12 @@ from connector.iceberg.commits.compaction_commit import CommittedCompaction, Com
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.rewrite_files import refresh_access
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, plan_compaction
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, is_compacted_here, plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.row_lineage import can_keep_lineage
-from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.tables import check_table_properties
 from connector.model.properties import Properties
@@ -104,7 +102,7 @@ class TableCompactor:
 
     def plan(self, table: Table) -> CompactionPlan:
         """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
-        if is_in_table_bucket(table.location()) or not can_keep_lineage(table):
+        if not is_compacted_here(table):  # then its files need not be listed
             return CompactionPlan(None)
         check_table_properties(table)
         return plan_compaction(table, self._list_files(table))

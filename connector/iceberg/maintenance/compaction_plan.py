@@ -22,6 +22,8 @@ from connector.iceberg.maintenance.compaction_thresholds import CompactionThresh
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.row_lineage import can_keep_lineage
+from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.table_identifier import Generation
 
@@ -72,17 +74,22 @@ class CompactionPlan:
         return sum(each.size for each in self.groups)
 
 
+def is_compacted_here(table: Table) -> bool:
+    """Whether the connector compacts a table. Amazon S3 Tables compacts its own, and rows must keep their ids."""
+    return not is_in_table_bucket(table.location()) and can_keep_lineage(table)
+
+
 def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPlan:
     """Plan the groups of a table. `listed` are all live files of its current snapshot.
 
-    Nothing is planned while a backfill waits for its first rows, which replace all others. UserError if a property is
-    invalid.
+    Nothing is planned if the connector does not compact the table, nor while a backfill waits for its first rows, which
+    replace all others. UserError if a property is invalid.
     """
     with name_table_in_errors(table):
         thresholds = CompactionThresholds.of(table.properties)
         generation = Generation.recorded(table.properties)
     snapshot = table.current_snapshot()
-    if snapshot is None or (generation and generation.is_awaited):
+    if snapshot is None or not is_compacted_here(table) or (generation and generation.is_awaited):
         return CompactionPlan(snapshot.snapshot_id if snapshot else None)
     return CompactionPlan(snapshot.snapshot_id, tuple(plan_groups(listed, thresholds)))
 
@@ -139,10 +146,18 @@ class _Partition:
         self._files = sorted(files, key=lambda file: (file.sequence_number, file.path))
         self._of_many = of_many
         self._thresholds = thresholds
-        self._deleted = {
-            file.path: min(file.rows, sum(each.rows for each in of_one.get(file.path, ()) if each.applies_to(file)))
+        applied = {
+            file.path: [each for each in of_one[file.path] if each.applies_to(file)]
             for file in self._files
             if file.path in of_one
+        }
+        # A vector has the rows of older delete files, too.
+        vectors = {path: [each for each in deletes if each.vector] for path, deletes in applied.items()}
+        self._with_vectors = {path for path, found in vectors.items() if found}
+        self._deleted = {
+            file.path: min(file.rows, sum(each.rows for each in vectors[file.path] or applied[file.path]))
+            for file in self._files
+            if file.path in applied
         }
 
     def divide(self) -> Iterator[list[ListedFile]]:
@@ -186,22 +201,24 @@ class _Partition:
         """Return the paths of files of whose rows too many are deleted.
 
         A delete file for many data files counts for all data files that it may name: their average is exact, and so is
-        the gain of rewriting all of them.
+        the gain of rewriting all of them. It does not count for those with vectors.
         """
         ratio = self._thresholds.delete_ratio
         heavy = {file.path for file in self._files if self._deleted.get(file.path, 0) >= max(ratio * file.rows, 1)}
         if not self._of_many:
             return heavy
-        files = sorted(self._files, key=lambda file: file.path)
+        without_vectors = (file for file in self._files if file.path not in self._with_vectors)
+        files = sorted(without_vectors, key=lambda file: file.path)
         paths = [file.path.encode() for file in files]
         rows = [0, *accumulate(file.rows for file in files)]
         deleted = [0, *accumulate(self._deleted.get(file.path, 0) for file in files)]
-        for delete in self._of_many:
-            begin, end = find_range(paths, delete)
+        ranges = [(delete, *find_range(paths, delete)) for delete in self._of_many]
+        applying = [each for each in ranges if each[1] < each[2]]
+        for delete, begin, end in applying:
             if delete.rows + deleted[end] - deleted[begin] >= max(ratio * (rows[end] - rows[begin]), 1):
                 heavy.update(file.path for file in files[begin:end] if delete.applies_to(file))
-        if sum(delete.rows for delete in self._of_many) + deleted[-1] >= ratio * rows[-1]:
-            oldest = max(delete.sequence_number for delete in self._of_many)
+        if applying and sum(delete.rows for delete, *_ in applying) + deleted[-1] >= ratio * rows[-1]:
+            oldest = max(delete.sequence_number for delete, *_ in applying)
             heavy.update(file.path for file in files if file.sequence_number <= oldest)
         return heavy
 

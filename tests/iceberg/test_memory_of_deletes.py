@@ -1,0 +1,64 @@
+"""The memory of deletes: an attempt holds each position about once, and nothing of them is kept afterwards."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from connector.encoding.deletion_vectors import write_deletion_vectors
+from connector.iceberg.commits.delete_files import DeleteFiles
+from connector.iceberg.commits.row_deletes import DeletedRows
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
+from connector.iceberg.metadata.partitions import Partition
+from support.altered_tables import PATH
+from support.tables import local_catalog, upgrade_to_version_3
+from support.updated_rows import make_table
+
+FILES, ROWS = 20, 50_000  # deleted rows of each data file
+SIZE = FILES * ROWS * 8  # bytes of all positions
+NOWHERE = Partition.of(0, Record())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    upgrade_to_version_3(catalog, PATH)
+    return catalog.load_table(PATH)
+
+
+@pytest.fixture
+def rows(table: Table) -> DeletedRows:
+    """Each data file has a vector, and one more row of it is deleted."""
+    older = {f"f{number}": np.arange(ROWS) for number in range(FILES)}
+    written = write_deletion_vectors(table.io, f"{table.location()}/data/older.puffin", older)
+    content = DataFileContent.POSITION_DELETES
+    vectors = [
+        ListedFile(each.path, "m", content, FileFormat.PUFFIN, ROWS, 1, 0, NOWHERE, 2, 2, None, each.vector)
+        for each in written
+    ]
+    parquet = FileFormat.PARQUET
+    live = {
+        path: ListedFile(path, "m", DataFileContent.DATA, parquet, 2 * ROWS, 1, 1, NOWHERE, 1, 1, None)
+        for path in older
+    }
+    new = {path: np.array([ROWS + 7]) for path in older}
+    return DeletedRows(new, dict.fromkeys(older, NOWHERE), live, PositionDeletes(vectors))
+
+
+def test_the_positions_of_an_attempt_are_held_about_once(table: Table, rows: DeletedRows) -> None:
+    files = DeleteFiles()
+    tracemalloc.start()
+    try:
+        changes = files.write(table, "p", rows)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(file.rows for _, file in changes.added) == FILES * (ROWS + 1)
+    assert kept < SIZE / 4, "it lives as long as the commits are pending"
+    assert peak < 1.7 * SIZE
+    assert files.write(table, "p", rows).added == changes.added, "the files of the earlier attempt"
