@@ -315,6 +315,35 @@ def test_a_command_expires_beside_a_task_that_commits(catalog: Catalog, monkeypa
     assert len(table_of(catalog).snapshots()) == 1
 
 
+@pytest.mark.parametrize("lands", ["before the table is loaded", "after it is loaded"])
+def test_a_command_deletes_the_files_of_snapshots_that_an_earlier_attempt_has_removed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lands: str
+) -> None:
+    """The answer of the first attempt is lost, and the table does not show yet what became of it."""
+    for number in range(3):
+        land(catalog, number)
+    load_table = catalog.load_table
+
+    def lost(send: Send) -> Any:
+        def load_once(path: Any) -> Table:
+            monkeypatch.setattr(catalog, "load_table", load_table)
+            table = load_table(path)
+            if lands == "after it is loaded":
+                send()
+                return table
+            raise ServiceUnavailableError("503")
+
+        if lands == "before the table is loaded":
+            send()
+        monkeypatch.setattr(catalog, "load_table", load_once)
+        raise CommitStateUnknownException("500")
+
+    around_the_expiry(monkeypatch, catalog, lost)
+    expired = expire_by_hand(catalog)
+    assert expired.count == 2
+    assert {Path(location).name for location in expired.locations} == left(catalog) - referred_to(catalog) != set()
+
+
 @pytest.mark.parametrize(
     ("name", "error", "kind"),
     [
