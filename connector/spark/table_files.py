@@ -85,7 +85,7 @@ class TableLayout:
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
 
     def new_block_location(self) -> str:
-        """Return a location for a block of rows on their way to these files."""
+        """Return a location for a block of rows, or for keys with row ids, on their way to these files."""
         return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
 
     def new_run_location(self) -> str:

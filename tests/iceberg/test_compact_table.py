@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +11,13 @@ from typing import Any, Final
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+)
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
@@ -20,7 +26,7 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, StringType
 
 from connector.encoding.compaction import Compaction, FailedGroup, FileGroup
-from connector.host.errors import CommitUnknownError, RetryableError, UserError
+from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, compaction_commit
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -452,20 +458,23 @@ def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("case", "kind", "answer"),
+    ("case", "kind", "answers"),
     [
-        ("refused", RetryableError, CommitFailedException("409")),
-        ("no answer", CommitUnknownError, CommitStateUnknownException("504")),
-        ("forbidden", UserError, ForbiddenError("403")),
+        ("refused", RetryableError, [CommitFailedException("409")]),
+        ("no answer", CommitUnknownError, [CommitStateUnknownException("504")]),
+        ("no answer", CommitUnknownError, [CommitStateUnknownException("504"), CommitFailedException("409")]),
+        ("forbidden", UserError, [ForbiddenError("403")]),
+        ("bad request", UserError, [BadRequestError("400")]),
+        ("expired token", SignInError, [AuthorizationExpiredError("419")]),
     ],
 )
 def test_a_catalog_that_takes_no_compaction(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, case: str, kind: type[Exception], answer: Exception
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, case: str, kind: type[Exception], answers: Sequence[Exception]
 ) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
     monkeypatch.setattr(compaction_commit, "RETRY_FOR", 0.01)
-    Answers(monkeypatch, *([answer] * 100), reaches=False)
+    Answers(monkeypatch, *answers, *([answers[-1]] * 100), reaches=False)
     with pytest.raises(kind) as caught:
         compact(catalog, PATH)
     check_text(SNAPSHOTS, case, str(caught.value), {})

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
     CommitFailedException,
     CommitStateUnknownException,
     ForbiddenError,
@@ -18,7 +20,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemoveSnapshotsUpdate
 
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -315,12 +317,43 @@ def test_a_command_expires_beside_a_task_that_commits(catalog: Catalog, monkeypa
     assert len(table_of(catalog).snapshots()) == 1
 
 
+@pytest.mark.parametrize("lands", ["before the table is loaded", "after it is loaded"])
+def test_a_command_deletes_the_files_of_snapshots_that_an_earlier_attempt_has_removed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lands: str
+) -> None:
+    """The answer of the first attempt is lost, and the table does not show yet what became of it."""
+    for number in range(3):
+        land(catalog, number)
+    load_table = catalog.load_table
+
+    def lost(send: Send) -> Any:
+        def load_once(path: Any) -> Table:
+            monkeypatch.setattr(catalog, "load_table", load_table)
+            table = load_table(path)
+            if lands == "after it is loaded":
+                send()
+                return table
+            raise ServiceUnavailableError("503")
+
+        if lands == "before the table is loaded":
+            send()
+        monkeypatch.setattr(catalog, "load_table", load_once)
+        raise CommitStateUnknownException("500")
+
+    around_the_expiry(monkeypatch, catalog, lost)
+    expired = expire_by_hand(catalog)
+    assert expired.count == 2
+    assert {Path(location).name for location in expired.locations} == left(catalog) - referred_to(catalog) != set()
+
+
 @pytest.mark.parametrize(
     ("name", "error", "kind"),
     [
         ("expire: another writer", CommitFailedException("branch main has changed"), RetryableError),
         ("expire: no answer", ServiceUnavailableError("try later"), CommitUnknownError),
         ("expire: forbidden", ForbiddenError("not allowed"), UserError),
+        ("expire: bad request", BadRequestError("no such field"), UserError),
+        ("expire: expired token", AuthorizationExpiredError("token has expired"), SignInError),
     ],
 )
 def test_a_command_that_cannot_expire_says_why(
@@ -334,6 +367,34 @@ def test_a_command_that_cannot_expire_says_why(
         expire_by_hand(catalog)
     check_text(ERRORS, name, str(raised.value), {})
     assert len(table_of(catalog).snapshots()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "kind"),
+    [
+        (
+            "expire: another writer after no answer",
+            CommitFailedException("branch main has changed"),
+            CommitUnknownError,
+        ),
+        ("expire: forbidden after no answer", ForbiddenError("not allowed"), UserError),
+    ],
+)
+def test_a_command_whose_first_attempt_got_no_answer_does_not_say_that_nothing_was_changed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, kind: type[ConnectorError]
+) -> None:
+    monkeypatch.setattr(retry_commits, "count_attempts", lambda _: iter(range(2)))
+    for number in range(3):
+        land(catalog, number)
+
+    def lost(_: Send) -> Any:
+        around_the_expiry(monkeypatch, catalog, _raise(error))
+        raise CommitStateUnknownException("504")
+
+    around_the_expiry(monkeypatch, catalog, lost)
+    with pytest.raises(kind) as raised:
+        expire_by_hand(catalog)
+    check_text(ERRORS, name, str(raised.value), {})
 
 
 def _raise(error: Exception) -> Callable[[Send], Any]:

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 QUOTED_CHARACTERS: Final = 300  # of a catalog's answer
 _ADDED_LATER: Final = "the task adds those that the table does not have yet"
 _STILL_STAGED: Final = "Its files stay staged in the task's state."
+_PUBLISH: Final = " and publish the task again. Otherwise start the task again."
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
 
 # ValueError: the metadata changed under PyIceberg's own checks. The next attempt sees if the table is gone.
@@ -88,22 +89,28 @@ def _databases() -> ModuleType | None:
     return sys.modules.get("sqlalchemy.exc")
 
 
-def explain_refusal(path: TableIdentifier, error: Exception) -> ConnectorError:
-    """Return the error of a commit that the catalog would refuse again."""
+def explain_refusal(
+    path: TableIdentifier,
+    error: Exception,
+    name: str = "the commit",
+    left: str = _STILL_STAGED,
+    renewal: str = _PUBLISH,
+) -> ConnectorError:
+    """Return the error of a commit that the catalog would refuse again. `left` says what became of its files or of the
+    table, and `renewal` what follows new credentials."""
     if isinstance(error, _SIGN_IN_REFUSED) or refuses_credentials(error):
         return SignInError(
-            f"table {path}: the catalog does not accept the sign-in any more ({quote(error)}). {_STILL_STAGED} The "
+            f"table {path}: the catalog does not accept the sign-in any more ({quote(error)}). {left} The "
             "token or the credential has expired or was revoked. If it is in the config (/catalog/token, "
-            "/catalog/credential or /credentials), set a new one there and publish the task again. Otherwise start "
-            "the task again."
+            f"/catalog/credential or /credentials), set a new one there{renewal}"
         )
     if isinstance(error, ForbiddenError) or has_code("AccessDeniedException")(error):
         return UserError(
-            f"table {path}: the catalog forbids the commit ({quote(error)}). {_STILL_STAGED} Give the user of the "
+            f"table {path}: the catalog forbids {name} ({quote(error)}). {left} Give the user of the "
             "config's credentials the permission to change this table."
         )
     return UserError(
-        f"table {path}: the catalog refuses the commit ({quote(error)}). {_STILL_STAGED} Correct what the catalog's "
+        f"table {path}: the catalog refuses {name} ({quote(error)}). {left} Correct what the catalog's "
         "answer names: in the config, in the table, or in the permissions of the config's credentials."
     )
 

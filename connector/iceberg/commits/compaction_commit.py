@@ -21,12 +21,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.compaction import CompactedGroup
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.host.errors import ConnectorError, RetryableError
 from connector.iceberg.commits.commit import TableLocks, count_attempts
-from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, list_unknown_errors, quote
+from connector.iceberg.commits.commit_errors import is_final, list_retried_errors
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes, write_delete_manifests
+from connector.iceberg.commits.failed_attempts import FailureTexts, explain_failure, is_unanswered
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -49,6 +50,14 @@ from connector.storage import storage_errors
 MAX_AGE: Final = 3_600_000  # milliseconds
 RETRY_FOR: Final = 30.0  # seconds after the first attempt
 SUMMARY_COMPACTION: Final = "flow.compaction"  # the number of groups
+
+_TEXTS: Final = FailureTexts(
+    "the commit of a compaction",
+    "The table keeps its rows.",
+    "the catalog did not answer whether it has committed a compaction ({answer}). The table has the same rows either "
+    "way.",
+    "a compaction was not committed ({answer}). The table keeps its old files, and a later compaction begins anew.",
+)
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,7 @@ class CompactionCommit:
 
     def _commit(self, groups: Sequence[CompactedGroup]) -> CommittedCompaction:
         last: Exception | None = None
+        unanswered: Exception | None = None
         for number in count_attempts(RETRY_FOR):
             self._check_age()
             try:
@@ -125,10 +135,12 @@ class CompactionCommit:
                 return self._describe(None, number + 1)
             except list_retried_errors() as error:
                 last = error
+                if self._sent and is_unanswered(error):
+                    unanswered = error
                 if is_final(error):
                     break
         assert last is not None
-        raise self._explain(last) from last
+        raise explain_failure(self._base.path, _TEXTS, last, unanswered) from last
 
     def _try(self, groups: Sequence[CompactedGroup]) -> CompactionChanges | None:
         """Return what is committed now; None if all groups were dropped."""
@@ -211,26 +223,6 @@ class CompactionCommit:
             by_spec.setdefault(partition.spec_id, []).append(entry)
         for spec_id, entries in by_spec.items():
             yield factory.of_added(table, self._base.origin.file_prefix, spec_id, entries)
-
-    def _explain(self, last: Exception) -> ConnectorError:
-        """Return the error of a commit after its last attempt."""
-        if isinstance(last, ConnectorError):
-            return last
-        table = self._base.path
-        if is_final(last):
-            return UserError(
-                f"table {table}: the catalog refuses to commit a compaction ({quote(last)}). The table keeps its rows. "
-                "Give the user of the config's credentials the permission to change this table."
-            )
-        if self._sent and isinstance(last, list_unknown_errors()):
-            return CommitUnknownError(
-                f"table {table}: the catalog did not answer whether it has committed a compaction ({quote(last)}). The "
-                "table has the same rows either way."
-            )
-        return RetryableError(
-            f"table {table}: a compaction was not committed ({quote(last)}). The table keeps its old files, and a "
-            "later compaction begins anew."
-        )
 
 
 def _list_new_files(changes: CompactionChanges) -> Iterator[tuple[Partition, DataFile]]:

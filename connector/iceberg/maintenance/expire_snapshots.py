@@ -45,7 +45,7 @@ class ExpiredSnapshots:
 class _Removed:
     """A table before and after snapshots were removed. Their files are still there."""
 
-    before: Table
+    before: TableMetadata
     after: Table
     count: int
     failure: Exception | None = None  # why no snapshot was removed
@@ -62,7 +62,7 @@ def expire_snapshots(
 
     Several processes may do this at once. A process whose commit is refused leaves the work to a later call.
     """
-    removed = _remove_snapshots(catalog, path, due)
+    removed = _Expiry(catalog, path, due).attempt()
     if removed.failure:
         log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
     if not removed.count:
@@ -80,11 +80,12 @@ def expire_all_snapshots(
 
     Other writers may commit meanwhile. Raises the errors of `retry_commit`, and SessionEndedError if interrupted.
     """
+    expiry = _Expiry(catalog, path, find_expired)
 
     def attempt() -> _Removed:
         if is_interrupted():
             raise SessionEndedError
-        removed = _remove_snapshots(catalog, path, find_expired)
+        removed = expiry.attempt()
         if removed.failure:
             raise removed.failure
         return removed
@@ -100,30 +101,57 @@ def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False
     kept = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in ids]
     metadata = table.metadata.model_copy(update={"snapshots": kept})
     after = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
-    return ExpiredSnapshots(after, len(ids), _find_files(table, after, is_interrupted))
+    return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, is_interrupted))
 
 
-def _remove_snapshots(
-    catalog: Catalog, path: TableIdentifier, choose: Callable[[TableMetadata, int], list[int]]
-) -> _Removed:
-    """Remove the snapshots that `choose` returns for the table's metadata and the time."""
-    before, now = catalog.load_table(path), _now()
-    with name_table_in_errors(before):
-        ids = choose(before.metadata, now)
-    if not ids or not _may_be_dated(before, now):
-        return _Removed(before, before, 0)
-    failure = None
-    try:
-        _commit_removal(catalog, before, ids)
-    except list_unknown_errors() as error:
-        failure = error
-    except REFUSED as error:
-        return _Removed(before, before, 0, error)
-    after = catalog.load_table(path)
-    if after.metadata.table_uuid != before.metadata.table_uuid:
-        return _Removed(before, after, 0)
-    removed = {*ids}.difference(snapshot.snapshot_id for snapshot in after.metadata.snapshots)
-    return _Removed(before, after, len(removed), None if removed else failure)
+class _Expiry:
+    """Removes the snapshots of one table that `choose` returns for its metadata and the time.
+
+    The answer to an attempt may be lost. So a later attempt also counts what the earlier ones have removed.
+    """
+
+    def __init__(
+        self, catalog: Catalog, path: TableIdentifier, choose: Callable[[TableMetadata, int], list[int]]
+    ) -> None:
+        self._catalog = catalog
+        self._path = path
+        self._choose = choose
+        self._before: TableMetadata | None = None  # with the snapshots that any attempt has seen
+        self._sent: set[int] = set()  # snapshots that attempts have removed or may have removed
+
+    def attempt(self) -> _Removed:
+        """Remove the snapshots in one commit."""
+        table, now = self._catalog.load_table(self._path), _now()
+        before = self._before = self._add_snapshots(table.metadata)
+        with name_table_in_errors(table):
+            ids = self._choose(table.metadata, now)
+        if not ids or not _may_be_dated(table, now):
+            return self._compare(before, table)
+        failure = None
+        try:
+            _commit_removal(self._catalog, table, ids)
+        except list_unknown_errors() as error:
+            failure = error
+        except REFUSED as error:
+            return _Removed(before, table, 0, error)
+        self._sent.update(ids)
+        return self._compare(before, self._catalog.load_table(self._path), failure)
+
+    def _add_snapshots(self, metadata: TableMetadata) -> TableMetadata:
+        """Return the metadata with the snapshots that earlier attempts have seen."""
+        if self._before is None or self._before.table_uuid != metadata.table_uuid:
+            return metadata
+        present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+        gone = [snapshot for snapshot in self._before.snapshots if snapshot.snapshot_id not in present]
+        return metadata.model_copy(update={"snapshots": [*gone, *metadata.snapshots]})
+
+    def _compare(self, before: TableMetadata, after: Table, failure: Exception | None = None) -> _Removed:
+        """Return what the attempts have removed, by the table after them."""
+        if after.metadata.table_uuid != before.table_uuid:
+            return _Removed(before, after, 0)
+        sent = self._sent.intersection(snapshot.snapshot_id for snapshot in before.snapshots)
+        removed = sent.difference(snapshot.snapshot_id for snapshot in after.metadata.snapshots)
+        return _Removed(before, after, len(removed), None if removed else failure)
 
 
 def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
@@ -144,9 +172,9 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _find_files(before: Table, after: Table, is_interrupted: Callable[[], bool]) -> Sequence[str]:
+def _find_files(before: TableMetadata, after: Table, is_interrupted: Callable[[], bool]) -> Sequence[str]:
     """Return the files to which only the removed snapshots referred, and old metadata files."""
-    locations = find_unreachable(before.metadata, after, is_interrupted)
+    locations = find_unreachable(before, after, is_interrupted)
     if must_delete_old_metadata(after):
         locations += find_stale_metadata(after)
     return locations

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
+from connector.host.errors import ConnectorError
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
-from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, list_unknown_errors, quote
+from connector.iceberg.commits.commit_errors import is_final, list_retried_errors, quote
+from connector.iceberg.commits.failed_attempts import FailureTexts, explain_failure, is_unanswered
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -27,35 +28,30 @@ def retry_commit(path: TableIdentifier, text: ActionText, attempt: Callable[[], 
     """Attempt a commit until it succeeds, for RETRY_FOR, and return what the last attempt returns.
 
     Each attempt must begin with the table as it is then. UserError if the catalog refuses the commit, RetryableError if
-    other writers were always faster, CommitUnknownError if the catalog does not answer.
+    other writers were always faster, CommitUnknownError if the catalog did not answer an attempt.
     """
     last: Exception | None = None
+    unanswered: Exception | None = None
     for number in count_attempts(RETRY_FOR):
         try:
             return attempt()
         except list_retried_errors() as error:
-            if is_final(error) or isinstance(error, ConnectorError):
-                raise _explain(path, text, error) from error
-            log.info("table %s: attempt %d to %s: %s", path, number + 1, text.to_do, quote(error))
             last = error
+            if is_unanswered(error):
+                unanswered = error
+            if is_final(error) or isinstance(error, ConnectorError):
+                break
+            log.info("table %s: attempt %d to %s: %s", path, number + 1, text.to_do, quote(error))
     assert last is not None
-    raise _explain(path, text, last) from last
+    raise explain_failure(path, _texts(text), last, unanswered) from last
 
 
-def _explain(path: TableIdentifier, text: ActionText, error: Exception) -> ConnectorError:
-    if isinstance(error, ConnectorError):
-        return error
-    if is_final(error):
-        return UserError(
-            f"table {path}: the catalog refuses to {text.to_do} ({quote(error)}). Nothing was changed. Give the user "
-            "of the config's credentials the permission to change this table."
-        )
-    if isinstance(error, list_unknown_errors()):
-        return CommitUnknownError(
-            f"table {path}: the catalog gave no answer when {text.done} ({quote(error)}). Rows are not affected. "
-            "Check the catalog, and repeat the command."
-        )
-    return RetryableError(
-        f"table {path}: other writers committed first each time when {text.done} ({quote(error)}). Nothing was "
-        "changed. Repeat the command later."
+def _texts(action: ActionText) -> FailureTexts:
+    return FailureTexts(
+        f"a commit to {action.to_do}",
+        "Nothing was changed.",
+        f"the catalog gave no answer when {action.done} ({{answer}}). Rows are not affected. Check the catalog, and "
+        "repeat the command.",
+        f"other writers committed first each time when {action.done} ({{answer}}). Nothing was changed. Repeat the "
+        "command later.",
     )

@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.deletion_vectors import DeletionVector, FileId
+from connector.encoding.position_deletes import PATH_ID
 from connector.encoding.source_rows import RowLineage
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
@@ -25,7 +26,6 @@ from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of, read_entries
 from connector.iceberg.metadata.vector_entries import find_vector
 
-PATH_COLUMN: Final = 2147483546  # the field id of `file_path` in position delete files
 _READS_AT_ONCE: Final = 8
 
 _Parsed: TypeAlias = Mapping[ManifestKey, tuple["ListedFile", ...]]
@@ -99,7 +99,7 @@ class ListedFile:
 
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
-    lower, upper = (bounds and bounds.get(PATH_COLUMN) for bounds in (file.lower_bounds, file.upper_bounds))
+    lower, upper = (bounds and bounds.get(PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
     return (lower, upper) if lower and upper else None
 
 

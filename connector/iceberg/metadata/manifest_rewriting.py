@@ -1,10 +1,12 @@
 """Writes manifests again without the files that a commit removes.
 
-A compaction removes files from many manifests. Each of them could be written again, but then a table would keep as many
-manifests. So those of one spec and content are written as one, as far as it has the size of a manifest.
+A compaction removes data files, and a commit that deletes rows replaces delete files. They may be in many manifests.
+Each of these could be written again, but then a table would keep as many manifests. So those of one spec and content
+are written as one, as far as it has the size of a manifest.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from pyiceberg.manifest import ManifestFile
@@ -14,7 +16,6 @@ from connector.encoding.deletion_vectors import FileId
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds
 from connector.iceberg.metadata.row_lineage import read_entries
-from connector.iceberg.metadata.vector_entries import find_id
 
 T = TypeVar("T")
 
@@ -67,11 +68,5 @@ def divide(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterat
 def _write(
     table: Table, prefix: str, factory: ManifestFactory, manifests: Sequence[ManifestFile], gone: Collection[FileId]
 ) -> ManifestFile:
-    with factory.open(table, prefix, manifests[0].partition_spec_id, manifests[0].content) as writer:
-        for manifest in manifests:
-            for entry in read_entries(table.io, manifest):
-                if find_id(entry.data_file) in gone:
-                    writer.delete(entry)
-                else:
-                    writer.existing(entry)
-    return writer.to_manifest_file()
+    entries = chain.from_iterable(read_entries(table.io, manifest) for manifest in manifests)
+    return factory.of_existing(table, prefix, manifests[0].partition_spec_id, entries, manifests[0].content, gone)
