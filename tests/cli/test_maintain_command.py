@@ -456,7 +456,9 @@ def test_a_run_that_is_killed_leaves_a_good_table(lake: Lake, left: str, place: 
     assert {path.name for path in files_of(lake) if path.suffix != ".json"} == _referred_to(lake.table)
 
 
-INTERRUPTED: Final = KILLED_AT.replace("SIGKILL", "SIGINT")
+# A shell without job control starts what runs in the background, such as this test, with the signal ignored.
+HEEDED: Final = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+INTERRUPTED: Final = HEEDED + KILLED_AT.replace("SIGKILL", "SIGINT")
 
 
 def test_ctrl_c_ends_a_run_without_a_traceback(lake: Lake, left: str) -> None:
