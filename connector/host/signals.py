@@ -7,11 +7,13 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket that is closed at the other end
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
+_PAUSE: Final = 0.05  # seconds
 
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
 
@@ -30,9 +32,12 @@ class Stopped(BaseException):
 
 def install(wire: int) -> None:
     """Raise Stopped in the main thread when a signal comes, or when the reader of the wire is gone."""
+    woken, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)  # Python writes the number of each signal to it
     for number in STOPPING:
         signal.signal(number, _stop)
-    threading.Thread(target=_watch, args=(wire,), name="stdout-watch", daemon=True).start()
+    threading.Thread(target=_watch, args=(wire, woken), name="stop-watch", daemon=True).start()
 
 
 def raise_again() -> None:
@@ -50,12 +55,32 @@ def _stop(number: int, _frame: object) -> None:
     raise Stopped(number)
 
 
-def _watch(wire: int) -> None:
+def _watch(wire: int, woken: int) -> None:
+    """Send the signal to the main thread until it is taken.
+
+    Python takes signals in the main thread only. One that comes just before this thread begins to wait, or that the
+    kernel gives to another thread, does not end the wait.
+    """
+    number = _wait_for_reason(wire, woken)
+    main = threading.main_thread().ident
+    assert main is not None, "it has started"
+    while not _taken:
+        signal.pthread_kill(main, number)
+        time.sleep(_PAUSE)
+
+
+def _wait_for_reason(wire: int, woken: int) -> int:
+    """Return the number of the first signal, or UNREAD when the wire is closed."""
     watch = select.poll()
+    watch.register(woken, select.POLLIN)
     watch.register(wire, 0)  # poll always reports a closed pipe
-    ((_, reported),) = watch.poll()
-    if not reported & select.POLLNVAL:  # macOS cannot watch a device, such as /dev/null
-        os.kill(os.getpid(), UNREAD)
+    while True:
+        for descriptor, reported in watch.poll():
+            if descriptor == woken:
+                return os.read(woken, 1)[0]
+            if not reported & select.POLLNVAL:
+                return UNREAD
+            watch.unregister(wire)  # macOS cannot watch a device, such as /dev/null
 
 
 def map_in_threads(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:

@@ -1,8 +1,6 @@
 """Where the operating system does not say something, a portable answer is given."""
 
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.host import machine, signals
+from connector.host import machine
 
 
 @pytest.fixture
@@ -66,28 +64,6 @@ def test_macos_has_another_name_for_the_time_of_silence(
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
     machine.keep_alive(connection)
     assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPALIVE) == 30  # type: ignore[attr-defined,unused-ignore]
-
-
-@pytest.mark.parametrize(("is_closed", "sent"), [(True, [signals.UNREAD]), (False, [])])
-def test_only_a_closed_pipe_stops_the_process_and_not_a_wire_that_cannot_be_watched(
-    is_closed: bool, sent: list[int]
-) -> None:
-    received: list[int] = []
-    former = signal.signal(signals.UNREAD, lambda number, _: received.append(number))
-    reading, wire = os.pipe()
-    os.close(reading)
-    if not is_closed:
-        os.close(wire)  # poll reports a closed descriptor like macOS reports /dev/null
-    watch = select.poll()
-    watch.register(wire, 0)
-    assert bool(watch.poll()[0][1] & select.POLLNVAL) is not is_closed
-    try:
-        signals._watch(wire)
-    finally:
-        signal.signal(signals.UNREAD, former)
-        if is_closed:
-            os.close(wire)
-    assert received == sent
 
 
 LOWERED = """
