@@ -47,7 +47,7 @@ class AdvancedOptions(Definition, frozen=True):
         Setting(
             "Nanosecond Timestamps",
             "Keep the nanoseconds of date-times, in new columns of tables of format version 3. New tables have this "
-            "version then.",
+            "version then. PyIceberg and polars read such columns. Spark 4.1 and DuckDB 1.5 refuse the table.",
         ),
     ] = False
     variant_columns: Annotated[
