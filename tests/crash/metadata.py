@@ -8,14 +8,24 @@ from typing import TypeAlias
 
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile, read_manifest_list
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+)
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.row_lineage import has_row_lineage
 from crash.ledger import PromiseBrokenError
 from support.delete_partitions import find_misplaced
+from support.row_ids import find_problem_of_ids
 from support.vectors import find_problems_of_vectors
 
 Metadata: TypeAlias = TableMetadataV2 | TableMetadataV3
@@ -115,6 +125,10 @@ def _problems_of_files(table: Table) -> Iterator[str]:
         yield "a data file is in the table twice"
     if len(files) < len(listed):
         yield from find_problems_of_vectors(table)
+    if has_row_lineage(table):
+        data = (file for file in ManifestReader().list_files(table) if file.content is DataFileContent.DATA)
+        if problem := find_problem_of_ids((file.path, file.first_row_id, file.rows) for file in data):
+            yield problem
     for file in files:
         source = table.io.new_input(file.file_path)
         with source.open() as stream:

@@ -1,13 +1,15 @@
-"""Defects of deletion vectors that the simulation has to find, each planted in the shipped code from outside."""
+"""Defects in tables of format version 3 that the simulation has to find, each planted from outside the shipped code."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
+from pyiceberg.manifest import ManifestFile
 
 from connector.encoding import deleted_rows
 from connector.encoding.deletion_vectors import DeletionVector
 from connector.iceberg.commits import delete_files
+from connector.iceberg.metadata import avro_files, row_lineage
 from connector.iceberg.metadata.listed_files import ListedFile
 from simulation import searching
 
@@ -45,6 +47,16 @@ def loads_see_what_vectors_delete(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(searching, "find_deleted_rows", without)
 
 
+def row_ids_are_given_twice(patch: pytest.MonkeyPatch) -> None:
+    """To the rows of all manifests that are new in a snapshot."""
+
+    def assign(manifests: Sequence[ManifestFile], next_row_id: int) -> int:
+        ends = [row_lineage.assign_row_ids([manifest], next_row_id) for manifest in manifests]
+        return max(ends, default=next_row_id)
+
+    patch.setattr(avro_files, "assign_row_ids", assign)
+
+
 VECTOR_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
@@ -53,5 +65,6 @@ VECTOR_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
         position_deletes_of_one_file_are_not_taken_over,
         position_delete_files_are_written_in_version_3,
         loads_see_what_vectors_delete,
+        row_ids_are_given_twice,
     )
 }

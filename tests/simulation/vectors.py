@@ -7,7 +7,9 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
+from connector.iceberg.metadata.row_lineage import first_row_id_of
 from connector.iceberg.metadata.vector_entries import find_vector
+from support.row_ids import find_problem_of_ids
 
 
 def vectors_in(content: bytes) -> Sequence[tuple[str, int]]:
@@ -17,7 +19,7 @@ def vectors_in(content: bytes) -> Sequence[tuple[str, int]]:
 
 
 def find_problem(snapshot_id: int, live: Sequence[ManifestEntry]) -> str | None:
-    """A data file has one vector at most, and new deletes by position are vectors."""
+    """A data file has one vector at most, new deletes by position are vectors, and each row has an id of its own."""
     vectors = Counter(vector.data_path for entry in live if (vector := find_vector(entry.data_file)))
     if doubled := [path for path, count in vectors.items() if count > 1]:
         return f"two vectors of {doubled}"
@@ -26,4 +28,5 @@ def find_problem(snapshot_id: int, live: Sequence[ManifestEntry]) -> str | None:
         is_new = entry.snapshot_id == snapshot_id and file.content is DataFileContent.POSITION_DELETES
         if is_new and file.file_format is not FileFormat.PUFFIN:
             return f"{file.file_path} is a new position delete file in version 3"
-    return None
+    data = (entry.data_file for entry in live if entry.data_file.content is DataFileContent.DATA)
+    return find_problem_of_ids((file.file_path, first_row_id_of(file), file.record_count) for file in data)
