@@ -121,7 +121,7 @@ class SnapshotWriter:
     def _delete_files(self) -> DeleteFiles:
         return DeleteFiles()
 
-    def mark(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
+    def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         held = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
