@@ -22,7 +22,8 @@ from connector.model.binding import Arrangement, Column
 PART_SIZE: Final = 512 << 10  # bytes of Arrow data: a merge holds one part or more of each run
 # A quarter of the row groups that other tables get: smaller ones compress worse, and readers need more calls for them.
 LEAST_ENCODED: Final = 8 << 20  # bytes of Arrow data
-_COPIED_AT_ONCE: Final = 4 << 20  # bytes of Arrow data
+_TAKEN_AT_ONCE: Final = 1 << 20  # bytes of Arrow data: more of them leave the processor's cache
+_COPIED_AT_ONCE: Final = 4 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,7 @@ class SortedRun:
 class RowArrangement:
     """Knows in which order the rows of a table are written, and which of them are of one partition."""
 
-    def __init__(
-        self, columns: Sequence[Column], arrangement: Arrangement, options: FileOptions | None = None
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], arrangement: Arrangement, options: FileOptions | None = None) -> None:
         """`columns` are those of the rows, in their order. `options` are those of row groups that are encoded at once;
         without them, none is."""
         self._options = options
@@ -77,7 +76,7 @@ class RowArrangement:
             counts[partition] = 0
         first_rows = [self.sort_columns.of(batches[0].slice(0, 0))]
         pieces = list(_divide([*map(int, counts)], max(PART_SIZE // row_size, 1)))
-        for some in _group(pieces, max(_COPIED_AT_ONCE // row_size, 1)):
+        for some in _group(pieces, max(_TAKEN_AT_ONCE // row_size, 1)):
             begin = some[0].begin
             taken = rows.take(order[begin : some[-1].end])
             for piece in some:

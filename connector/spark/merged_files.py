@@ -13,7 +13,8 @@ from connector.encoding.assembled_writer import AssembledWriter
 from connector.encoding.data_files import ROW_GROUP_SIZE
 from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.encoding.run_merging import MergeRange, merge
-from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_encoded, read_part
+from connector.encoding.sort_columns import SortColumns
+from connector.encoding.sorted_runs import RunPart, SortedRun, read_encoded, read_part
 from connector.model.state import DataFile
 from connector.spark.block_transfer import Source, SpooledFile
 from connector.spark.table_files import TableLayout, open_file_writer
@@ -28,25 +29,25 @@ class StoredRun:
     run: SortedRun
 
 
-def arrange(layout: TableLayout) -> RowArrangement:
-    """Return how the rows of a table are arranged."""
-    return RowArrangement(layout.binding.columns, layout.arrangement, layout.options)
+def find_sort_columns(layout: TableLayout) -> SortColumns:
+    """Return the columns by which the rows of a table are sorted."""
+    return SortColumns(layout.binding.columns, layout.arrangement.sort)
 
 
-def write_merged(
-    layout: TableLayout, arrangement: RowArrangement, ranges: Sequence[MergeRange], sources: Sequence[Source]
-) -> list[DataFile]:
+def write_merged(layout: TableLayout, ranges: Sequence[MergeRange], sources: Sequence[Source]) -> list[DataFile]:
     """Merge these ranges of runs into data files, which are complete and durable. `sources` has the place of each run.
 
     If this fails, no file stays, as far as possible.
     """
-    io = layout.io
+    io, sort_columns = layout.io, find_sort_columns(layout)
     written: list[DataFile] = []
     with _Runs(sources, io, layout.schema) as runs:
         try:
             for merged in ranges:
-                write = _copy_range if merged.has_encoded else _write_range
-                files = write(layout, arrangement, merged, runs)
+                if merged.has_encoded:
+                    files = _copy_range(layout, merged, runs)
+                else:
+                    files = _write_rows(layout, merge(merged, sort_columns, runs.read))
                 written += [replace(file, partition=merged.partition) for file in files]
         except BaseException:
             for file in written:
@@ -56,17 +57,15 @@ def write_merged(
     return written
 
 
-def _write_range(
-    layout: TableLayout, arrangement: RowArrangement, merged: MergeRange, runs: "_Runs"
-) -> list[DataFile]:
+def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
     writer = open_file_writer(layout, ROW_GROUP_SIZE, GatheredRowGroup)
     with _abort_on_failure(writer):
-        for rows in merge(merged, arrangement.sort_columns, runs.read):
+        for rows in batches:
             writer.write(rows)
         return writer.finish()
 
 
-def _copy_range(layout: TableLayout, _: RowArrangement, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
+def _copy_range(layout: TableLayout, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
     """Copy the row groups that are encoded already. Only rows between them are encoded here."""
     columns, schema = layout.binding.columns, layout.schema
     writer = AssembledWriter(layout.io, layout.new_location, columns, schema, layout.options, ROW_GROUP_SIZE)

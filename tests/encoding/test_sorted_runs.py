@@ -56,7 +56,7 @@ def _small_parts() -> Iterator[None]:
     """Parts of a few rows, and merges that hold a few parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_runs, "PART_SIZE", 64)
-        patch.setattr(sorted_runs, "_COPIED_AT_ONCE", 200)
+        patch.setattr(sorted_runs, "_TAKEN_AT_ONCE", 200)
         patch.setattr(run_merging, "_HELD", 150)
         patch.setattr(run_merging, "_COPIED_AT_ONCE", 100)
         yield
