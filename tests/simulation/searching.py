@@ -33,12 +33,11 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     """Stands for the search in Parquet."""
     with translate_errors(file.path), io.new_input(file.path).open() as stream:
         names = stream.read().decode().split()
-    rows, ids = keys.find([pa.array([key_of(name) for name in names], pa.int64())])
+    rows, places = keys.find([pa.array([key_of(name) for name in names], pa.int64())])
     if not len(rows):
         return
     lives = ~np.isin(rows, find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
-    found, places = keys.keys_of(ids[lives])
-    positions = rows[lives][found]
+    positions, places = rows[lives], places[lives]
     documents = pa.array([f'"{names[position]}"' for position in positions], pa.string()) if with_documents else None
     yield FoundRows(places, positions, documents)
 
