@@ -35,7 +35,7 @@ class KeyDigest:
 
 def digest_of_loads(keys: pa.Table) -> KeyDigest:
     """Return the digest of a keys table, such as the one of the keys that were found."""
-    return digest_keys([column.combine_chunks() for column in keys.drop_columns([KEY]).columns])
+    return digest_keys([keys[name].combine_chunks() for name in keys.column_names if name != KEY])
 
 
 def digest_keys(columns: Sequence[pa.Array]) -> KeyDigest:
