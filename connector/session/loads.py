@@ -88,7 +88,7 @@ class TransactionLoads:
         self.count += loads.count
         lines = Lines(b"".join(loads.pieces), lambda place: loads.first_line + place)
         for index, rows in parse_loads(lines).items():
-            keys = key_table(self._find_binding(index, rows.numbers[0]), rows)
+            keys = key_table(self._find_binding(index, rows.number(0)), rows)
             if index not in self._keys:
                 self._keys[index] = GatheredKeys(self._directory / f"{index}.keys")
             self._keys[index].add(keys)
