@@ -19,7 +19,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.iceberg.metadata import avro_files
-from connector.iceberg.metadata.avro_files import WrittenFile
+from connector.storage.file_io import WrittenFile
 
 IO = PyArrowFileIO()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))
