@@ -3,15 +3,28 @@
 A list of data files that is too long for the connector state is a file beside the data files. The state names it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from io import BytesIO
+from types import TracebackType
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 import msgspec
 from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, FileIO, load_file_io
+from pyiceberg.io import (
+    ADLS_SAS_TOKEN,
+    GCS_SERVICE_HOST,
+    GCS_TOKEN,
+    GCS_TOKEN_EXPIRES_AT_MS,
+    FileIO,
+    InputFile,
+    InputStream,
+    OutputFile,
+    OutputStream,
+    load_file_io,
+)
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.typedef import Properties as PlainProperties
@@ -129,3 +142,75 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
             "in these files stay staged in the task's state: restore the list, or backfill the binding, which "
             "replaces all rows."
         ) from error
+
+
+class WrittenFile(OutputFile):
+    """An output file with a new name, whose pieces are written at once, when it is closed."""
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        super().__init__(location)
+        self._io = io
+        self._pieces: Sequence[bytes] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def exists(self) -> bool:
+        """Whether the file is in the store; this asks the store."""
+        return self._io.new_output(self.location).exists()
+
+    def to_input_file(self) -> "RememberedFile":
+        """Return the same file as it is read, from memory."""
+        return RememberedFile(self.location, self._pieces)
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - PyIceberg's signature
+        """Return a stream whose pieces are sent when it is closed."""
+        return _WrittenStream(self)
+
+    def send(self, pieces: Sequence[bytes]) -> None:
+        """Write all pieces to the store, and keep them. Raises what the store raises."""
+        write_small_file(self._io, self.location, b"".join(pieces))
+        self._pieces = pieces
+
+
+class RememberedFile(InputFile):
+    """An input file that is read from memory."""
+
+    def __init__(self, location: str, pieces: Sequence[bytes]) -> None:
+        super().__init__(location)
+        self.pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def exists(self) -> bool:
+        """Return True: the file has been written."""
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - PyIceberg's signature
+        """Return a stream of the content. It makes no request."""
+        return BytesIO(b"".join(self.pieces))
+
+
+class _WrittenStream(OutputStream):
+    def __init__(self, file: WrittenFile) -> None:
+        self._file = file
+        self._pieces: list[bytes] = []
+
+    def write(self, b: bytes) -> int:
+        self._pieces.append(b)
+        return len(b)
+
+    def tell(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def close(self) -> None:
+        self._file.send(self._pieces)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None
+    ) -> None:
+        self.close()
