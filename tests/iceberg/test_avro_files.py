@@ -19,7 +19,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.iceberg.metadata import avro_files
-from connector.iceberg.metadata.avro_files import WrittenFile
+from connector.storage.file_io import WrittenFile
 
 IO = PyArrowFileIO()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))
@@ -80,7 +80,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
     entries_before: int, tmp_path: Path
 ) -> None:
     def write() -> None:
-        file = WrittenFile(IO.new_output(f"{tmp_path}/manifest"))
+        file = WrittenFile(IO, f"{tmp_path}/manifest")
         with avro_files.ManifestWriter(UNPARTITIONED, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
             for _ in range(entries_before):
                 writer.add_entry(entry(Record()))
@@ -93,7 +93,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
 
 def test_an_error_among_the_manifests_leaves_no_list(tmp_path: Path) -> None:
     def write() -> None:
-        file = WrittenFile(IO.new_output(f"{tmp_path}/list"))
+        file = WrittenFile(IO, f"{tmp_path}/list")
         with avro_files.ManifestListWriter(file, 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
             writer.add_manifests([listed()])
             raise EOFError

@@ -281,6 +281,7 @@ def test_a_conversion_removes_the_vectors_of_the_files_that_it_rewrites(catalog:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_random_transactions_leave_the_rows_of_a_dictionary(
     catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch, duckdb_reader: duckdb.DuckDBPyConnection
