@@ -4,11 +4,14 @@ A key column may not tell which key a row has: `7` and `07` are the same long. T
 """
 
 import json
+from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from connector.model.binding import KeyPart
 from protocol.flow import Json
@@ -34,17 +37,27 @@ def parse_key(text: str) -> Key:
     return tuple(map(_comparable, elements))
 
 
-def check_document(document: str) -> None:
-    """Raise MalformedDocumentError unless the text is a JSON object."""
+def find_malformed(documents: pa.StringArray) -> list[int]:
+    """Return the places of texts that are no JSON objects, and of nulls."""
+    texts = documents.to_pylist()
+    try:
+        deque(map(_decode_raw, texts), maxlen=0)
+        if pc.all(pc.starts_with(documents, "{"), min_count=0).as_py():
+            return []
+    except (msgspec.DecodeError, RecursionError, TypeError):  # a null is no text
+        pass
+    return [place for place, text in enumerate(texts) if text is None or not _is_object(text)]
+
+
+def _is_object(document: str) -> bool:
     try:
         _decode_raw(document)
     except (msgspec.DecodeError, RecursionError):  # as for `document_key`
         try:
             parse_members(document.encode())
-        except MalformedJsonError as error:
-            raise MalformedDocumentError from error
-    if not document.lstrip().startswith("{"):
-        raise MalformedDocumentError
+        except MalformedJsonError:
+            return False
+    return document.lstrip().startswith("{")
 
 
 def document_key(document: str, parts: Sequence[KeyPart]) -> Key:

@@ -35,15 +35,19 @@ class KeyDigest:
 
 def digest_of_loads(keys: pa.Table) -> KeyDigest:
     """Return the digest of a keys table, such as the one of the keys that were found."""
-    return digest_keys([column.combine_chunks() for column in keys.drop_columns([KEY]).columns])
+    return digest_keys([keys[name].combine_chunks() for name in keys.column_names if name != KEY])
 
 
 def digest_keys(columns: Sequence[pa.Array]) -> KeyDigest:
     """Return the digest of the keys that have these values in their columns."""
     if not len(columns[0]):
         return KeyDigest()
-    hashes = reduce(lambda total, column: _mix(total + _hash(column)), columns, np.zeros(1, np.uint64))
-    return KeyDigest(len(columns[0]), int(hashes.sum(dtype=np.uint64)))
+    return KeyDigest(len(columns[0]), int(hash_keys(columns).sum(dtype=np.uint64)))
+
+
+def hash_keys(columns: Sequence[pa.Array]) -> Words:
+    """Return the hash of each key. Different keys may have one hash, but hardly ever do."""
+    return reduce(lambda total, column: _mix(total + _hash(column)), columns, np.zeros(1, np.uint64))
 
 
 def sum_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
@@ -78,8 +82,8 @@ def _hash_bytes(column: pa.Array) -> Words:
     values = column.cast(pa.binary()).fill_null(b"")
     _, offsets, content = values.buffers()
     bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    begins, sizes = bounds[:-1], np.diff(bounds)
-    data = (content.to_pybytes() if content else b"") + bytes(_WORD)
+    begins, sizes = bounds[:-1] - bounds[0], np.diff(bounds)
+    data = (content[bounds[0] : bounds[-1]].to_pybytes() if content else b"") + bytes(_WORD)
     counts = -(-sizes // _WORD)  # of words; the last one of a value may have bytes of the next, which are removed
     ends = np.cumsum(counts)
     places = np.arange(ends[-1]) - np.repeat(ends - counts, counts)

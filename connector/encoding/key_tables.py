@@ -71,10 +71,11 @@ def _parse_arrays(texts: Sequence[str]) -> Sequence[Items]:
         return [[msgspec.Raw(item) for item in parse_items(text.encode())] for text in texts]
 
 
-def write_keys(sink: str | pa.NativeFile, keys: pa.Table) -> None:
+def write_keys(sink: str | pa.NativeFile, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
     """Write a keys table as an Arrow file, to a path of the local disk or to an open file."""
-    with pa.ipc.new_file(sink, keys.schema) as file:
-        file.write_table(keys)
+    with pa.ipc.new_file(sink, schema) as file:
+        for keys in parts:
+            file.write_table(keys)
 
 
 def read_keys(source: str | bytes) -> pa.Table:

@@ -22,24 +22,29 @@ _LOADS: Final[LineDecoder[LooseKeyRow]] = LineDecoder(KeyRow, Load)
 
 @dataclass(frozen=True)
 class LoadRows:
-    """The Loads of one binding, and their lines' numbers in the input."""
+    """The Loads of one binding, and their places among the lines."""
 
     rows: Sequence[LooseKeyRow]
-    numbers: Sequence[int]
+    places: Sequence[int]
+    lines: Lines
+
+    def number(self, row: int) -> int:
+        """Return the number that the line of a Load has in the input."""
+        return self.lines.number(self.places[row])
 
 
 def parse_loads(lines: Lines) -> dict[int, LoadRows]:
     """Return the Loads by the index of their binding. Raises ProtocolError if a line is no Load."""
-    rows, numbers = _decode(lines), [*map(lines.number, range(lines.count))]
+    rows = _decode(lines)
+    bindings = [row.binding for row in rows]
+    if rows and isinstance(bindings[0], int) and bindings.count(bindings[0]) == len(rows):
+        return {bindings[0]: LoadRows(rows, range(len(rows)), lines)}
     by_binding: dict[int, tuple[list[LooseKeyRow], list[int]]] = {}
-    for row, number in zip(rows, numbers, strict=True):
-        binding = row.binding if type(row.binding) is int else binding_of(row, number)
-        found = by_binding.get(binding)
-        if found is None:
-            found = by_binding[binding] = ([], [])
-        found[0].append(row)
-        found[1].append(number)
-    return {binding: LoadRows(*found) for binding, found in by_binding.items()}
+    for place, row in enumerate(rows):
+        found, places = by_binding.setdefault(binding_of(row, lines.number(place)), ([], []))
+        found.append(row)
+        places.append(place)
+    return {binding: LoadRows(*found, lines) for binding, found in by_binding.items()}
 
 
 def key_table(binding: Binding, loads: LoadRows) -> pa.Table:
@@ -73,19 +78,22 @@ def _decode(lines: Lines) -> Sequence[LooseKeyRow]:
 
 
 def _check(binding: Binding, loads: LoadRows) -> None:
+    keys = [row.key for row in loads.rows]
+    if None not in keys and {len(key) for key in keys if key is not None} == {len(binding.keys)}:
+        return
     columns = TupleColumns("key", binding.keys)
-    for row, number in zip(loads.rows, loads.numbers, strict=True):
+    for place, row in enumerate(loads.rows):
         try:
             columns.check(row)
         except ValueError as error:
-            raise ProtocolError(f"line {number}: the Load {error}") from error
+            raise ProtocolError(f"line {loads.number(place)}: the Load {error}") from error
 
 
 def _unpack(loads: LoadRows, places: Sequence[int], count: int) -> list[Elements]:
     try:
         return [*PackedRows([loads.rows[place].key_packed or b"" for place in places]).elements(count)]
     except PackedTupleError as error:
-        number = loads.numbers[places[error.row]]
+        number = loads.number(places[error.row])
         raise ProtocolError(f"line {number}: keyPacked: the tuple {error.reason}") from error
 
 

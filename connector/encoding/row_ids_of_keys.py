@@ -21,7 +21,7 @@ class RowIdsOfKeys:
         """`table` is a keys table with a column of ids, which may be NO_ROW_ID."""
         self._ids = table[ROW_ID_FIELD.name].to_numpy()
         self._keys = Keys(table, updates)
-        self.size: int = 2 * table.nbytes  # in memory, about: the index of the keys takes as much again
+        self.size: int = table.nbytes + self._keys.size  # in memory
 
     def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return decoded rows with a column of ids, which is null for new rows."""
@@ -31,14 +31,11 @@ class RowIdsOfKeys:
             batch.column(places[part.column_id]).cast(arrow_type)
             for part, arrow_type in zip(updates.parts, self._keys.types, strict=True)
         ]
-        rows, found = self._keys.find(columns)
-        if updates.is_exact:
-            chosen, keys = self._keys.keys_of(found)
-        else:
+        rows, keys = self._keys.find(columns)
+        if not updates.is_exact:
             documents = batch.column(places[updates.document_id]).take(pa.array(rows)).to_pylist()
-            chosen, keys = self._keys.keys_of_documents(
-                found, [document_key(each, updates.parts) for each in documents]
-            )
+            are_equal = self._keys.match_documents(keys, [document_key(each, updates.parts) for each in documents])
+            rows, keys = rows[are_equal], keys[are_equal]
         ids = np.full(batch.num_rows, NO_ROW_ID, np.int64)
-        ids[rows[chosen]] = self._ids[keys]
+        ids[rows] = self._ids[keys]
         return batch.append_column(ROW_ID_FIELD, pa.array(ids, mask=ids == NO_ROW_ID))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import attrgetter
 from types import GenericAlias
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -124,7 +125,10 @@ class LineDecoder(Generic[_AnyRow]):
 
     def of_lines(self, lines: bytes) -> list[_AnyRow]:
         """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
-        return [self._without_empty_tuples(row) for row in self._messages.of_lines(lines)]
+        rows = self._messages.of_lines(lines)
+        if not any([] in map(attrgetter(name), rows) for name in self._tuples):
+            return rows
+        return [self._without_empty_tuples(row) for row in rows]
 
     def of_line(self, line: bytes, number: int) -> _AnyRow:
         """Return the row of one line. Raises ProtocolError if it is no such message."""

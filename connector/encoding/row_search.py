@@ -6,6 +6,7 @@ from threading import Lock
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from connector.encoding import data_pages
 from connector.encoding.column_types import column_id, find_columns
 from connector.encoding.deleted_rows import find_deleted_rows
 from connector.encoding.deletion_vectors import FileId
-from connector.encoding.document_keys import Key, MalformedDocumentError, check_document, document_key
+from connector.encoding.document_keys import Key, MalformedDocumentError, document_key, find_malformed
 from connector.encoding.lineage_columns import NO_ROW_ID, ROW_ID
 from connector.encoding.position_deletes import Positions
 from connector.encoding.searched_keys import Bounds, Keys, Places
@@ -24,7 +25,8 @@ from connector.encoding.source_rows import RowLineage
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
 
-_KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are read at once
+_KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are opened at once
+_ROWS: Final = 1 << 16  # whose key columns are decoded at once
 _DOCUMENTS: Final = 8 << 20  # bytes of documents that are decoded at once
 _MOST_DOCUMENTS: Final = 1 << 16  # rows
 _FOOTERS: Final = 32 << 20  # bytes of footers that a process remembers
@@ -76,8 +78,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
                 for read in source.read_documents(stream, found, with_documents=with_documents):
                     yield source.add_row_ids(stream, read, file.lineage) if file.keeps_ids and with_documents else read
             elif len(found.positions):
-                rows, places = keys.keys_of(found.ids)
-                yield FoundRows(places, found.positions[rows], None)
+                yield FoundRows(found.keys, found.positions, None)
 
 
 @cached(
@@ -92,17 +93,20 @@ def _read_footer(io: FileIO, path: str) -> pq.FileMetaData:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Rows that have the values of some key in the key columns."""
+    """Rows that have the values of some key in the key columns. A row occurs for each such key."""
 
-    positions: Positions
-    ids: Places
+    positions: Positions  # in order
+    keys: Places
 
     def without(self, deleted: Positions) -> "_Candidates":
         if not len(deleted):
             return self
         nearest = np.minimum(np.searchsorted(deleted, self.positions), len(deleted) - 1)
         lives = deleted[nearest] != self.positions
-        return _Candidates(self.positions[lives], self.ids[lives])
+        return self.slice(lives)
+
+    def slice(self, some: slice | npt.NDArray[np.bool_]) -> "_Candidates":
+        return _Candidates(self.positions[some], self.keys[some])
 
 
 class _Source:
@@ -138,29 +142,35 @@ class _Source:
 
     def find(self, stream: Any, groups: Sequence[int]) -> _Candidates:
         """Return the rows of these row groups that have the values of some key."""
-        table = self._open(stream).read_row_groups(groups, columns=self._columns(self._key_ids), use_threads=False)
         positions = np.concatenate([np.arange(*self._begins[group : group + 2]) for group in groups])
-        arrays = {column_id(field): table.column(place) for place, field in enumerate(table.schema)}
-        columns = [
-            arrays[number].cast(arrow_type).combine_chunks()
-            if number in arrays
-            else pa.nulls(len(positions), arrow_type)
+        found: list[_Candidates] = []
+        names = self._columns(self._key_ids)
+        for batch in self._open(stream).iter_batches(_ROWS, groups, columns=names, use_threads=False):
+            rows, keys = self._keys.find(self._key_columns(batch))
+            found.append(_Candidates(positions[rows], keys))
+            positions = positions[batch.num_rows :]
+        return _Candidates(_join([each.positions for each in found]), _join([each.keys for each in found]))
+
+    def _key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        arrays = {column_id(field): batch.column(place) for place, field in enumerate(batch.schema)}
+        return [
+            arrays[number].cast(arrow_type) if number in arrays else pa.nulls(batch.num_rows, arrow_type)
             for number, arrow_type in zip(self._key_ids, self._keys.types, strict=True)
         ]
-        rows, ids = self._keys.find(columns)
-        return _Candidates(positions[rows], ids)
 
     def read_documents(self, stream: Any, found: _Candidates, *, with_documents: bool) -> Iterator[FoundRows]:
         """Yield the candidates whose documents have the keys, and these documents if they are wanted."""
         groups = np.searchsorted(self._begins, found.positions, side="right") - 1
         for group in np.unique(groups).tolist():
             own = groups == group
-            positions, ids = found.positions[own], found.ids[own]
+            of_group = _Candidates(found.positions[own], found.keys[own])
+            positions, rows = np.unique(of_group.positions, return_inverse=True)
             for begin, end, documents in self._documents(stream, group, positions):
-                rows, places = self._keys_of(positions[begin:end], ids[begin:end], documents)
-                if len(rows):
-                    taken = documents.take(pa.array(rows)) if with_documents else None
-                    yield FoundRows(places, positions[begin:end][rows], taken)
+                self._check_documents(documents, positions[begin:end])
+                some = slice(*np.searchsorted(rows, (begin, end)))
+                read = self._choose(of_group.slice(some), documents.take(pa.array(rows[some] - begin)))
+                if len(read.keys):
+                    yield read if with_documents else replace(read, documents=None)
 
     def add_row_ids(self, stream: Any, found: FoundRows, lineage: RowLineage | None) -> FoundRows:
         """Return rows of one row group with their ids.
@@ -175,21 +185,17 @@ class _Source:
         own = _column(table, ROW_ID).take(pa.array(found.positions - self._begins[group]))
         return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
 
-    def _keys_of(self, positions: Positions, ids: Places, documents: pa.StringArray) -> tuple[Places, Places]:
-        if documents.null_count:
-            raise self._lacks_document(positions[np.flatnonzero(documents.is_null())[0]])
-        found = zip(documents.to_pylist(), positions.tolist(), strict=True)
-        if self._keys.updates.is_exact:
-            for document, position in found:
-                self._check_document(document, position)
-            return self._keys.keys_of(ids)
-        return self._keys.keys_of_documents(ids, [self._document_key(*each) for each in found])
+    def _check_documents(self, documents: pa.StringArray, positions: Positions) -> None:
+        for place in find_malformed(documents):
+            raise self._lacks_document(positions[place])
 
-    def _check_document(self, document: str, position: int) -> None:
-        try:
-            check_document(document)
-        except MalformedDocumentError as error:
-            raise self._lacks_document(position) from error
+    def _choose(self, found: _Candidates, documents: pa.StringArray) -> FoundRows:
+        """Return the rows whose documents have the keys."""
+        if self._keys.updates.is_exact:
+            return FoundRows(found.keys, found.positions, documents)
+        pairs = zip(documents.to_pylist(), found.positions.tolist(), strict=True)
+        are_equal = self._keys.match_documents(found.keys, [self._document_key(*pair) for pair in pairs])
+        return FoundRows(found.keys[are_equal], found.positions[are_equal], documents.filter(pa.array(are_equal)))
 
     def _document_key(self, document: str, position: int) -> Key:
         try:
@@ -264,6 +270,10 @@ class _Source:
             "Another program has changed the table. Restore the column of documents, or backfill the binding, which "
             "replaces all rows."
         )
+
+
+def _join(arrays: Sequence[Places]) -> Places:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
 def _column(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.ChunkedArray:

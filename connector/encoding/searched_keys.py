@@ -1,6 +1,10 @@
-"""The keys of a search, indexed by the values that rows have in the key columns."""
+"""The keys of a search, indexed by hashes of the values that rows have in the key columns.
 
-from collections.abc import Sequence
+The index has a hash and a place for each key, and nothing else: 20 bytes. The keys table itself may stay on the disk.
+Rows with the hash of a key are compared with it, value by value.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -10,12 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.encoding.document_keys import Key, parse_key
+from connector.encoding.key_digest import hash_keys
 from connector.encoding.key_tables import KEY, part_name
 from connector.model.binding import Updates
 
 Places: TypeAlias = npt.NDArray[np.int64]
 
-_NO_CODE: Final = -1
+_AT_ONCE: Final = 1 << 16  # keys, or rows: what is computed of them stays in the processor's cache
+_FILTER: Final = 3  # bits: the filter has so many more than a number of keys has, so it lets one row of eight pass
+_COMPARED: Final = 1 << 18  # keys: to look into a row group costs less than to compare more of them with its bounds
 
 
 @dataclass(frozen=True)
@@ -25,97 +32,113 @@ class Bounds:
     extremes: pa.Array | None  # the lowest and the highest value; None: unknown
     has_nulls: bool
 
-
-@dataclass(frozen=True)
-class _Part:
-    """The different values of one part of the keys, and which of them occur together with those of the parts before.
-
-    Values have codes: their places among the different values. Combinations of codes have ids without gaps, so that
-    the next part can be combined with them: a product of all codes would not fit into 64 bits.
-    """
-
-    values: pa.Array
-    combinations: Places  # id of the parts before * number of values + code, in order
-
-    def find(self, values: pa.Array, ids: Places) -> tuple[Places, Places]:
-        """Return the rows whose combination occurs in the keys, and their ids."""
-        codes = pc.index_in(_without_sign_of_zero(values), value_set=self.values).fill_null(_NO_CODE).to_numpy()
-        rows = np.flatnonzero(codes != _NO_CODE)
-        combinations = ids[rows] * len(self.values) + codes[rows]
-        found = np.minimum(np.searchsorted(self.combinations, combinations), len(self.combinations) - 1)
-        occurs = self.combinations[found] == combinations
-        return rows[occurs], found[occurs]
-
-    def are_within(self, bounds: Bounds) -> npt.NDArray[np.bool_]:
-        """Return which values, by their codes, a row group with these bounds may have."""
-        if bounds.extremes is None:
-            return np.ones(len(self.values), np.bool_)
-        lowest, highest = bounds.extremes
-        is_between = pc.and_(pc.greater_equal(self.values, lowest), pc.less_equal(self.values, highest))
-        may: npt.NDArray[np.bool_] = is_between.fill_null(bounds.has_nulls).to_numpy(zero_copy_only=False)
+    def allow(self, values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Return which of these values the row group may have."""
+        if self.extremes is None:
+            return np.ones(len(values), np.bool_)
+        lowest, highest = self.extremes
+        is_between = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
+        may: npt.NDArray[np.bool_] = is_between.fill_null(self.has_nulls).to_numpy()
         return may
+
+    def overlap(self, values: pa.ChunkedArray) -> bool:
+        """Return whether the row group may have one of the values, or one between them."""
+        if self.extremes is None or (values.null_count and self.has_nulls):
+            return True
+        lowest, highest = pc.min_max(values).values()
+        is_apart = pc.or_(pc.greater(lowest, self.extremes[1]), pc.less(highest, self.extremes[0]))
+        return is_apart.as_py() is False
 
 
 class Keys:
-    """The keys of a keys table. Rows have the same values if they have the same id; several keys may have one id."""
+    """The keys of a keys table. Several keys may have the same values in the key columns."""
 
     def __init__(self, table: pa.Table, updates: Updates) -> None:
         self.updates = updates
         self._texts = table[KEY]
-        self._parsed: dict[int, Key] = {}
-        self.types: list[pa.DataType] = [table.field(part_name(part)).type for part in updates.parts]
-        self._parts: list[_Part] = []
-        self._codes: list[Places] = []  # of each part, by key
-        ids: Places = np.zeros(table.num_rows, np.int64)
-        for part in updates.parts:
-            encoded = _without_sign_of_zero(table[part_name(part)].combine_chunks()).dictionary_encode("encode")
-            codes = encoded.indices.to_numpy().astype(np.int64)
-            combinations, ids = np.unique(ids * len(encoded.dictionary) + codes, return_inverse=True)
-            self._parts.append(_Part(encoded.dictionary, combinations))
-            self._codes.append(codes)
-        self._places: Places = np.argsort(ids, kind="stable")  # in the keys table, by id
-        self._ends: Places = np.cumsum(np.bincount(ids)) if len(ids) else np.empty(0, np.int64)
+        self._columns: list[pa.ChunkedArray] = [table[part_name(part)] for part in updates.parts]
+        self.types: list[pa.DataType] = [column.type for column in self._columns]
+        hashes = np.concatenate([np.empty(0, np.uint64), *map(hash_keys, self._slices())])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[order]
+        self._places = order.astype(np.int32)  # in the keys table, by hash
+        bits = len(order).bit_length() + _FILTER
+        self._shift = np.uint64(64 - bits)
+        self._filter = np.zeros(1 << bits, np.bool_)  # by the highest bits of a hash: whether a key has them
+        self._filter[hashes >> self._shift] = True
 
     def __len__(self) -> int:
         return len(self._places)
 
+    @property
+    def size(self) -> int:
+        """The bytes of the index."""
+        return self._hashes.nbytes + self._places.nbytes + self._filter.nbytes
+
     def find(self, columns: Sequence[pa.Array]) -> tuple[Places, Places]:
-        """Return the rows that have the values of some key, and their ids. `columns` are the key columns."""
-        rows: Places = np.arange(len(columns[0]))
-        ids: Places = np.zeros(len(rows), np.int64)
-        for number, (part, column) in enumerate(zip(self._parts, columns, strict=True)):
-            found, ids = part.find(column.take(pa.array(rows)) if number else column, ids)
-            rows = rows[found]
-        return rows, ids
+        """Return the rows that have the values of some key, in their order, and the places of these keys in the table.
+        A row occurs for each key that it has. `columns` are the key columns."""
+        parts = [
+            (begin, self._find([column.slice(begin, _AT_ONCE) for column in columns]))
+            for begin in range(0, len(columns[0]), _AT_ONCE)
+        ]
+        rows = [found + begin for begin, (found, _) in parts]
+        return _join(rows), _join([places for _, (_, places) in parts])
 
-    def keys_of(self, ids: Places) -> tuple[Places, Places]:
-        """Return all keys of these ids: places in `ids`, and places in the keys table."""
-        begins = np.append(0, self._ends[:-1])[ids]
-        counts = self._ends[ids] - begins
-        rows = np.repeat(np.arange(len(ids)), counts)
-        nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, self._places[begins[rows] + nth]
-
-    def keys_of_documents(self, ids: Places, documents: Sequence[Key]) -> tuple[Places, Places]:
-        """Return the same as `keys_of`, but only the keys that are equal to those of the rows' documents."""
-        rows, places = self.keys_of(ids)
-        pairs = zip(rows.tolist(), places.tolist(), strict=True)
-        is_equal = np.array([self._key(place) == documents[row] for row, place in pairs], np.bool_)
-        return rows[is_equal], places[is_equal]
+    def match_documents(self, places: Places, documents: Sequence[Key]) -> npt.NDArray[np.bool_]:
+        """Return which keys, by their places, are equal to the keys of these documents."""
+        texts = self._texts.take(pa.array(places)).to_pylist()
+        pairs = zip(texts, documents, strict=True)
+        return np.fromiter((parse_key(text) == document for text, document in pairs), np.bool_, len(places))
 
     def may_be_within(self, bounds: Sequence[Bounds]) -> bool:
         """Return whether a row group with these bounds of the key columns may have one of the keys."""
-        may: npt.NDArray[np.bool_] = np.ones(len(self), np.bool_)
-        for part, codes, bound in zip(self._parts, self._codes, bounds, strict=True):
-            may &= part.are_within(bound)[codes]
-        return bool(may.any())
+        columns = list(zip(bounds, self._columns, strict=True))
+        if not len(self) or not all(bound.overlap(column) for bound, column in columns):
+            return False
+        return len(self) > _COMPARED or any(
+            np.logical_and.reduce([bound.allow(column.slice(begin, _AT_ONCE)) for bound, column in columns]).any()
+            for begin in range(0, len(self), _AT_ONCE)
+        )
 
-    def _key(self, place: int) -> Key:
-        if place not in self._parsed:
-            self._parsed[place] = parse_key(self._texts[place].as_py())
-        return self._parsed[place]
+    def _slices(self) -> Iterator[list[pa.Array]]:
+        for begin in range(0, len(self._texts), _AT_ONCE):
+            yield [_comparable(column.slice(begin, _AT_ONCE).combine_chunks()) for column in self._columns]
+
+    def _find(self, columns: Sequence[pa.Array]) -> tuple[Places, Places]:
+        values = [*map(_comparable, columns)]
+        hashes = hash_keys(values)
+        rows = np.flatnonzero(self._filter[hashes >> self._shift])
+        nearest = np.minimum(np.searchsorted(self._hashes, hashes[rows]), max(len(self) - 1, 0))
+        occurs = self._hashes[nearest] == hashes[rows]
+        rows, begins = rows[occurs], nearest[occurs]
+        counts = np.searchsorted(self._hashes, hashes[rows], side="right") - begins
+        rows = np.repeat(rows, counts)
+        nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        places: Places = self._places[np.repeat(begins, counts) + nth].astype(np.int64)
+        is_equal = np.ones(len(rows), np.bool_)
+        for column, of_keys in zip(values, self._columns, strict=True):
+            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys.take(pa.array(places))))
+        return rows[is_equal], places[is_equal]
 
 
-def _without_sign_of_zero(values: pa.Array) -> pa.Array:
-    """Arrow takes -0.0 and 0.0 for different values, but keys with them are equal."""
-    return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
+def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return values of which two are equal if the keys are. Arrow takes 0.0 and -0.0 for different values when it
+    hashes them, and two NaN when it compares them."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if not pa.types.is_floating(array.type):
+        return array
+    numbers = pc.if_else(pc.is_nan(array), float("nan"), pc.add(array.cast(pa.float64()), 0.0))
+    return numbers.view(pa.int64())
+
+
+def _are_equal(values: pa.Array, others: pa.Array) -> npt.NDArray[np.bool_]:
+    are_null = pc.and_(values.is_null(), others.is_null())
+    equal: npt.NDArray[np.bool_] = pc.or_(pc.equal(values, others).fill_null(False), are_null).to_numpy(
+        zero_copy_only=False
+    )
+    return equal
+
+
+def _join(arrays: Sequence[Places]) -> Places:
+    return np.concatenate([np.empty(0, np.int64), *arrays])

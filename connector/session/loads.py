@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.io import FileIO
 
-from connector.encoding.key_digest import KeyDigest, digest_of_loads
+from connector.encoding.key_digest import KeyDigest, digest_of_loads, sum_digests
 from connector.encoding.key_tables import KEY
 from connector.encoding.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
 from connector.encoding.load_lines import key_table, parse_loads
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_lines import Lines
+from connector.encoding.rows_of_keys import Mask, RowsOfKeys, choose_newest
 from connector.host import facts
 from connector.host.errors import ConnectorError
 from connector.host.facts import AnsweredLoads
 from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
-from connector.model.binding import Binding, Updates
+from connector.model.binding import Binding
 from connector.model.state import LocatedRows
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
 from connector.spark.search_job import (
     FoundInGroup,
     Group,
-    RowsOfKeys,
     Search,
     group_files,
     read_documents,
@@ -41,7 +41,7 @@ from connector.spark.search_job import (
     remove_source,
 )
 from connector.spark.spark_session import Spark
-from connector.spark.stored_keys import store_keys
+from connector.spark.stored_keys import GatheredKeys, store_keys
 from connector.spark.table_files import Layout, TableLayout
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
@@ -76,25 +76,28 @@ class TransactionLoads:
         self._directory = directory
         self._tables = tables
         self._bindings = bindings
-        self._keys: dict[int, list[pa.Table]] = {}
+        self._keys: dict[int, GatheredKeys] = {}
         self.count = 0
         self.found: dict[int, Found] = {}
 
     def add(self, loads: Load) -> None:
         """Receive a run of Loads. Raises ProtocolError if a line is no Load, or its binding never loads."""
+        if not self.count:
+            with translate_disk_errors("file for the keys of Loads"):
+                self._directory.mkdir()
+        self.count += loads.count
         lines = Lines(b"".join(loads.pieces), lambda place: loads.first_line + place)
         for index, rows in parse_loads(lines).items():
-            self._keys.setdefault(index, []).append(key_table(self._find_binding(index, rows.numbers[0]), rows))
-        self.count += loads.count
+            keys = key_table(self._find_binding(index, rows.number(0)), rows)
+            if index not in self._keys:
+                self._keys[index] = GatheredKeys(self._directory / f"{index}.keys")
+            self._keys[index].add(keys)
 
     def answer(self) -> Iterator[bytes]:
         """Yield the text of the answers: finished lines, one for each key that has a document. A part may end within a
         line."""
-        with translate_disk_errors("file for the keys of Loads"):
-            self._directory.mkdir()
-        for index, tables in sorted(self._keys.items()):
-            yield from self._answer(index, pa.concat_tables(tables).combine_chunks())
-        self._keys.clear()
+        for index in sorted(self._keys):
+            yield from self._answer(index, self._keys.pop(index))
 
     def close(self) -> None:
         """Remove the row ids of loaded keys, and the directory. All rows are written."""
@@ -117,54 +120,61 @@ class TransactionLoads:
             )
         return self._tables[index].binding
 
-    def _answer(self, index: int, keys: pa.Table) -> Iterator[bytes]:
+    def _answer(self, index: int, gathered: GatheredKeys) -> Iterator[bytes]:
         table = self._tables[index]
         view = table.find_view()
-        layout = table.layout()
-        groups = self._search(table.binding, layout, keys, view) if keys.num_rows and view.files else []
-        rows = RowsOfKeys.join([group.rows for group in groups])
-        are_newest = _choose_newest(rows)
-        newest = np.split(are_newest, np.cumsum([len(group.rows.keys) for group in groups]))
-        for group, is_newest in zip(groups, newest[:-1], strict=True):
-            if is_newest.all():
-                yield from read_documents(group.documents, layout.io) if len(is_newest) else ()
-            else:
-                lines = read_lines(group.documents, layout.io)
-                yield from (line for line, chosen in zip(lines, is_newest, strict=True) if chosen)
         answered = KeyDigest()
-        if len(rows.keys):
-            updates = table.binding.updates
-            assert updates, "only bindings that update rows are searched"
-            answered = digest_of_loads(keys.take(pa.array(np.unique(rows.keys))))
-            located = _stage_located(layout, view, rows, keys, updates)
-            row_ids = self._store_row_ids(layout, keys, rows.filter(are_newest))
-            self.found[index] = Found(located, answered, row_ids)
+        if gathered.count and view.files:
+            layout = table.layout()
+            source = self._new_source(layout, ".arrow")
+            keys = gathered.store(source, layout)
+            groups = self._search(table.binding, layout, source, view)
+            newest = choose_newest([group.rows for group in groups], len(keys))
+            for group, are_newest in zip(groups, newest, strict=True):
+                yield from _read_answers(group, are_newest, layout.io)
+            if any(len(group.rows) for group in groups):
+                found = self._locate(layout, view, keys, [group.rows for group in groups], newest)
+                self.found[index], answered = found, found.answered
         if facts.observe:
-            facts.observe(AnsweredLoads(table.binding.table, keys.num_rows, answered.keys))
+            facts.observe(AnsweredLoads(table.binding.table, gathered.count, answered.keys))
 
-    def _search(self, binding: Binding, layout: TableLayout, keys: pa.Table, view: TableView) -> Sequence[FoundInGroup]:
-        source = self._store_keys(layout, keys)
+    def _search(self, binding: Binding, layout: TableLayout, source: Source, view: TableView) -> list[FoundInGroup]:
         search = Search(binding, source)
         groups = [Group(files, self._new_source(layout, ".loaded")) for files in group_files(view.files)]
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
-        outcomes = self._spark.map(partial(search.run, layout.access.value), groups).result()
+        outcomes = self._spark.map_shares(partial(search.run, layout.access.value), groups).result()
         remove_source(source, layout.io)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
                 raise outcome
         return [outcome for outcome in outcomes if isinstance(outcome, FoundInGroup)]
 
-    def _store_keys(self, layout: TableLayout, keys: pa.Table) -> Source:
-        source = self._new_source(layout, ".arrow")
-        store_keys(source, keys, layout)
-        return source
+    def _locate(
+        self, layout: TableLayout, view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys], newest: Sequence[Mask]
+    ) -> Found:
+        """Stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
+        updates = layout.binding.updates
+        assert updates, "only bindings that update rows are searched"
+        location = layout.new_located_location()
+        write_located(layout.io, location, _describe_rows(view, keys, found), updates)
+        chosen = [rows.filter(are_newest) for rows, are_newest in zip(found, newest, strict=True)]
+        columns = keys.drop_columns([KEY])
+        digests = [digest_of_loads(columns.take(pa.array(some.keys))) for rows in chosen for some in rows.slices()]
+        located = LocatedRows(location, sum(map(len, found)), view.snapshot_id)
+        return Found(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
-    def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: RowsOfKeys) -> Source | None:
+    def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: Sequence[RowsOfKeys]) -> Source | None:
         """Write the ids of the newest row of each key for the tasks that will write the next versions of these rows."""
-        if (newest.row_ids == NO_ROW_ID).all():
+        if all(rows.row_ids is None or (rows.row_ids == NO_ROW_ID).all() for rows in newest):
             return None
-        ids = pa.array(newest.row_ids)
-        return self._store_keys(layout, keys.take(pa.array(newest.keys)).append_column(ROW_ID_FIELD, ids))
+        source = self._new_source(layout, ".arrow")
+        parts = (
+            keys.take(pa.array(some.keys)).append_column(ROW_ID_FIELD, pa.array(some.row_ids, pa.int64()))
+            for rows in newest
+            for some in rows.slices()
+        )
+        store_keys(source, keys.schema.append(ROW_ID_FIELD), parts, layout)
+        return source
 
     def _new_source(self, layout: TableLayout, suffix: str) -> Source:
         """Return a new place that the driver and all tasks reach."""
@@ -188,33 +198,26 @@ def check_stored(binding: Binding, found: Found | None, stored: KeyDigest | None
         )
 
 
-def _choose_newest(rows: RowsOfKeys) -> npt.NDArray[np.bool_]:
-    """Return which of the rows are the newest of their keys.
-
-    A key has several rows if another writer has added some, or if the table had them before its binding updated rows.
-    """
-    order = np.lexsort((rows.positions, rows.files, rows.keys))  # of each key, the newest comes last
-    keys = rows.keys[order]
-    is_newest = np.zeros(len(keys), np.bool_)
-    is_newest[order[np.append(keys[1:] != keys[:-1], True)[: len(keys)]]] = True
-    return is_newest
+def _read_answers(group: FoundInGroup, are_newest: Mask, io: FileIO) -> Iterator[bytes]:
+    if are_newest.all():
+        yield from read_documents(group.documents, io) if len(group.rows) else ()
+    else:
+        lines = read_lines(group.documents, io)
+        yield from (line for line, is_newest in zip(lines, are_newest, strict=True) if is_newest)
 
 
-def _stage_located(
-    layout: TableLayout, view: TableView, rows: RowsOfKeys, keys: pa.Table, updates: Updates
-) -> LocatedRows:
-    """Write all found rows, those of a key with several among them: one version of a document is to stay."""
+def _describe_rows(view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys]) -> Iterator[pa.Table]:
+    """Yield all found rows, those of a key with several among them: one version of a document is to stay."""
     paths = list(dict.fromkeys(file.path for file in view.files))
     places = {path: place for place, path in enumerate(paths)}
     path_of_file = np.array([places[file.path] for file in view.files], np.int32)
-    indices = pa.array(path_of_file[rows.files], pa.int32())
-    table = pa.table(
-        {
-            "file_path": pa.DictionaryArray.from_arrays(indices, pa.array(paths, pa.string())),
-            "pos": rows.positions,
-            "key": keys[KEY].take(pa.array(rows.keys)),
-        }
-    )
-    location = layout.new_located_location()
-    write_located(layout.io, location, table, updates)
-    return LocatedRows(location, table.num_rows, view.snapshot_id)
+    names = pa.array(paths, pa.string())
+    for rows in (some for part in found for some in part.slices()):
+        indices = pa.array(path_of_file[rows.files], pa.int32())
+        yield pa.table(
+            {
+                "file_path": pa.DictionaryArray.from_arrays(indices, names),
+                "pos": pa.array(rows.positions, pa.int64()),
+                "key": keys[KEY].take(pa.array(rows.keys)),
+            }
+        )

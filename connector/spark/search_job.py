@@ -2,23 +2,22 @@
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
 from connector.encoding.lineage_columns import NO_ROW_ID
-from connector.encoding.row_search import SearchedFile, search
+from connector.encoding.row_search import FoundRows, SearchedFile, search
+from connector.encoding.rows_of_keys import RowsOfKeys
 from connector.encoding.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
-from connector.model.binding import Binding, Updates
+from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
 from connector.spark.stored_keys import open_keys
@@ -30,8 +29,7 @@ COPIED_AT_ONCE: Final = 1 << 20  # bytes
 
 _END: Final = pa.scalar(b"}}\n", pa.large_binary())
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
-
-Integers: TypeAlias = npt.NDArray[np.int64]
+_NEWLINE: Final = b"\n"
 
 
 @dataclass(frozen=True)
@@ -49,21 +47,22 @@ class Search:
     binding: Binding
     keys: Source
 
-    def run(self, access: Properties, group: Group) -> "FoundInGroup | ConnectorError":
-        """Search the group's files. An error is returned, since Spark would hide its type."""
-        gc.collect()  # the daemon has turned the automatic collection off
-        io = open_file_io(access)
+    def run(self, access: Properties, groups: Iterable[Group]) -> Iterator["FoundInGroup | ConnectorError"]:
+        """Search one group after the other. An error is returned, since Spark would hide its type."""
         assert self.binding.updates, "only bindings that update rows are searched"
-        keys = _open_keys(self.keys, self.binding.updates, access)
+        io = open_file_io(access)
+        keys = Keys(open_keys(self.keys, access), self.binding.updates)
+        return (self._search(io, keys, group) for group in groups)
+
+    def _search(self, io: FileIO, keys: Keys, group: Group) -> "FoundInGroup | ConnectorError":
+        gc.collect()  # the daemon has turned the automatic collection off
         found: list[RowsOfKeys] = []
         try:
             with _Lines(group.documents, io, self.binding.index) as lines:
                 for place, file in group.files:
                     for rows in search(io, file, keys, with_documents=True):
                         lines.write(rows.documents)
-                        places, ids = np.full(len(rows.keys), place), rows.row_ids
-                        ids = np.full(len(rows.keys), NO_ROW_ID) if ids is None else ids
-                        found.append(RowsOfKeys(places, rows.keys, rows.positions, ids))
+                        found.append(_describe(place, file, rows))
         except ConnectorError as error:
             return error
         except OSError as error:
@@ -72,30 +71,6 @@ class Search:
                 "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
             )
         return FoundInGroup(RowsOfKeys.join(found), group.documents)
-
-
-@dataclass(frozen=True)
-class RowsOfKeys:
-    """Where rows of keys are, and their ids: arrays of one length."""
-
-    files: Integers  # places in the view
-    keys: Integers  # places in the keys table
-    positions: Integers  # within the file
-    row_ids: Integers  # NO_ROW_ID: the row has none
-
-    @classmethod
-    def join(cls, parts: Sequence["RowsOfKeys"]) -> "RowsOfKeys":
-        """Return the rows of all parts, in their order."""
-        return cls(
-            _join([part.files for part in parts]),
-            _join([part.keys for part in parts]),
-            _join([part.positions for part in parts]),
-            _join([part.row_ids for part in parts]),
-        )
-
-    def filter(self, are_kept: npt.NDArray[np.bool_]) -> "RowsOfKeys":
-        """Return the rows that are to be kept."""
-        return RowsOfKeys(self.files[are_kept], self.keys[are_kept], self.positions[are_kept], self.row_ids[are_kept])
 
 
 @dataclass(frozen=True)
@@ -120,10 +95,11 @@ def group_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, Sear
         yield tuple(group)
 
 
-@lru_cache(maxsize=1)
-def _open_keys(source: Source, updates: Updates, access: Properties) -> Keys:
-    """Return the keys. A worker searches several groups for the same ones."""
-    return Keys(open_keys(source, access), updates)
+def _describe(place: int, file: SearchedFile, rows: FoundRows) -> RowsOfKeys:
+    ids = rows.row_ids
+    if ids is None and file.keeps_ids:
+        ids = np.full(len(rows.keys), NO_ROW_ID)
+    return RowsOfKeys(np.full(len(rows.keys), place), rows.keys, rows.positions, ids)
 
 
 class _Lines:
@@ -146,8 +122,10 @@ class _Lines:
         """Write one line for each document, a JSON object."""
         if self._stream is None:
             self._stream = _create(self._target, self._io)
-        # A newline in JSON is only white space. Another program may have written it.
-        texts = pc.replace_substring(documents, "\n", " ").cast(pa.large_binary())
+        if _NEWLINE in documents.buffers()[-1].to_pybytes():
+            # In JSON it is only white space. Another program may have written it.
+            documents = pc.replace_substring(documents, "\n", " ")
+        texts = documents.cast(pa.large_binary())
         lines = pc.binary_join_element_wise(self._begin, texts, _END, _NOTHING, null_handling="emit_null")
         assert not lines.null_count, "a search returns documents that are JSON objects"
         _, offsets, data = lines.buffers()
@@ -171,10 +149,6 @@ def _create(target: Source, io: FileIO) -> Any:
         return io.new_output(target.location).create()
 
 
-def _join(arrays: Sequence[npt.NDArray[Any]]) -> Integers:
-    return np.concatenate([np.empty(0, np.int64), *arrays]).astype(np.int64)
-
-
 def read_documents(source: Source, io: FileIO) -> Iterator[bytes]:
     """Yield the text of all lines, a part after the other, and remove it."""
     with source.open(io) as stream:
@@ -187,8 +161,8 @@ def read_lines(source: Source, io: FileIO) -> Iterator[bytes]:
     """Yield line by line, with their newlines, and remove the text."""
     rest = b""
     for part in read_documents(source, io):
-        *lines, rest = (rest + part).split(b"\n")
-        yield from (line + b"\n" for line in lines)
+        *lines, rest = (rest + part).split(_NEWLINE)
+        yield from (line + _NEWLINE for line in lines)
 
 
 def remove_source(source: Source, io: FileIO) -> None:

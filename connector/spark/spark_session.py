@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
@@ -124,7 +125,14 @@ class Spark:
 
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
         """Submit a job that calls `call` for each thing, with several things per task. Return the results in order."""
-        return self._executor.submit(self._map, call, things)
+        return self.map_shares(partial(_call_each, call), things)
+
+    def map_shares(self, call: Callable[[Iterable[S]], Iterable[T]], things: Sequence[S]) -> "Future[list[T]]":
+        """Submit a job that calls `call` once in each task, for the things of its share. Return the results in order.
+
+        `call` yields one result for each thing, in order.
+        """
+        return self._executor.submit(self._map_shares, call, things)
 
     @property
     def maintenance_tasks(self) -> int:
@@ -165,12 +173,24 @@ class Spark:
             context.setLocalProperty(POOL, MAINTENANCE)
             return context.parallelize([0], 1).mapPartitions(task).collect()
 
-    def _map(self, call: Callable[[S], T], things: Sequence[S]) -> list[T]:
+    def _map_shares(self, call: Callable[[Iterable[S]], Iterable[T]], things: Sequence[S]) -> list[T]:
         context = self._context.result()
+        # Spark would run a further task in the slot beside them, with a worker that the memory is not planned for.
+        tasks_per_core = 1 if self._lane is Lane.BESIDE else TASKS_PER_CORE
+        tasks = min(len(things), tasks_per_core * context.defaultParallelism)
+        shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
         with translate_errors(self._jvm, "A Spark job failed"):
             context.setLocalProperty(POOL, TRANSACTIONS)
-            tasks = min(len(things), TASKS_PER_CORE * context.defaultParallelism)
-            return context.parallelize(things, tasks).map(call).collect()
+            found = context.parallelize(shares, tasks).map(partial(_call_once, call)).collect()
+        return [found[place % tasks][place // tasks] for place in range(len(things))]
+
+
+def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
+    return map(call, things)
+
+
+def _call_once(call: Callable[[Iterable[S]], Iterable[T]], things: Iterable[S]) -> list[T]:
+    return list(call(things))
 
 
 def _conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dict[str, str]:

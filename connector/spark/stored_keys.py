@@ -4,7 +4,10 @@ The tasks of a search get the keys of Loads. Those that write the next versions 
 rows with their ids, in tables of format version 3.
 """
 
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
@@ -22,17 +25,67 @@ from connector.spark.table_files import StoredKeys, TableLayout
 from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
 
+_GATHERED: Final = 8 << 20  # bytes of keys that are in memory before they are written to the file
 _REMEMBERED: Final = 32 << 20  # bytes of row ids in each process
 
 
-def store_keys(source: Source, keys: pa.Table, layout: TableLayout) -> None:
-    """Write a table of keys for tasks."""
+class GatheredKeys:
+    """The keys of the Loads of one binding. While they are gathered, all but a few wait in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is that of the file. It is made when there are many keys."""
+        self.count = 0
+        self._path = path
+        self._tables: list[pa.Table] = []
+        self._size = 0  # bytes in memory
+        self._file: pa.RecordBatchFileWriter | None = None
+
+    def add(self, keys: pa.Table) -> None:
+        """Receive a part of the keys table."""
+        self.count += keys.num_rows
+        self._tables.append(keys)
+        self._size += keys.nbytes
+        if self._size >= _GATHERED:
+            with _on_disk():
+                self._file = self._file or pa.ipc.new_file(str(self._path), keys.schema)
+                self._file.write_table(self._take())
+
+    def store(self, source: Source, layout: TableLayout) -> pa.Table:
+        """Write the keys table for tasks, and return it. Most of a large one stays on the disk."""
+        if self._file is None:
+            keys = self._take()
+            store_keys(source, keys.schema, [keys], layout)
+            return keys
+        with _on_disk():
+            if self._tables:
+                self._file.write_table(self._take())
+            self._file.close()
+        keys = read_keys(str(self._path))
+        if isinstance(source, SpooledFile):
+            self._path.rename(source.path)
+        else:
+            store_keys(source, keys.schema, [keys], layout)
+            self._path.unlink()  # it stays on the disk as long as it is mapped
+        return keys
+
+    def _take(self) -> pa.Table:
+        keys = pa.concat_tables(self._tables).combine_chunks()
+        self._tables, self._size = [], 0
+        return keys
+
+
+def store_keys(source: Source, schema: pa.Schema, parts: Iterable[pa.Table], layout: TableLayout) -> None:
+    """Write a table of keys for tasks, one part after the other."""
     if isinstance(source, SpooledFile):
-        with translate_disk_errors("file for the keys of Loads"):
-            write_keys(str(source.path), keys)
+        with _on_disk():
+            write_keys(str(source.path), schema, parts)
     else:
         with translate_errors(source.location), layout.io.new_output(source.location).create() as stream:
-            write_keys(stream, keys)
+            write_keys(stream, schema, parts)
+
+
+def _on_disk() -> AbstractContextManager[None]:
+    return translate_disk_errors("file for the keys of Loads")
 
 
 def open_keys(source: StoredKeys, access: Properties) -> pa.Table:

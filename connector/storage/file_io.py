@@ -20,7 +20,7 @@ from connector.host.errors import UserError
 from connector.host.redaction import hide_obtained
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
-from connector.storage.file_access import AZURE_SCHEMES, SECRET_PROPERTIES
+from connector.storage.file_access import AZURE_SCHEMES, S3_SCHEMES, SECRET_PROPERTIES
 from connector.storage.storage_errors import translate_errors
 
 RETRY_SECONDS: Final = 30
@@ -90,6 +90,19 @@ def hide_credentials(properties: Mapping[str, str]) -> None:
         hide_obtained(properties[name])
 
 
+def write_small_file(io: FileIO, location: str, content: bytes) -> None:
+    """Write a file that is small and has a new name. It is durable when this returns."""
+    if urlsplit(location).scheme in S3_SCHEMES:
+        # Imported only if it is used: it takes a twentieth of a second.
+        from connector.storage.s3_objects import LARGEST, open_s3_objects
+
+        objects = open_s3_objects(Properties(io.properties)) if len(content) <= LARGEST else None
+        if objects and objects.put(location, content):
+            return
+    with io.new_output(location).create(overwrite=True) as stream:
+        stream.write(content)
+
+
 def is_list_too_long(files: tuple[DataFile, ...]) -> bool:
     """Whether the list of these files must be kept outside the state."""
     return len(msgspec.json.encode(files)) > LONGEST_IN_STATE
@@ -97,8 +110,8 @@ def is_list_too_long(files: tuple[DataFile, ...]) -> bool:
 
 def write_list(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:
     """Write a list of files. It is durable when this returns."""
-    with translate_errors(location), io.new_output(location).create() as stream:
-        stream.write(msgspec.json.encode(files))
+    with translate_errors(location):
+        write_small_file(io, location, msgspec.json.encode(files))
     return FileList(location, len(files), sum(file.rows for file in files), sum(file.size for file in files))
 
 

@@ -54,11 +54,11 @@ def test_a_table_without_keys_has_the_columns() -> None:
 
 def test_tasks_read_the_same_table_from_a_file_and_from_bytes(tmp_path: Path) -> None:
     written = keys_of_texts(pa.array(["[1]", "[2]"]), [KeyPart(4, "/a")], [LongType()])
-    write_keys(str(tmp_path / "keys"), written)
+    write_keys(str(tmp_path / "keys"), written.schema, [written])
     read = read_keys(str(tmp_path / "keys"))
     (tmp_path / "keys").unlink()
 
     assert read.equals(written)
     sink = pa.BufferOutputStream()
-    write_keys(sink, written)
+    write_keys(sink, written.schema, [written])
     assert read_keys(sink.getvalue().to_pybytes()).equals(written)

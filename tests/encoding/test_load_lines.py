@@ -75,7 +75,11 @@ def test_bindings_are_told_apart() -> None:
     lines = [load(1), load(2, index=4), b'{"load":{"key":["x"]}}\n', load(3), b'{"load":{"binding":"4","key":[5]}}\n']
     found = parse_loads(numbered(b"".join(lines), first_line=10))
 
-    assert {index: list(loads.numbers) for index, loads in found.items()} == {INDEX: [10, 13], 4: [11, 14], 0: [12]}
+    assert {index: [*map(loads.number, range(len(loads.rows)))] for index, loads in found.items()} == {
+        INDEX: [10, 13],
+        4: [11, 14],
+        0: [12],
+    }
 
 
 def test_a_key_that_its_columns_cannot_hold_is_left_out_in_both_forms() -> None:

@@ -1,6 +1,7 @@
 """Located rows: an object from which a later process, without a binding, finds the rows again."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,15 +23,32 @@ IO = PyArrowFileIO()
 @pytest.mark.parametrize("path_type", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
 def test_rows_and_the_way_to_find_them_are_read_back(tmp_path: Path, path_type: pa.DataType) -> None:
     rows = ROWS.set_column(0, "file_path", ROWS["file_path"].cast(path_type))
-    write_located(IO, f"file://{tmp_path}/located", rows, UPDATES)
+    write_located(IO, f"file://{tmp_path}/located", [rows], UPDATES)
     read = read_located(IO, f"file://{tmp_path}/located")
 
-    assert read.rows.to_pylist() == ROWS.to_pylist()
+    assert read.rows.to_pylist() == ROWS.drop_columns(["key"]).to_pylist()
+    assert read.read_texts().to_pylist() == ROWS["key"].to_pylist()
     assert read.updates == UPDATES
 
 
+def test_keys_are_only_decoded_when_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    read_table = pq.read_table
+
+    def note(source: pa.BufferReader, columns: list[str], **options: Any) -> pa.Table:
+        decoded.extend(columns)
+        return read_table(source, columns=columns, **options)
+
+    monkeypatch.setattr(pq, "read_table", note)
+    write_located(IO, f"file://{tmp_path}/located", (ROWS.slice(place, 1) for place in range(3)), UPDATES)
+    located = read_located(IO, f"file://{tmp_path}/located")
+    assert decoded == ["file_path", "pos"]
+    (tmp_path / "located").unlink()
+    assert located.read_texts().to_pylist() == ROWS["key"].to_pylist()
+
+
 def test_each_key_occurs_once_in_the_keys_table_with_the_types_of_today(tmp_path: Path) -> None:
-    write_located(IO, f"file://{tmp_path}/located", ROWS, UPDATES)
+    write_located(IO, f"file://{tmp_path}/located", [ROWS], UPDATES)
     located = read_located(IO, f"file://{tmp_path}/located")
 
     of_longs = located.keys({1: LongType(), 4: StringType(), 9: StringType()})
@@ -40,7 +58,7 @@ def test_each_key_occurs_once_in_the_keys_table_with_the_types_of_today(tmp_path
 
 
 def test_a_dropped_key_column_is_a_key_error(tmp_path: Path) -> None:
-    write_located(IO, f"file://{tmp_path}/located", ROWS, UPDATES)
+    write_located(IO, f"file://{tmp_path}/located", [ROWS], UPDATES)
 
     with pytest.raises(KeyError, match="1"):
         read_located(IO, f"file://{tmp_path}/located").keys({4: StringType()})
@@ -50,7 +68,7 @@ def test_a_dropped_key_column_is_a_key_error(tmp_path: Path) -> None:
 def test_a_damaged_object_is_an_error_that_says_what_to_do(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "located"
     if damage == "cut off":
-        write_located(IO, f"file://{path}", ROWS, UPDATES)
+        write_located(IO, f"file://{path}", [ROWS], UPDATES)
         path.write_bytes(path.read_bytes()[:-100])
     else:
         pq.write_table(ROWS, path)

@@ -1,8 +1,10 @@
 """The search for the rows of keys: what it finds, what it reads for it, and files that it refuses."""
 
 import json
+import math
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +23,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding import data_pages
+from connector.encoding import data_pages, searched_keys
 from connector.encoding.row_search import SearchedFile, search
-from connector.encoding.searched_keys import Keys
+from connector.encoding.searched_keys import Bounds, Keys
 from connector.host.errors import RetryableError, UserError
 from encoding.searched_tables import IO, SearchedTable
 from support.snapshots import check_text
@@ -197,12 +199,67 @@ def test_a_column_that_is_newer_than_the_file_is_null_there(tmp_path: Path) -> N
     assert [row[0] for row in table.find([whole(path)], ['[1,"a"]', "[2,null]"])] == ["[2,null]"]
 
 
+def test_all_key_columns_are_newer_than_the_file(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[null]"], k0=None)
+    assert [row[2] for row in table.find([whole(path)], ["[1]", "[null]"])] == [0, 1]
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_keys_whose_hashes_are_equal_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_exact: bool
+) -> None:
+    table = SearchedTable(tmp_path, [LongType(), StringType()], is_exact)
+    keys = [f'[{number % 7},"{number}"]' for number in range(40)] + ['[null,"1"]', "[1,null]", "[null,null]"]
+    path = table.write(keys, row_group_size=9)
+    monkeypatch.setattr(searched_keys, "hash_keys", lambda columns: np.zeros(len(columns[0]), np.uint64))
+    wanted = [*keys[::3], "[null,null]", '[5,"1"]', '[null,"2"]']
+    assert sorted(table.find([whole(path)], wanted)) == sorted(table.expect({path: keys}, [], wanted))
+
+
+@pytest.mark.parametrize("most", [0, 1 << 18])
+def test_row_groups_without_any_of_many_keys_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Above a number of keys, only their extremes are compared."""
+    monkeypatch.setattr(searched_keys, "_COMPARED", most)
+    table = SearchedTable(tmp_path, [LongType(), StringType()])
+    keys = Keys(table.keys(['[10,"a"]', '[20,"b"]', '[30,"c"]']), table.updates)
+
+    def allows(*extremes: list[Any]) -> bool:
+        types = (pa.int64(), pa.string())
+        bounds = [Bounds(pa.array(some, kind), False) for some, kind in zip(extremes, types, strict=True)]
+        return keys.may_be_within(bounds)
+
+    assert allows([20, 20], ["a", "z"])
+    assert not allows([31, 40], ["a", "z"])
+    assert not allows([1, 40], ["d", "z"])
+    assert not allows([1, 9], ["a", "z"])
+    assert allows([11, 19], ["a", "z"]) == (most == 0)
+
+
+def test_zeros_of_both_signs_are_equal_and_so_are_nans(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [DoubleType()])
+    path = table.write(["[0]", "[1]", "[2]"], k0=pa.array([-0.0, 0.0, -math.nan]))
+    keys = Keys(pa.table({"10": [0.0, math.nan], "key": ["[0]", "[1]"]}), table.updates)
+    [found] = search(IO, whole(path), keys, with_documents=True)
+    assert list(zip(found.keys.tolist(), found.positions.tolist(), strict=True)) == [(0, 0), (0, 1), (1, 2)]
+
+
 def test_a_few_documents_of_many_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = SearchedTable(tmp_path, [LongType()])
     path = table.write([f"[{n}]" for n in range(9_000)], row_group_size=4_000)
     monkeypatch.setattr(data_pages, "_PAGE_SIZE", 1 << 10)
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
+    decoded: list[str] = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def note(file: pq.ParquetFile, *arguments: Any, columns: list[str], **options: Any) -> Any:
+        decoded.extend(columns)
+        return iter_batches(file, *arguments, columns=columns, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", note)
     found = table.find([whole(path)], ["[3]", "[3999]", "[8999]", "[9000]"])
+    assert set(decoded) == {"k0"}
     assert [(key, position) for key, _, position, _ in found] == [("[3]", 3), ("[3999]", 3_999), ("[8999]", 8_999)]
     assert [json.loads(document or "")["number"] for *_, document in found] == [3, 3_999, 8_999]
 

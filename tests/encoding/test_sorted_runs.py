@@ -144,6 +144,7 @@ def tables(draw: st.DrawFn, *, is_sorted: bool = True) -> tuple[Runs, list[Row],
     return Runs(binding(first, second), Arrangement(1, partition, 1, tuple(fields)), batches), rows, fields
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(tables(), st.integers(1, 4))
 def test_merged_rows_are_all_rows_in_the_order_that_python_sorts_them_in(

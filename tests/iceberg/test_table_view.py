@@ -63,7 +63,7 @@ def locating(catalog: Catalog, commit: StagedCommit, *rows: tuple[str, int]) -> 
     table = catalog.load_table(PATH)
     location, snapshot = new_located_location(table, "x"), table.current_snapshot()
     located = [{"file_path": path, "pos": position, "key": "[1]"} for path, position in rows]
-    write_located(table.io, location, pa.Table.from_pylist(located), UPDATES)
+    write_located(table.io, location, [pa.Table.from_pylist(located)], UPDATES)
     return replace(commit, located=LocatedRows(location, len(rows), snapshot.snapshot_id if snapshot else None))
 
 

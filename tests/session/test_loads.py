@@ -1,7 +1,7 @@
 """The keys of Loads on their way to the search."""
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,10 +55,10 @@ class RecordingSpark:
     def __init__(self) -> None:
         self.mapped: list[Any] = []
 
-    def map(self, call: Callable[[Any], Any], things: Sequence[Any]) -> Future[list[Any]]:
+    def map_shares(self, call: Callable[[Iterable[Any]], Iterable[Any]], things: Sequence[Any]) -> Future[list[Any]]:
         self.mapped += things
         outcomes: Future[list[Any]] = Future()
-        outcomes.set_result([call(thing) for thing in things])
+        outcomes.set_result([*call(things)])
         return outcomes
 
 

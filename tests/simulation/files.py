@@ -60,9 +60,10 @@ class _LocatedRows(bytes):
         return content
 
 
-def _write_located(io: FileIO, location: str, rows: pa.Table, updates: Updates) -> None:
+def _write_located(io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates) -> None:
+    rows = pa.concat_tables(parts)
     with translate_errors(location), io.new_output(location).create() as stream:
-        stream.write(_LocatedRows.of(Located(rows, updates)))
+        stream.write(_LocatedRows.of(Located(rows, updates, lambda: rows["key"])))
 
 
 def _read_located(io: FileIO, location: str) -> Located:

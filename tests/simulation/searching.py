@@ -1,6 +1,6 @@
 """Loads without Spark and without Parquet: the shipped loads, views and row deletes, in files that hold rows' names."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, Final
@@ -33,12 +33,11 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     """Stands for the search in Parquet."""
     with translate_errors(file.path), io.new_input(file.path).open() as stream:
         names = stream.read().decode().split()
-    rows, ids = keys.find([pa.array([key_of(name) for name in names], pa.int64())])
+    rows, places = keys.find([pa.array([key_of(name) for name in names], pa.int64())])
     if not len(rows):
         return
     lives = ~np.isin(rows, find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
-    found, places = keys.keys_of(ids[lives])
-    positions = rows[lives][found]
+    positions, places = rows[lives], places[lives]
     documents = pa.array([f'"{names[position]}"' for position in positions], pa.string()) if with_documents else None
     yield FoundRows(places, positions, documents)
 
@@ -50,9 +49,9 @@ class SearchWithoutSpark:
     cores: Final = 1
 
     @staticmethod
-    def map(call: Callable[[Any], Any], things: Sequence[Any]) -> "Future[list[Any]]":
+    def map_shares(call: Callable[[Iterable[Any]], Iterable[Any]], things: Sequence[Any]) -> "Future[list[Any]]":
         done: Future[list[Any]] = Future()
-        done.set_result([call(thing) for thing in things])
+        done.set_result([*call(things)])
         return done
 
 
@@ -82,8 +81,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _: None))
     patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.
-    for module, name in ((deleted_rows, "_deleted_by"), (search_job, "_open_keys")):
-        patch.setattr(module, name, getattr(module, name).__wrapped__)
+    patch.setattr(deleted_rows, "_deleted_by", deleted_rows._deleted_by.__wrapped__)
     # A schedule makes few of them.
     patch.setattr(delete_files, "MOST", 2)
     patch.setattr(delete_files, "OWN_FILES", 1)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import LongType
+from pyspark import TaskContext
 
 from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.source_rows import SourceFile, TargetColumn
@@ -49,6 +50,11 @@ def transact_beside_a_compaction(spark: Spark, directory: Path) -> Any:
     return found
 
 
+def divide_among_tasks(spark: Spark, _: Path) -> Any:
+    """The things of a job of transactions, with the numbers of their tasks: there is none for the slot beside them."""
+    return spark.map(find_task, [*range(5)]).result(LONGEST)
+
+
 def find_policies(spark: Spark, place: Path) -> Any:
     """The scheduling policies of tasks of transactions after compactions: all idle workers run one."""
     for number in range(1, 4):
@@ -81,6 +87,7 @@ def end_early(_: Spark, directory: Path) -> Any:
 SCENARIOS: Final[tuple[Callable[[Spark, Path], Any], ...]] = (
     compact_beside_a_transaction,
     transact_beside_a_compaction,
+    divide_among_tasks,
     find_policies,
     fail_some,
     end_early,
@@ -127,14 +134,20 @@ def count(partition: Iterable[int]) -> Iterable[int]:
     return [len([*partition])]
 
 
+def find_task(number: int) -> tuple[int, int]:
+    task = TaskContext.get()
+    assert task
+    return number, task.partitionId()
+
+
 def find_policy(_: object = None) -> int:
     return os.sched_getscheduler(0)
 
 
 def main(directory: Path) -> None:
     with make_directories() as directories:
-        # One task for transactions, and one beside it.
-        settings = {"spark.master": "local[2]", "spark.default.parallelism": "1"}
+        # Two tasks for transactions, and one beside them.
+        settings = {"spark.master": "local[3]", "spark.default.parallelism": "2"}
         spark = Spark(settings, directories, lane=Lane.BESIDE)
         found = {}
         for scenario in SCENARIOS:

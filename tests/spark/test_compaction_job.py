@@ -44,8 +44,15 @@ def test_groups_are_compacted_while_a_transaction_holds_its_tasks(found: Any) ->
 
 @pytest.mark.spark
 def test_a_transaction_has_its_tasks_while_a_group_is_compacted(found: Any) -> None:
-    """It has one, and not the one beside it."""
-    assert found["transact_beside_a_compaction"] == [1, 2, 1, False]
+    """It has two, and not the one beside them."""
+    assert found["transact_beside_a_compaction"] == [1, 2, 2, False]
+
+
+@pytest.mark.spark
+def test_a_job_of_a_transaction_never_has_more_tasks_than_its_share(found: Any) -> None:
+    """A third one would start a third worker, which stays. Neighbours go to different tasks, and results are in
+    order."""
+    assert found["divide_among_tasks"] == [[0, 0], [1, 1], [2, 0], [3, 1], [4, 0]]
 
 
 @pytest.mark.spark

@@ -1,17 +1,22 @@
 """The lines of `loaded`, as a search writes them."""
 
+import gc
 import json
+import weakref
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyiceberg.types import LongType
 
 from connector.encoding.key_tables import write_keys
 from connector.encoding.row_search import SearchedFile
+from connector.encoding.searched_keys import Keys
 from connector.host.errors import RetryableError
-from connector.model.binding import Binding
+from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
+from connector.spark import search_job
 from connector.spark.block_transfer import SpooledFile
 from connector.spark.search_job import FoundInGroup, Group, Search
 from encoding.searched_tables import SearchedTable
@@ -23,11 +28,13 @@ SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 def run(table: SearchedTable, path: str, keys: list[str], documents: Path) -> object:
     source = SpooledFile(table.directory / "keys.arrow")
-    write_keys(str(source.path), table.keys(keys))
+    wanted = table.keys(keys)
+    write_keys(str(source.path), wanted.schema, [wanted])
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
     access = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
     binding = Binding(3, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
-    return Search(binding, source).run(access, Group(((0, file),), SpooledFile(documents)))
+    [found] = Search(binding, source).run(access, [Group(((0, file),), SpooledFile(documents))])
+    return found
 
 
 def test_each_document_is_one_line_also_if_another_program_wrote_it_on_several(tmp_path: Path) -> None:
@@ -40,6 +47,23 @@ def test_each_document_is_one_line_also_if_another_program_wrote_it_on_several(t
         {"loaded": {"binding": 3, "doc": {"0": 1, "a": "\n"}}},
         {"loaded": {"binding": 3, "doc": {"0": 2}}},
     ]
+
+
+def test_a_worker_keeps_no_index_of_keys_after_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It serves the session's next jobs, and a million keys take 20 MB."""
+    made: list[weakref.ref[Keys]] = []
+
+    def make(table: pa.Table, updates: Updates) -> Keys:
+        keys = Keys(table, updates)
+        made.append(weakref.ref(keys))
+        return keys
+
+    monkeypatch.setattr(search_job, "Keys", make)
+    table = SearchedTable(tmp_path, [LongType()])
+    run(table, table.write(["[1]", "[2]"]), ["[2]"], tmp_path / "loaded")
+    gc.collect()
+    [index] = made
+    assert index() is None
 
 
 def test_documents_that_do_not_fit_on_the_disk_are_an_error(tmp_path: Path) -> None:

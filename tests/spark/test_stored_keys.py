@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyiceberg.types import StringType
 
 from connector.encoding.decoder import Decoded
@@ -13,11 +14,13 @@ from connector.model.binding import Binding, Column, KeyPart, Updates
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.block_transfer import SpooledFile
-from connector.spark.stored_keys import keep_row_ids, store_keys
+from connector.spark import stored_keys
+from connector.spark.block_transfer import SpooledFile, StoredObject
+from connector.spark.stored_keys import GatheredKeys, keep_row_ids, open_keys, store_keys
 from connector.spark.table_files import TableLayout
 
 UPDATES = Updates((KeyPart(10, "/id"),), document_id=99)
+LOCAL = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
 ID = pa.field("id", pa.string(), metadata={"PARQUET:field_id": "10"})
 
 
@@ -26,9 +29,10 @@ def layout_of(path: Path, *keys: str) -> TableLayout:
     columns = (Column("id", "id", 10, StringType(), required=True),)
     binding = Binding(0, "key", TableIdentifier("db", "orders"), columns, (), None, updates=UPDATES)
     source = SpooledFile(path)
-    layout = TableLayout(binding, "file:///table", Properties(), "prefix", Lease(Properties(), None), row_ids=source)
+    layout = TableLayout(binding, "file:///table", Properties(), "prefix", Lease(LOCAL, None), row_ids=source)
     table = keys_of_texts(pa.array([f'["{key}"]' for key in keys]), UPDATES.parts, [StringType()])
-    store_keys(source, table.append_column(ROW_ID_FIELD, pa.array(range(len(keys)), pa.int64())), layout)
+    with_ids = table.append_column(ROW_ID_FIELD, pa.array(range(len(keys)), pa.int64()))
+    store_keys(source, with_ids.schema, [with_ids], layout)
     return layout
 
 
@@ -36,6 +40,27 @@ def ids_of(layout: TableLayout, *keys: str) -> list[int | None]:
     rows = pa.record_batch([pa.array(keys)], schema=pa.schema([ID]))
     found: list[int | None] = keep_row_ids(Decoded(rows, Tally()), layout).batch["_row_id"].to_pylist()
     return found
+
+
+@pytest.mark.parametrize("keys", [3, 40])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_many_keys_wait_on_the_disk_until_they_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int, *, is_local: bool
+) -> None:
+    monkeypatch.setattr(stored_keys, "_GATHERED", 200)
+    texts = [f'["{number}"]' for number in range(keys)]
+    gathered = GatheredKeys(tmp_path / "gathered")
+    for first in range(0, keys, 3):
+        gathered.add(keys_of_texts(pa.array(texts[first : first + 3]), UPDATES.parts, [StringType()]))
+        assert gathered._size < 200
+    assert (tmp_path / "gathered").exists() == (keys > 3)
+    source = SpooledFile(tmp_path / "keys") if is_local else StoredObject(f"file://{tmp_path}/keys")
+    table = gathered.store(source, layout_of(tmp_path / "ids"))
+    read = open_keys(source, LOCAL)
+    (tmp_path / "keys").unlink()
+    assert gathered.count == keys
+    assert table["key"].to_pylist() == read["key"].to_pylist() == texts
+    assert {path.name for path in tmp_path.iterdir()} == {"ids"}
 
 
 def test_the_blocks_of_two_bindings_read_the_row_ids_of_each_once(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def stage_updates(
         return commit
     prefix = file_prefix(writer, generation.uuid, commit.prev)
     location = new_located_location(table, prefix)
-    write_located(table.io, location, pa.Table.from_pylist(found), updates)
+    write_located(table.io, location, [pa.Table.from_pylist(found)], updates)
     return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))
 
 

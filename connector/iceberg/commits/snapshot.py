@@ -147,7 +147,7 @@ class SnapshotWriter:
         parent = metadata.current_snapshot()
         sequence_number = metadata.last_sequence_number + 1
         location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
-        written = WrittenFile(table.io.new_output(location))
+        written = WrittenFile(table.io, location)
         with ManifestListWriter(
             output_file=written,
             snapshot_id=self._id,

@@ -19,7 +19,7 @@ from pyiceberg.avro.file import MAGIC, META_SCHEMA, AvroFile, AvroFileHeader, Av
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import construct_reader, construct_writer, resolve_reader
 from pyiceberg.avro.writer import Writer
-from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     ManifestContent,
@@ -38,6 +38,7 @@ from pyiceberg.types import IntegerType, ListType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids
+from connector.storage.file_io import write_small_file
 
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
@@ -161,13 +162,21 @@ class _Form:
 
 
 def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """Return the type of a spec's partitions, in which every value may be null, as Iceberg demands.
+    """Return the type of a spec's partitions as manifests have it. Every value may be null, as Iceberg demands.
 
     PyIceberg would require the values of required columns. But void makes null of each value, and a column may have
-    been optional before.
+    been optional before. PyIceberg would also keep letters like `é` in the names. Avro does not allow them, and a
+    process ends that reads the manifest with DuckDB. Readers find the fields by their ids.
     """
     fields = spec.partition_type(schema).fields
-    return StructType(*(field.model_copy(update={"required": False}) for field in fields))
+    return StructType(
+        *(field.model_copy(update={"required": False, "name": _in_ascii(field.name)}) for field in fields)
+    )
+
+
+def _in_ascii(name: str) -> str:
+    """Replace the characters of a name that are not ASCII as Iceberg replaces those that are not letters."""
+    return "".join(each if each.isascii() else f"_x{ord(each):X}" for each in name)
 
 
 @lru_cache(SCHEMAS)
@@ -226,11 +235,11 @@ def _reader_of_manifest_lists(avro_schema: str) -> Reader:
 
 
 class WrittenFile(OutputFile):
-    """An output file that gets all pieces at once, when it is closed."""
+    """An output file with a new name, whose pieces are written at once, when it is closed."""
 
-    def __init__(self, file: OutputFile) -> None:
-        super().__init__(file.location)
-        self._file = file
+    def __init__(self, io: FileIO, location: str) -> None:
+        super().__init__(location)
+        self._io = io
         self._pieces: Sequence[bytes] = ()
 
     def __len__(self) -> int:
@@ -238,21 +247,19 @@ class WrittenFile(OutputFile):
 
     def exists(self) -> bool:
         """Whether the file is in the store; this asks the store."""
-        return self._file.exists()
+        return self._io.new_output(self.location).exists()
 
     def to_input_file(self) -> "RememberedFile":
         """Return the same file as it is read, from memory."""
         return RememberedFile(self.location, self._pieces)
 
-    def create(self, overwrite: bool = False) -> OutputStream:
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - PyIceberg's signature
         """Return a stream whose pieces are sent when it is closed."""
-        return _WrittenStream(self, overwrite)
+        return _WrittenStream(self)
 
-    def send(self, pieces: Sequence[bytes], overwrite: bool) -> None:
+    def send(self, pieces: Sequence[bytes]) -> None:
         """Write all pieces to the store, and keep them. Raises what the store raises."""
-        with self._file.create(overwrite) as stream:
-            for piece in pieces:
-                stream.write(piece)
+        write_small_file(self._io, self.location, b"".join(pieces))
         self._pieces = pieces
 
 
@@ -276,9 +283,8 @@ class RememberedFile(InputFile):
 
 
 class _WrittenStream(OutputStream):
-    def __init__(self, file: WrittenFile, overwrite: bool) -> None:
+    def __init__(self, file: WrittenFile) -> None:
         self._file = file
-        self._overwrite = overwrite
         self._pieces: list[bytes] = []
 
     def write(self, b: bytes) -> int:
@@ -289,7 +295,7 @@ class _WrittenStream(OutputStream):
         return sum(map(len, self._pieces))
 
     def close(self) -> None:
-        self._file.send(self._pieces, self._overwrite)
+        self._file.send(self._pieces)
 
     def __enter__(self) -> Self:
         return self

@@ -109,7 +109,7 @@ class ManifestFactory:
         return kind(
             spec=spec,
             schema=find_source_schema(table, spec, schema) if spec.fields else schema,
-            output_file=WrittenFile(table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))),
+            output_file=WrittenFile(table.io, metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro")),
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
             version=table.metadata.format_version,

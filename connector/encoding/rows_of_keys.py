@@ -1,0 +1,87 @@
+"""Where a search has found the rows of keys, in small arrays, and which of a key's rows is the newest."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers: TypeAlias = npt.NDArray[np.integer[Any]]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_AT_ONCE: Final = 1 << 16  # rows
+
+
+@dataclass(frozen=True)
+class RowsOfKeys:
+    """Rows of keys, and their ids: arrays of one length."""
+
+    files: Numbers  # places in the view
+    keys: Numbers  # places in the keys table
+    positions: Numbers  # within the file
+    row_ids: Numbers | None  # None: no row has one
+
+    @classmethod
+    def join(cls, parts: Sequence["RowsOfKeys"]) -> "RowsOfKeys":
+        """Return the rows of all parts, in their order, as the smallest numbers that hold them. A search returns a row
+        for each of a million keys."""
+        parts = [part for part in parts if len(part)]
+        ids = [part.row_ids for part in parts if part.row_ids is not None]
+        assert len(ids) in (0, len(parts)), "a view says whether its rows keep their ids"
+        return cls(
+            _join([part.files for part in parts]),
+            _join([part.keys for part in parts]),
+            _join([part.positions for part in parts]),
+            _join(ids) if ids else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def filter(self, are_kept: Mask) -> "RowsOfKeys":
+        """Return the rows that are to be kept."""
+        return self._take(are_kept)
+
+    def slices(self) -> Iterator["RowsOfKeys"]:
+        """Yield some of the rows after the others."""
+        for begin in range(0, len(self), _AT_ONCE):
+            yield self._take(slice(begin, begin + _AT_ONCE))
+
+    def _take(self, some: slice | Mask) -> "RowsOfKeys":
+        ids = None if self.row_ids is None else self.row_ids[some]
+        return RowsOfKeys(self.files[some], self.keys[some], self.positions[some], ids)
+
+
+def choose_newest(parts: Sequence[RowsOfKeys], keys: int) -> list[Mask]:
+    """Return which rows of each part are the newest of their keys. There are `keys` in the keys table.
+
+    A key has several rows if another writer has added some, or if the table had them before its binding updated rows.
+    """
+    counts = np.zeros(keys, np.int32)
+    for part in parts:
+        counts += np.bincount(part.keys, minlength=keys).astype(np.int32)
+    doubtful = [counts[part.keys] > 1 for part in parts]
+    newest = [~are_doubtful for are_doubtful in doubtful]
+    if any(are_doubtful.any() for are_doubtful in doubtful):
+        rows = RowsOfKeys.join([part.filter(mask) for part, mask in zip(parts, doubtful, strict=True)])
+        ends = np.cumsum([mask.sum() for mask in doubtful])
+        chosen = np.split(_are_newest(rows), ends[:-1])
+        for are_newest, are_doubtful, of_part in zip(newest, doubtful, chosen, strict=True):
+            are_newest[are_doubtful] = of_part
+    return newest
+
+
+def _are_newest(rows: RowsOfKeys) -> Mask:
+    order = np.lexsort((rows.positions, rows.files, rows.keys))  # of each key, the newest comes last
+    keys = rows.keys[order]
+    are_newest = np.zeros(len(keys), np.bool_)
+    are_newest[order[np.append(keys[1:] != keys[:-1], True)]] = True
+    return are_newest
+
+
+def _join(arrays: Sequence[Numbers]) -> Numbers:
+    joined = np.concatenate([np.empty(0, np.int64), *arrays]).astype(np.int64)
+    if not len(joined):
+        return joined
+    return joined.astype(np.result_type(np.min_scalar_type(joined.min()), np.min_scalar_type(joined.max())))
