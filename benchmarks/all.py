@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks import commits, publishing, spec, stores, targets, transactions
 from benchmarks.report import REPOSITORY, conditions, write
-from benchmarks.targets import COLUMNS, Figures
+from benchmarks.targets import COLUMNS, Baseline, Figures, Unit
 
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
 ROWS: Final = 1_000_000  # a gigabyte
@@ -25,7 +25,8 @@ class Line:
     unit: str
     catalog: str
     form: str
-    measured: float
+    reached: float  # in this unit
+    seconds: float | None  # of a time
 
 
 def main() -> int:
@@ -56,23 +57,27 @@ def main() -> int:
 
 
 def _report(before: Mapping[str, Any], figures: Figures, given: Sequence[stores.Input], is_written: bool) -> None:
-    yardstick = given[0].yardstick * given[0].megabytes / given[0].rows
+    plain = given[0]
+    seconds = plain.rows / plain.yardstick
+    baseline = Baseline(plain.megabytes / seconds, seconds)
     load = before["load_before"][0]
     text = (
-        f"Measured on {before['measured_at'][:10]}: R is {yardstick:.0f} MB/s, {before['cores']} cores, load "
-        f"{load:.1f} before the run.\n\n"
-        + "\n".join([*targets.headlines(figures, yardstick), "", *targets.table(figures, yardstick)])
+        f"Measured on {before['measured_at'][:10]}: R is {baseline.megabytes_per_second:.0f} MB/s, so its time is "
+        f"{seconds:.1f} s, {before['cores']} cores, load {load:.1f} before the run.\n\n"
+        + "\n".join([*targets.headlines(figures, baseline), "", *targets.table(figures, baseline)])
         + "\n"
     )
     print(text)
-    write("all", before, [Line(*_named(key), figure) for key, figure in figures.items()])
+    write("all", before, [_line(key, figure, baseline) for key, figure in figures.items()])
     if is_written:
         PAGE.write_text(targets.replaced(PAGE.read_text(), text))
 
 
-def _named(key: tuple[targets.Target, targets.Column]) -> tuple[str, float | None, str, str, str]:
+def _line(key: tuple[targets.Target, targets.Column], figure: float, baseline: Baseline) -> Line:
     target, (catalog, form) = key
-    return target.work, target.limit, target.unit, catalog, form
+    seconds = figure if target.unit is Unit.TIME else None
+    reached = target.express(figure, baseline)
+    return Line(target.work, target.limit, target.unit.value, catalog, form, reached, seconds)
 
 
 def _spec() -> Iterator[Figures]:
@@ -120,12 +125,17 @@ def _transactions() -> Iterator[Figures]:
             (targets.FIRST, column): eight.process_start_to_first_started_commit,
             (targets.EIGHT, column): eight.first_store_to_started_commit_median,
             (targets.EIGHT_ACKNOWLEDGED, column): eight.acknowledge_median,
-            (targets.EIGHT_ACKNOWLEDGED_CPU, column): eight.acknowledge_cpu,
-            (targets.EIGHT_ACKNOWLEDGED_SERVERS, column): eight.acknowledge_cpu_share_of_servers,
             (targets.MANY, column): many.first_store_to_started_commit_median,
             (targets.MANY_ACKNOWLEDGED, column): many.acknowledge_median,
             (targets.MANY_MEMORY, column): many.peak_pss_megabytes - one.peak_pss_megabytes,
         }
+        if catalog == "rest":
+            yield {
+                (targets.EIGHT_OWN, column): eight.first_store_to_started_commit_own,
+                (targets.EIGHT_ACKNOWLEDGED_OWN, column): eight.acknowledge_own,
+                (targets.MANY_OWN, column): many.first_store_to_started_commit_own,
+                (targets.MANY_ACKNOWLEDGED_OWN, column): many.acknowledge_own,
+            }
 
 
 def _publishing() -> Iterator[Figures]:

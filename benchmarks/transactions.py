@@ -41,7 +41,8 @@ WARM_UP: Final = Load("plain", tables=8, rows=1, transactions=60)
 @dataclass(frozen=True)
 class Measurement:
     """Seconds, but where the name says another unit; the first transaction is not among the medians and means. CPU
-    seconds are those of a process and its descendants."""
+    seconds are those of a process and its descendants. `own` is the median without the servers' part: their CPU
+    seconds, divided by the cores that they share with the connector."""
 
     catalog: str
     form: str
@@ -53,7 +54,11 @@ class Measurement:
     process_start_to_opened: float
     process_start_to_first_started_commit: float
     first_store_to_started_commit_median: float
+    first_store_to_started_commit_own: float
+    first_store_to_started_commit_cpu_of_connector: float
+    first_store_to_started_commit_cpu_of_servers: float
     acknowledge_median: float
+    acknowledge_own: float
     acknowledge_cpu: float
     acknowledge_cpu_of_connector: float
     acknowledge_cpu_of_s3_server: float
@@ -78,21 +83,21 @@ def measure(load: Load, catalog: str) -> Measurement:
         if place.servers:
             _warm_up(Path(name), place)
         validated, applied = publish_task(Path(name), collections, place)
-        *_, open_, acknowledge = opening("measurements", collections, place.config)
+        *_, open_, acknowledgement = opening("measurements", collections, place.config)
         began = time.perf_counter()
         with Connector(Path(name)) as connector, PeakMemory(connector.pid) as peak:
             connector.send(open_)
             connector.expect("opened")
             opened = time.perf_counter() - began
-            connector.send(acknowledge)
+            connector.send(acknowledgement)
             connector.expect("acknowledged")
             clock = partial(_cpu_seconds, {CONNECTOR: connector.pid, **place.servers})
             first, *rest = [_transaction(connector, stores, clock) for _ in range(load.transactions + 1)]
             connector.end()
-    cpu = {
-        name: mean(each.acknowledge_cpu.get(name, 0.0) for each in rest)
-        for name in (CONNECTOR, S3_SERVER, REST_CATALOG)
-    }
+    staging = _means([each.staging_cpu for each in rest])
+    cpu = _means([each.acknowledge_cpu for each in rest])
+    to_started_commit = median(each.to_started_commit for each in rest)
+    acknowledge, cores = median(each.acknowledge for each in rest), conditions()["cores"]
     return Measurement(
         catalog=catalog,
         form=load.form,
@@ -103,15 +108,28 @@ def measure(load: Load, catalog: str) -> Measurement:
         apply=applied,
         process_start_to_opened=opened,
         process_start_to_first_started_commit=first.started_commit_at - began,
-        first_store_to_started_commit_median=median(each.to_started_commit for each in rest),
-        acknowledge_median=median(each.acknowledge for each in rest),
+        first_store_to_started_commit_median=to_started_commit,
+        first_store_to_started_commit_own=to_started_commit - _of_servers(staging) / cores,
+        first_store_to_started_commit_cpu_of_connector=staging[CONNECTOR],
+        first_store_to_started_commit_cpu_of_servers=_of_servers(staging),
+        acknowledge_median=acknowledge,
+        acknowledge_own=acknowledge - _of_servers(cpu) / cores,
         acknowledge_cpu=sum(cpu.values()),
         acknowledge_cpu_of_connector=cpu[CONNECTOR],
         acknowledge_cpu_of_s3_server=cpu[S3_SERVER],
         acknowledge_cpu_of_rest_catalog=cpu[REST_CATALOG],
-        acknowledge_cpu_share_of_servers=1 - cpu[CONNECTOR] / sum(cpu.values()),
+        acknowledge_cpu_share_of_servers=_of_servers(cpu) / sum(cpu.values()),
         peak_pss_megabytes=peak.peak.pss / MB,
     )
+
+
+def _means(cpu: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """The means by process; 0 for a server that there is not."""
+    return {name: mean(seconds.get(name, 0.0) for seconds in cpu) for name in (CONNECTOR, S3_SERVER, REST_CATALOG)}
+
+
+def _of_servers(cpu: Mapping[str, float]) -> float:
+    return cpu[S3_SERVER] + cpu[REST_CATALOG]
 
 
 def _warm_up(directory: Path, place: Lake) -> None:
@@ -137,6 +155,7 @@ def _stores(index: int, collection: Collection, load: Load) -> bytes:
 class _Transaction:
     to_started_commit: float
     started_commit_at: float
+    staging_cpu: Mapping[str, float]  # by process
     acknowledge: float
     acknowledge_cpu: Mapping[str, float]  # by process
 
@@ -146,17 +165,21 @@ def _transaction(
 ) -> _Transaction:
     connector.send(line("flush", {}))
     connector.expect("flushed")
-    began = time.perf_counter()
+    idle, began = cpu_seconds_by_process(), time.perf_counter()
     connector.send(*stores, rows.START_COMMIT)
     connector.expect("startedCommit")
-    staged, before = time.perf_counter(), cpu_seconds_by_process()
+    started, staged = time.perf_counter(), cpu_seconds_by_process()
     asked = time.perf_counter()
     connector.send(line("acknowledge", {}))
     connector.expect("acknowledged")
-    acknowledge, after = time.perf_counter() - asked, cpu_seconds_by_process()
+    acknowledged, committed = time.perf_counter(), cpu_seconds_by_process()
     return _Transaction(
-        staged - began, staged, acknowledge, {name: seconds - before[name] for name, seconds in after.items()}
+        started - began, started, _difference(staged, idle), acknowledged - asked, _difference(committed, staged)
     )
+
+
+def _difference(after: Mapping[str, float], before: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: seconds - before[name] for name, seconds in after.items()}
 
 
 def _cpu_seconds(processes: Mapping[str, int]) -> Mapping[str, float]:

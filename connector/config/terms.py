@@ -23,10 +23,11 @@ SHOWN_TRANSFORMS: Final = (IDENTITY, *TRANSFORMS_WITH_WIDTH, *TIME_TRANSFORMS, V
 DEMAND: Final = "must be fields with commas between them, with or without a transform"
 SHOWN_CHARACTERS: Final = 60  # of a word, in an error
 
-_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([(),])|([^\s`(),]+))")
-_PLAIN_NAME: Final = re.compile(r"[^\s`(),]+")
-_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
-_FULL_TRANSFORM: Final = re.compile(r"([a-z]+)(?:\[([0-9]{1,18})\])?")
+# Compiled when they are first used: a spec request uses none of them.
+_TOKEN: Final = r"\s*(?:`((?:[^`]|``)*)`|([(),])|([^\s`(),]+))"
+_PLAIN_NAME: Final = r"[^\s`(),]+"
+_NUMBER: Final = r"-?[0-9]{1,18}"
+_FULL_TRANSFORM: Final = r"([a-z]+)(?:\[([0-9]{1,18})\])?"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def parse_partition_fields(fields: Sequence[Mapping[str, str]]) -> tuple[Term, .
 
 
 def _parse_partition_field(index: int, field: str, transform: str = IDENTITY) -> Term:
-    found = _FULL_TRANSFORM.fullmatch(transform.lower())
+    found = re.fullmatch(_FULL_TRANSFORM, transform.lower())
     name, width = found.groups() if found else (transform, None)
     if name not in SHOWN_TRANSFORMS or (width is not None) != (name in TRANSFORMS_WITH_WIDTH):
         raise ValueError(
@@ -96,7 +97,7 @@ def parse_sort_by(text: str) -> tuple[SortTerm, ...]:
 
 
 def _quote(name: str) -> str:
-    if _PLAIN_NAME.fullmatch(name) and not _NUMBER.fullmatch(name):
+    if re.fullmatch(_PLAIN_NAME, name) and not re.fullmatch(_NUMBER, name):
         return name
     return f"`{name.replace('`', '``')}`"
 
@@ -110,7 +111,7 @@ class _Token:
 
     @property
     def is_number(self) -> bool:
-        return not self.is_quoted and bool(_NUMBER.fullmatch(self.text))
+        return not self.is_quoted and bool(re.fullmatch(_NUMBER, self.text))
 
 
 _Parsed = TypeVar("_Parsed")
@@ -177,10 +178,10 @@ class _Parser:
         return Term(transform, fields[0].text, int(numbers[0].text))
 
     def _split(self, text: str) -> list[_Token]:
-        tokens = []
+        pattern, tokens = re.compile(_TOKEN), []
         place, end = 0, len(text.rstrip())
         while place < end:
-            match = _TOKEN.match(text, place)
+            match = pattern.match(text, place)
             if match is None:
                 self._fail("the closing backtick is missing", text.index("`", place) + 1)
             quoted, sign, word = match.groups()

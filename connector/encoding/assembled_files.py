@@ -6,7 +6,7 @@ metadata of the row group is changed to say where they are. The footer is that o
 of all of them. So PyArrow makes the whole file, but for the places, the sizes and the statistics of copied chunks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final
@@ -18,6 +18,7 @@ from pyiceberg.io import FileIO
 from connector.encoding import thrift_structs as thrift
 from connector.encoding.data_files import FileOptions
 from connector.encoding.data_pages import PLAIN, RLE
+from connector.encoding.encoded_row_groups import EncodedRowGroup
 from connector.encoding.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.encoding.thrift_structs import Struct, read_struct, write_struct
 from connector.model.binding import Column
@@ -66,24 +67,31 @@ class AssembledFile:
         """Write a row group. `copied` are chunks by the place of their column; the values of these columns in `rows`
         are not written, and may be anything."""
         memory, metadata = self._encode(rows, copied)
-        if self._metadata is None:
-            self._metadata = metadata
-        [group] = metadata[_FILE_ROW_GROUPS][1][1]
-        begin, uncompressed = self.size, 0
-        for place, chunk in enumerate(group[_GROUP_COLUMNS][1][1]):
+        begin = self.size
+        for place, chunk in enumerate(_chunks(metadata)):
             described = chunk[_CHUNK_METADATA][1]
             chunk[_CHUNK_OFFSET] = (thrift.I64, self.size)
             if place in copied:
                 self._copy(described, copied[place])
             else:
-                self._move(described, memory)
-            uncompressed += described[_UNCOMPRESSED][1]
-        group[_GROUP_OFFSET] = (thrift.I64, begin)
-        group[_GROUP_COMPRESSED] = (thrift.I64, self.size - begin)
-        group[_GROUP_SIZE] = (thrift.I64, uncompressed)
-        group[_GROUP_ORDINAL] = (thrift.I16, len(self._groups))
-        self._groups.append(group)
-        self._rows += rows.num_rows
+                first = _move(described, self.size)
+                self._write(memory[first : first + described[_COMPRESSED][1]])
+        self._add(metadata, begin)
+
+    def append(self, encoded: EncodedRowGroup, content: Iterable[bytearray]) -> None:
+        """Write a row group that is encoded already, given its bytes."""
+        metadata = read_struct(BytesIO(encoded.metadata))
+        begin = self.size
+        for chunk in _chunks(metadata):
+            described = chunk[_CHUNK_METADATA][1]
+            chunk[_CHUNK_OFFSET] = (thrift.I64, begin)
+            _move(described, begin)
+            begin += described[_COMPRESSED][1]
+        begin = self.size
+        for piece in content:
+            self._write(piece)
+        self._with_nan.update(encoded.with_nan)
+        self._add(metadata, begin)
 
     def close(self) -> DataFile:
         """Complete the file. Returns its location, its counts and its column statistics."""
@@ -137,16 +145,36 @@ class AssembledFile:
             statistics[_UPPER] = (thrift.BINARY, max(upper for _, upper in known))
         described[_STATISTICS] = (thrift.STRUCT, statistics)
 
-    def _move(self, described: Struct, memory: memoryview) -> None:
-        """Write an encoded chunk from memory."""
-        pages = [field for field in (_DATA_PAGE, _DICTIONARY_PAGE) if field in described]
-        first = min(described[field][1] for field in pages)
-        moved = self.size - first
-        for field in pages:
-            described[field] = (thrift.I64, described[field][1] + moved)
-        self._write(memory[first : first + described[_COMPRESSED][1]])
+    def _add(self, metadata: Struct, begin: int) -> None:
+        """Add a row group to the footer, given the metadata of a file with this row group only."""
+        if self._metadata is None:
+            self._metadata = metadata
+        [group] = metadata[_FILE_ROW_GROUPS][1][1]
+        uncompressed = sum(chunk[_CHUNK_METADATA][1][_UNCOMPRESSED][1] for chunk in _chunks(metadata))
+        group[_GROUP_OFFSET] = (thrift.I64, begin)
+        group[_GROUP_COMPRESSED] = (thrift.I64, self.size - begin)
+        group[_GROUP_SIZE] = (thrift.I64, uncompressed)
+        group[_GROUP_ORDINAL] = (thrift.I16, len(self._groups))
+        self._groups.append(group)
+        self._rows += metadata[_FILE_ROWS][1]
 
-    def _write(self, content: bytes | memoryview) -> None:
+    def _write(self, content: bytes | bytearray | memoryview) -> None:
         with translate_errors(self.location):
             self._stream.write(content)
         self.size += len(content)
+
+
+def _chunks(metadata: Struct) -> list[Struct]:
+    """Return the column chunks of a file with one row group."""
+    [group] = metadata[_FILE_ROW_GROUPS][1][1]
+    chunks: list[Struct] = group[_GROUP_COLUMNS][1][1]
+    return chunks
+
+
+def _move(described: Struct, begin: int) -> int:
+    """Describe an encoded chunk as one that begins here. Return where it began."""
+    pages = [field for field in (_DATA_PAGE, _DICTIONARY_PAGE) if field in described]
+    first: int = min(described[field][1] for field in pages)
+    for field in pages:
+        described[field] = (thrift.I64, described[field][1] + begin - first)
+    return first

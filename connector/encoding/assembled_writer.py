@@ -1,6 +1,6 @@
 """Rows and row groups of other files to data files of the target size, in the order in which they come."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,6 +8,7 @@ from pyiceberg.io import FileIO
 
 from connector.encoding.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.data_files import FileOptions, FileWriter
+from connector.encoding.encoded_row_groups import EncodedRowGroup
 from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.model.binding import Column
 
@@ -57,6 +58,12 @@ class AssembledWriter(FileWriter[AssembledFile]):
             self._write_copied()
         self._copied.append(group)
 
+    def append(self, group: EncodedRowGroup, content: Iterable[bytearray]) -> None:
+        """Add the rows of an encoded row group, given its bytes."""
+        self._write_gathered()
+        self._get_open_file().append(group, content)
+        self._end_if_full()
+
     def _write_gathered(self) -> None:
         self._write_rows()
         self._write_copied()
@@ -75,6 +82,8 @@ class AssembledWriter(FileWriter[AssembledFile]):
     def _write_row_group(self, rows: pa.Table, copied: Mapping[int, Sequence[ColumnChunk]]) -> None:
         if not rows.num_rows:
             return
-        file = self._get_file(lambda: AssembledFile(self._io, self._new_location(), self._columns, self._options))
-        file.write(rows, copied)
+        self._get_open_file().write(rows, copied)
         self._end_if_full()
+
+    def _get_open_file(self) -> AssembledFile:
+        return self._get_file(lambda: AssembledFile(self._io, self._new_location(), self._columns, self._options))

@@ -63,6 +63,17 @@ class GatheredRows:
         order[by_batch] = np.arange(len(places))
         return _take(pa.concat_batches(pieces), order) if pieces else self._batches[0].slice(0, 0)
 
+    def select(self, places: Places) -> list[pa.RecordBatch]:
+        """Return the rows at these places, which ascend. Rows that follow each other are not copied."""
+        cuts = np.searchsorted(places, self._ends)
+        pieces = []
+        begin = 0
+        for batch, end, cut in zip(self._batches, self._ends, cuts, strict=True):
+            if begin < cut:
+                pieces.append(_take(batch, places[begin:cut] - (end - batch.num_rows)))
+            begin = cut
+        return pieces
+
 
 def _take(batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:
     """Return the rows at these places, without a copy if they follow each other."""

@@ -24,8 +24,6 @@ LINEAGE_COLUMNS: Final = tuple(
     TargetColumn(number, name, LongType(), required=False, source_id=number, source_type=LongType())
     for number, name in ((ROW_ID, "_row_id"), (_SEQUENCE_NUMBER, "_last_updated_sequence_number"))
 )
-
-
 NO_ROW_ID: Final = -1  # where arrays of ids have no nulls
 ROW_ID_FIELD: Final = arrow_field(LINEAGE_COLUMNS[0], pa.int64())
 

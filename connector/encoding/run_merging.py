@@ -32,6 +32,11 @@ class MergeRange:
         """Bytes of Arrow data."""
         return sum(part.memory for _, part in self.parts)
 
+    @property
+    def has_encoded(self) -> bool:
+        """Whether some of the parts are encoded."""
+        return any(part.encoded for _, part in self.parts)
+
 
 ReadPart: TypeAlias = Callable[[int, RunPart], pa.RecordBatch]
 

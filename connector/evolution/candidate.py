@@ -8,7 +8,7 @@ from pyiceberg.types import PrimitiveType
 
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
 from connector.evolution.columns import Evolution, Fit
-from connector.evolution.field_config import CONTROL_CHARACTERS, MAX_NAME, NO_CONFIG, FieldConfig
+from connector.evolution.field_config import CONTROL_CHARACTERS, MAX_NAME, NO_CONFIG, RESERVED_NAMES, FieldConfig
 from connector.evolution.table_change import NO_TERMS, NewColumn
 from connector.evolution.type_mapping import choose_type, is_key, is_required
 from protocol.flow import Collection, Projection
@@ -76,7 +76,14 @@ class Candidate:
     def has_name(self, projection: Projection) -> bool:
         """Whether a column can have the field's name."""
         name = self.name(projection)
-        return 1 <= len(name) <= MAX_NAME and not (self.one_line_names and CONTROL_CHARACTERS.search(name))
+        is_valid = 1 <= len(name) <= MAX_NAME and not (self.one_line_names and CONTROL_CHARACTERS.search(name))
+        return is_valid and not self.is_reserved(projection)
+
+    def is_reserved(self, projection: Projection) -> bool:
+        """Whether Iceberg reserves the field's name. A column that the table already has is not refused."""
+        name = self.name(projection)
+        has_column = self.evolution is not None and name in self.evolution.table.schema.column_names
+        return name in RESERVED_NAMES and not has_column
 
     @property
     def name_rule(self) -> str:

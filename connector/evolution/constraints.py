@@ -9,6 +9,7 @@ from pyiceberg.types import StringType
 from connector.evolution.arrangement_terms import Source, resolve_terms
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Fit
+from connector.evolution.field_config import RESERVED_NAMES
 from connector.evolution.new_columns import constrain_new_column, explain_naming
 from connector.evolution.table_change import (
     AddColumn,
@@ -130,9 +131,11 @@ def find_problems(candidate: Candidate) -> list[str]:
         and not is_required(projection)
     ]
     required = dict.fromkeys(projection.ptr for projection in projections if candidate.is_required(projection))
+    reserved = ", ".join(sorted(RESERVED_NAMES))
     nameless = [
         f"location {ptr or '(the root document)'} must be materialized, but none of its fields has a valid column "
-        f'name: {candidate.name_rule}. Give one of them another column with {{"column": "…"}} in its field config.'
+        f"name: {candidate.name_rule}, and none of the names that Iceberg reserves ({reserved}). "
+        'Give one of them another column with {"column": "…"} in its field config.'
         for ptr in required
         if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
     ]

@@ -11,6 +11,10 @@ from pyiceberg.types import DecimalType, NestedField
 from protocol.flow import FieldSelection, Json
 
 MAX_NAME: Final = 255  # characters of a column's name
+# Of Iceberg's own columns. Spark reads no table that has one of these names, in whichever format version.
+RESERVED_NAMES: Final = frozenset(
+    {"_deleted", "_file", "_last_updated_sequence_number", "_partition", "_pos", "_row_id", "_spec_id"}
+)
 CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f]")  # without tabs
 
 COLUMN_SETTING: Final = "column"

@@ -19,7 +19,12 @@ def _has_lost_its_column(candidate: Candidate, projection: Projection) -> str:
     )
 
 
-def _has_no_name(candidate: Candidate, _: Projection) -> str:
+def _has_no_name(candidate: Candidate, projection: Projection) -> str:
+    if candidate.is_reserved(projection):
+        return (
+            f"Iceberg reserves the name {candidate.name(projection)!r}, and Spark reads no table with such a column: "
+            'give the field another column with {"column": "…"} in its field config.'
+        )
     return f'A column\'s name has {candidate.name_rule}: give it one with {{"column": "…"}} in the field config.'
 
 

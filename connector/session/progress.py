@@ -81,7 +81,7 @@ class TransactionProgress:
     def report_outdated(self, backfills: Iterable[BackfillComplete]) -> None:
         """Log for which tables captures have read their sources again: no row is removed."""
         for backfill in backfills:
-            if backfill.binding >= len(self._tables):
+            if not 0 <= backfill.binding < len(self._tables):
                 continue
             table = self._tables[backfill.binding]
             log.info(

@@ -9,9 +9,10 @@ import pyarrow as pa
 from connector.encoding.data_files import RowGroup
 from connector.encoding.decoder import Decoded
 from connector.encoding.merge_plan import plan_merge
+from connector.encoding.sorted_runs import RowArrangement
 from connector.model.state import DataFile
 from connector.spark.block_transfer import Source, SpooledFile
-from connector.spark.merged_files import StoredRun, arrange, write_merged
+from connector.spark.merged_files import StoredRun, write_merged
 from connector.spark.table_files import RowWriter, TableFiles, TableLayout, open_file_writer
 from connector.storage import storage_errors
 
@@ -75,7 +76,7 @@ class RunWriter:
         """`run_size` is in bytes of Arrow data. `new_source` returns a new place for a run."""
         self.runs: list[StoredRun] = []
         self._layout, self._run_size, self._new_source = layout, run_size, new_source
-        self._arrangement = arrange(layout)
+        self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.options)
         self._rows = RowGroup(run_size)
         self._first_line = 0
         self._files: list[DataFile] = []
@@ -130,7 +131,7 @@ class RunWriter:
         self._rows = RowGroup(self._run_size)  # the old one's memory is for the merge
         ranges = plan_merge([each.run for each in self.runs], self._arrangement.sort_columns, 1)
         sources = [each.source for each in self.runs]
-        self._files += write_merged(self._layout, self._arrangement, ranges, sources)
+        self._files += write_merged(self._layout, ranges, sources)
         self._remove_runs()
 
     def _remove_runs(self) -> None:

@@ -12,7 +12,7 @@ from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import map_in_threads
 from connector.model.state import DataFile
 from connector.spark.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject
-from connector.spark.merged_files import StoredRun, arrange, write_merged
+from connector.spark.merged_files import StoredRun, find_sort_columns, write_merged
 from connector.spark.spark_session import Jobs
 from connector.spark.table_files import Layout, TableLayout
 from connector.spark.tasks import WRITING_FAILED
@@ -61,7 +61,7 @@ def remove_runs(layouts: Sequence[Layout], runs: Mapping[int, Sequence[StoredRun
 
 
 def _plan(layout: TableLayout, table: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:
-    ranges = plan_merge([each.run for each in runs], arrange(layout).sort_columns, tasks)
+    ranges = plan_merge([each.run for each in runs], find_sort_columns(layout), tasks)
     sources = tuple(each.source for each in runs)
     for group in group_ranges(ranges, tasks):
         yield MergeUnit(table, group, sources)
@@ -72,7 +72,7 @@ def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFil
     gc.collect()  # the daemon has turned the automatic collection off
     layout = layouts[unit.table]
     try:
-        return tuple(write_merged(layout, arrange(layout), unit.ranges, unit.sources))
+        return tuple(write_merged(layout, unit.ranges, unit.sources))
     except ConnectorError as error:
         return error
     except OSError as error:

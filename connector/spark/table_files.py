@@ -48,7 +48,7 @@ class TableLayout:
     arrangement: Arrangement = PLAIN
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
     run_limit: int = 256 << 20  # bytes of sorted runs that a task may have on the disk
-    row_ids: "StoredKeys | None" = None  # of loaded keys; None: no row keeps its id
+    row_ids: StoredKeys | None = None  # of loaded keys; None: no row keeps its id
 
     @property
     def leases(self) -> tuple[Lease[Properties], ...]:

@@ -93,10 +93,11 @@ SECRET_PROPERTIES: Final = frozenset(
         S3_SESSION_TOKEN,
     }
 )
+S3_SCHEMES: Final = ("s3", "s3a", "s3n")
 AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 # By a location's scheme: the properties that sign in to the store. One of them must be set.
 SIGN_INS: Final = {
-    **dict.fromkeys(("s3", "s3a", "s3n"), (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
+    **dict.fromkeys(S3_SCHEMES, (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
     "gs": (GCS_TOKEN,),
     **dict.fromkeys(AZURE_SCHEMES, (ADLS_ACCOUNT_KEY, ADLS_SAS_TOKEN, ADLS_CLIENT_SECRET)),
 }

@@ -3,15 +3,28 @@
 A list of data files that is too long for the connector state is a file beside the data files. The state names it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from io import BytesIO
+from types import TracebackType
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 import msgspec
 from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, FileIO, load_file_io
+from pyiceberg.io import (
+    ADLS_SAS_TOKEN,
+    GCS_SERVICE_HOST,
+    GCS_TOKEN,
+    GCS_TOKEN_EXPIRES_AT_MS,
+    FileIO,
+    InputFile,
+    InputStream,
+    OutputFile,
+    OutputStream,
+    load_file_io,
+)
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.typedef import Properties as PlainProperties
@@ -20,7 +33,7 @@ from connector.host.errors import UserError
 from connector.host.redaction import hide_obtained
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
-from connector.storage.file_access import AZURE_SCHEMES, SECRET_PROPERTIES
+from connector.storage.file_access import AZURE_SCHEMES, S3_SCHEMES, SECRET_PROPERTIES
 from connector.storage.storage_errors import translate_errors
 
 RETRY_SECONDS: Final = 30
@@ -90,6 +103,19 @@ def hide_credentials(properties: Mapping[str, str]) -> None:
         hide_obtained(properties[name])
 
 
+def write_small_file(io: FileIO, location: str, content: bytes) -> None:
+    """Write a file that is small and has a new name. It is durable when this returns."""
+    if urlsplit(location).scheme in S3_SCHEMES:
+        # Imported only if it is used: it takes a twentieth of a second.
+        from connector.storage.s3_objects import LARGEST, open_s3_objects
+
+        objects = open_s3_objects(Properties(io.properties)) if len(content) <= LARGEST else None
+        if objects and objects.put(location, content):
+            return
+    with io.new_output(location).create(overwrite=True) as stream:
+        stream.write(content)
+
+
 def is_list_too_long(files: tuple[DataFile, ...]) -> bool:
     """Whether the list of these files must be kept outside the state."""
     return len(msgspec.json.encode(files)) > LONGEST_IN_STATE
@@ -97,8 +123,8 @@ def is_list_too_long(files: tuple[DataFile, ...]) -> bool:
 
 def write_list(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:
     """Write a list of files. It is durable when this returns."""
-    with translate_errors(location), io.new_output(location).create() as stream:
-        stream.write(msgspec.json.encode(files))
+    with translate_errors(location):
+        write_small_file(io, location, msgspec.json.encode(files))
     return FileList(location, len(files), sum(file.rows for file in files), sum(file.size for file in files))
 
 
@@ -116,3 +142,75 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
             "in these files stay staged in the task's state: restore the list, or backfill the binding, which "
             "replaces all rows."
         ) from error
+
+
+class WrittenFile(OutputFile):
+    """An output file with a new name, whose pieces are written at once, when it is closed."""
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        super().__init__(location)
+        self._io = io
+        self._pieces: Sequence[bytes] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def exists(self) -> bool:
+        """Whether the file is in the store; this asks the store."""
+        return self._io.new_output(self.location).exists()
+
+    def to_input_file(self) -> "RememberedFile":
+        """Return the same file as it is read, from memory."""
+        return RememberedFile(self.location, self._pieces)
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - PyIceberg's signature
+        """Return a stream whose pieces are sent when it is closed."""
+        return _WrittenStream(self)
+
+    def send(self, pieces: Sequence[bytes]) -> None:
+        """Write all pieces to the store, and keep them. Raises what the store raises."""
+        write_small_file(self._io, self.location, b"".join(pieces))
+        self._pieces = pieces
+
+
+class RememberedFile(InputFile):
+    """An input file that is read from memory."""
+
+    def __init__(self, location: str, pieces: Sequence[bytes]) -> None:
+        super().__init__(location)
+        self.pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def exists(self) -> bool:
+        """Return True: the file has been written."""
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - PyIceberg's signature
+        """Return a stream of the content. It makes no request."""
+        return BytesIO(b"".join(self.pieces))
+
+
+class _WrittenStream(OutputStream):
+    def __init__(self, file: WrittenFile) -> None:
+        self._file = file
+        self._pieces: list[bytes] = []
+
+    def write(self, b: bytes) -> int:
+        self._pieces.append(b)
+        return len(b)
+
+    def tell(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def close(self) -> None:
+        self._file.send(self._pieces)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None
+    ) -> None:
+        self.close()

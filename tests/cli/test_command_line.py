@@ -119,9 +119,10 @@ def test_the_page_of_commands_has_each_command_with_its_arguments(command: list[
         assert argument in section or argument in general, argument
 
 
-def test_spec_loads_nothing_that_the_commands_need() -> None:
+@pytest.mark.parametrize(("arguments", "is_parsed"), [(["spec"], False), (["spec", "--json"], True)])
+def test_spec_loads_nothing_that_the_commands_need(arguments: list[str], is_parsed: bool) -> None:
     program = (
-        "import sys; sys.argv[1:] = ['spec']; from connector.__main__ import main; main(); "
+        f"import sys; sys.argv[1:] = {arguments}; from connector.__main__ import main; main(); "
         "print(*sys.modules, file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
@@ -130,7 +131,7 @@ def test_spec_loads_nothing_that_the_commands_need() -> None:
         [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
     assert not EXPENSIVE & ({*ran.stderr.split()} - {*bare.stdout.split()})
-    assert "connector.cli.arguments" in ran.stderr.split()
+    assert ("connector.cli.arguments" in ran.stderr.split(), "argparse" in ran.stderr.split()) == (is_parsed, is_parsed)
 
 
 def test_a_spec_request_loads_no_parser_of_arguments() -> None:

@@ -93,7 +93,7 @@ def test_a_load_that_no_table_answers_is_named(
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         no_spark: Any = None
         config = EndpointConfig(namespace="shop")
-        loads = TransactionLoads(no_spark, tmp_path, {}, bindings=1)
+        loads = TransactionLoads(no_spark, tmp_path / "loads", {}, bindings=1)
         yield Session((), (), committer, lambda *_: pytest.fail("nothing is written"), lambda _: loads), config
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)

@@ -38,7 +38,7 @@ def advances_without_files() -> None:
     def advance(
         catalog: Any, table: Table, _: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any, *__: Any
     ) -> Any:
-        return commit.commit_snapshot(catalog, table, snapshots.mark(table, staged[0].writer, {}), properties)
+        return commit.commit_snapshot(catalog, table, snapshots.keep_files(table, staged[0].writer, {}), properties)
 
     swap(commit, "_commit", advance)
 

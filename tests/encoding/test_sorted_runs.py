@@ -27,10 +27,12 @@ from pyiceberg.types import (
 
 from connector.encoding import run_merging, sorted_runs
 from connector.encoding.column_types import arrow_schema
+from connector.encoding.data_files import FileOptions
+from connector.encoding.encoded_row_groups import write_row_group
 from connector.encoding.merge_plan import group_ranges, plan_merge
 from connector.encoding.partition_values import Partition, PartitionValues
 from connector.encoding.run_merging import MergeRange, merge
-from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
+from connector.encoding.sorted_runs import RowArrangement, RunPart, SortedRun, read_encoded, read_part
 from connector.model.binding import Arrangement, Binding, PartitionField, SortField
 from encoding.store_lines import binding
 from support.snapshots import check_text
@@ -56,7 +58,7 @@ def _small_parts() -> Iterator[None]:
     """Parts of a few rows, and merges that hold a few parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_runs, "PART_SIZE", 64)
-        patch.setattr(sorted_runs, "_COPIED_AT_ONCE", 200)
+        patch.setattr(sorted_runs, "_TAKEN_AT_ONCE", 200)
         patch.setattr(run_merging, "_HELD", 150)
         patch.setattr(run_merging, "_COPIED_AT_ONCE", 100)
         yield
@@ -142,6 +144,7 @@ def tables(draw: st.DrawFn, *, is_sorted: bool = True) -> tuple[Runs, list[Row],
     return Runs(binding(first, second), Arrangement(1, partition, 1, tuple(fields)), batches), rows, fields
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(tables(), st.integers(1, 4))
 def test_merged_rows_are_all_rows_in_the_order_that_python_sorts_them_in(
@@ -255,6 +258,17 @@ def test_a_run_that_was_cut_is_an_error() -> None:
     with pytest.raises(OSError, match="a sorted run") as raised:
         runs.merged()
     check_text(SNAPSHOTS, "a sorted run that was cut", str(raised.value), {str(len(runs.files[0].getvalue())): "N"})
+
+
+def test_a_run_that_was_cut_in_an_encoded_part_is_an_error() -> None:
+    schema = pa.schema([("id", pa.int64())])
+    sink = io.BytesIO()
+    group = write_row_group(sink, pa.table([[1, 2, 3]], schema=schema), FileOptions(1, "none", None))
+    part = RunPart((), group.offset, group.size, 24, group)
+    assert b"".join(read_encoded(sink, part)) == sink.getvalue()[group.offset : group.offset + group.size]
+    sink.truncate(group.offset + 5)
+    with pytest.raises(OSError, match=f"a sorted run ends after {group.offset + 5} bytes"):
+        list(read_encoded(sink, part))
 
 
 def test_transformed_sort_columns_sort_by_the_transforms_values() -> None:

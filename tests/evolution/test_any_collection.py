@@ -30,6 +30,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTask]:
         yield LocalTask(warehouse, catalog)
 
 
+@pytest.mark.long
 @given(collections())
 @settings(of_any_kind, max_examples=60)
 def test_what_is_stored_is_read_back(task: LocalTask, drawn: Drawn) -> None:

@@ -23,7 +23,7 @@ from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
-from connector.evolution.field_config import parse_field_configs
+from connector.evolution.field_config import RESERVED_NAMES, parse_field_configs
 from connector.evolution.table_change import ExistingTable, Owner
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.binding import PLAIN, Arrangement, SortField
@@ -68,6 +68,8 @@ EVERYTHING = collection(
     projection("integer or string", "integer", "string"),
     projection("l" * 255, "string"),
     projection("l" * 256, "string"),
+    projection("_file", "string"),
+    projection("_POS", "string"),
 )
 
 
@@ -380,6 +382,30 @@ def test_a_location_that_is_required_needs_a_name_that_is_short_enough() -> None
     assert "/id" in problem
     assert "255" in problem
     assert find_problems(Candidate(key_with_names("x" * 256, "y" * 255), {}, True)) == []
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
+def test_a_name_that_iceberg_reserves_is_refused_unless_the_table_has_the_column(name: str) -> None:
+    """Spark would not read the table."""
+    reserved = projection("other", "string")
+    configs = parse_field_configs({"other": {"column": name}})
+    candidate = Candidate(collection(ID, reserved), configs, True)
+    assert types_of(candidate, "other") == [ConstraintType.FIELD_FORBIDDEN]
+    assert types_of(Candidate(collection(ID, reserved), {}, True), "other") == [ConstraintType.LOCATION_RECOMMENDED]
+    [problem] = find_problems(Candidate(key_with_names(name), {}, True))
+    assert name in problem
+    assert find_problems(Candidate(key_with_names(name, "id"), {}, True)) == []
+
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, name, StringType()))
+    evolution = Evolution(
+        ExistingTable(schema, "uuid-1", Owner(MATERIALIZATION, "shop%2Forders.v0")),
+        TableIdentifier("shop", "orders"),
+        MATERIALIZATION,
+        SchemaEvolution.FULL,
+    )
+    assert types_of(Candidate(collection(ID, reserved), configs, True, evolution), "other") == [
+        ConstraintType.FIELD_OPTIONAL
+    ]
 
 
 def test_standard_updates_need_a_root_document_with_a_short_name() -> None:

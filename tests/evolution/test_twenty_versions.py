@@ -16,6 +16,7 @@ VERSIONS: Final = 20
 SEEDS: Final = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_table_is_what_the_model_says_after_each_version(tmp_path: Path, seed: int) -> None:
     moments = Moments()

@@ -1,5 +1,6 @@
 """Manifests and manifest lists are PyIceberg's, however little of the work is done for each."""
 
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.iceberg.metadata import avro_files
-from connector.iceberg.metadata.avro_files import WrittenFile
+from connector.storage.file_io import WrittenFile
 
 IO = PyArrowFileIO()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))
@@ -40,6 +41,19 @@ def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partit
     assert header(tmp_path / "ours") == header(tmp_path / "theirs")
     assert fields(*entries(ours)) == fields(*entries(theirs))
     assert entries(ours)[0].data_file.partition == partition
+
+
+@pytest.mark.parametrize("name", ["größe_trunc_1", "日付", "a b", "\U0001f600"])
+def test_the_names_of_partition_fields_are_those_that_avro_allows(name: str, tmp_path: Path) -> None:
+    """DuckDB ends the process of its caller when it finds another name."""
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), name), spec_id=1)
+    with avro_files.ManifestWriter(
+        spec, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7, avro_files.AVRO_COMPRESSION
+    ) as writer:
+        writer.add_entry(entry(Record("north")))
+    names = re.findall(r'"name": "([^"]*)"', header(tmp_path / "manifest")["avro.schema"])
+    assert [each for each in names if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", each)] == []
+    assert entries(writer.to_manifest_file())[0].data_file.partition == Record("north")
 
 
 def test_a_manifest_of_delete_files_says_so_in_its_header_and_in_the_manifest_list(tmp_path: Path) -> None:
@@ -66,7 +80,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
     entries_before: int, tmp_path: Path
 ) -> None:
     def write() -> None:
-        file = WrittenFile(IO.new_output(f"{tmp_path}/manifest"))
+        file = WrittenFile(IO, f"{tmp_path}/manifest")
         with avro_files.ManifestWriter(UNPARTITIONED, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
             for _ in range(entries_before):
                 writer.add_entry(entry(Record()))
@@ -79,7 +93,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
 
 def test_an_error_among_the_manifests_leaves_no_list(tmp_path: Path) -> None:
     def write() -> None:
-        file = WrittenFile(IO.new_output(f"{tmp_path}/list"))
+        file = WrittenFile(IO, f"{tmp_path}/list")
         with avro_files.ManifestListWriter(file, 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
             writer.add_manifests([listed()])
             raise EOFError

@@ -170,6 +170,7 @@ def test_a_row_is_rewritten_a_few_times_while_its_file_grows(seed: int) -> None:
     assert most <= 20, "small files"
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_files_are_planned_quickly() -> None:
     files = many(100_000)
     shared = [deletes(150, f"f{4 * each:06}", f"f{4 * each + 3:06}", number=200_000) for each in range(25_000)]

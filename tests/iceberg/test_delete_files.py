@@ -120,6 +120,7 @@ def test_a_data_file_has_one_delete_file_however_often_its_rows_are_updated(cata
     assert values_of(catalog) == {number: "b" if number < 5 else "a" for number in range(10)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [3, 12])
 def test_a_table_has_no_more_delete_files_than_data_files(catalog: Catalog, first: int) -> None:
     for number in range(first):

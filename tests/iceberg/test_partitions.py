@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import duckdb
 import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
@@ -53,6 +54,7 @@ from connector.iceberg.metadata.manifests import ManifestFactory, make_added_ent
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.model.state import DataFile, StagedCommit
 from support.altered_tables import ID, PATH, entries, rows, table_of
+from support.readers import duckdb_rows
 from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import staged
@@ -189,6 +191,21 @@ def test_nan_is_a_partition(catalog: Catalog) -> None:
     assert found(catalog, EQUAL("part", 0.5)) == ([2], 1)
     first, second, *_ = ManifestReader().list_files(catalog.load_table(PATH))
     assert first.partition != second.partition
+
+
+def test_duckdb_reads_partitions_whose_names_are_not_ascii(
+    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    part = NestedField(2, "größe", StringType())
+    spec = PartitionSpec(
+        PartitionField(2, 1000, IdentityTransform(), "größe"), PartitionField(2, 1001, BucketTransform(4), "größe_日付")
+    )
+    table_of(catalog, ID, part, spec=spec)
+    commit_all_or_raise(catalog, [staged(catalog, {"id": 1, "größe": "ä"}, {"id": 2, "größe": None})])
+    location = catalog.load_table(PATH).metadata_location
+    assert [row["id"] for row in duckdb_rows(duckdb_reader, location, "id")] == [1, 2]
+    query = "SELECT id FROM iceberg_scan($1) WHERE größe = 'ä'"
+    assert duckdb_reader.sql(query, params=[location]).fetchall() == [(1,)]
 
 
 def test_a_manifest_of_other_partitions_is_not_opened(catalog: Catalog) -> None:

@@ -340,6 +340,7 @@ def test_an_attempt_that_was_refused_leaves_its_delete_file_to_the_next_one(
     assert values_of(catalog) == {1: "b", 2: "a"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_random_transactions_leave_the_rows_of_a_dictionary(catalog: Catalog, seed: int) -> None:
     """Other engines compact, delete and append in between; transactions wait, land in parts, and are repeated."""

@@ -192,7 +192,7 @@ def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
         monkeypatch.undo()
         upgrade_to_version_3(catalog, PATH)
         table = catalog.load_table(PATH)
-        catalog.commit_table(table, (), new_snapshot(table, SnapshotWriter().mark(table, WRITER, {})))
+        catalog.commit_table(table, (), new_snapshot(table, SnapshotWriter().keep_files(table, WRITER, {})))
         given.update(row_ids(catalog.load_table(PATH), duckdb_reader))
         return send(*args)
 

@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 from connector.iceberg.commits import commit
@@ -93,6 +94,29 @@ def test_a_commit_writes_one_puffin_file_with_a_vector_for_each_data_file(catalo
         "total-equality-deletes": "0",
         "total-position-deletes": "4",
     }
+    check_totals(catalog, PATH)
+
+
+def test_data_files_of_each_partition_spec_have_a_puffin_file(
+    tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    """DuckDB would take one vector for another if two manifests named one Puffin file."""
+    catalog = local_catalog(tmp_path)
+    make_table(catalog, BY_PART)
+    upgrade_to_version_3(catalog, PATH)
+    values = {10 * file + number: 10 * file for file in range(1, 5) for number in range(9)}
+    for file in range(1, 5):
+        if file == 3:
+            with catalog.load_table(PATH).update_spec() as update:
+                update.remove_field("part")
+                update.add_field("id", BucketTransform(1), "bucket")
+        land(catalog, {number: value for number, value in values.items() if value == 10 * file})
+    removed = {10, 21, 32, 43}
+    land(catalog, {}, removed)
+    vectors = Listed.of(catalog, PATH).vectors.values()
+    assert len({(vector.path, vector.manifest) for vector in vectors}) == len({vector.path for vector in vectors}) == 2
+    remaining = {number: value for number, value in values.items() if number not in removed}
+    assert values_of(catalog) == read_with(duckdb_reader, catalog) == remaining
     check_totals(catalog, PATH)
 
 
@@ -257,6 +281,7 @@ def test_a_conversion_removes_the_vectors_of_the_files_that_it_rewrites(catalog:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_random_transactions_leave_the_rows_of_a_dictionary(
     catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch, duckdb_reader: duckdb.DuckDBPyConnection

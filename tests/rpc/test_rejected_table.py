@@ -79,9 +79,16 @@ def test_it_is_made_with_the_bindings_table_and_recorded_as_its_bindings_own(tmp
     assert applied(tmp_path, binding(), last=binding()) == response.Applied()
 
 
-def test_it_has_none_of_its_bindings_partitions_and_no_order(tmp_path: Path, catalog: Catalog) -> None:
+@pytest.mark.parametrize(
+    "partitions",
+    [{"partition_by": "bucket(4, id)"}, {"partition_fields": [{"field": "id", "transform": "bucket[4]"}]}],
+    ids=["as an expression", "as a list"],
+)
+def test_it_has_none_of_its_bindings_partitions_and_no_order(
+    tmp_path: Path, catalog: Catalog, partitions: dict[str, Json]
+) -> None:
     bound = binding()
-    settings = {"partition_by": "bucket(4, id)", "sort_by": "id"}
+    settings = {**partitions, "sort_by": "id"}
     applied(tmp_path, msgspec.structs.replace(bound, resource_config={**bound.resource_config, **settings}))
     assert [len(catalog.load_table(path).spec().fields) for path in (TABLE, REJECTED)] == [1, 0]
     assert [len(catalog.load_table(path).sort_order().fields) for path in (TABLE, REJECTED)] == [1, 0]

@@ -94,7 +94,8 @@ def test_a_capture_that_has_read_its_source_again_is_told_of(caplog: pytest.LogC
     transaction = OpenTransaction(
         told, lambda _: pytest.fail("no row is stored"), pytest.fail, lambda *_: StagedTransaction()
     )
-    flush = Flush(backfill_completes=(BackfillComplete(1, "2026-11-23T00:00:00Z"), BackfillComplete(2, "2026-11-24")))
+    of_others = BackfillComplete(2, "2026-11-24"), BackfillComplete(-1, "2026-11-24")
+    flush = Flush(backfill_completes=(BackfillComplete(1, "2026-11-23T00:00:00Z"), *of_others))
     with caplog.at_level(logging.INFO):
         assert not [*transaction.answer_loads(flush)]
     [record] = caplog.records

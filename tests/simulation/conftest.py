@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-SCHEDULES: Final = 12_000  # in which each planted defect is found
+SCHEDULES: Final = 8_000  # in which each planted defect is found
 QUICK_SCHEDULES: Final = 500
 MANY_SCHEDULES: Final = 100_000
 BLOCK: Final = 1_000  # schedules of one test at most

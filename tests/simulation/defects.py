@@ -24,7 +24,6 @@ from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
-from simulation.weather import Climate
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -298,14 +297,5 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         rejected_rows_are_not_recovered,
         rejected_rows_land_with_whatever_else_their_writer_lands,
         rejected_rows_are_staged_on_what_their_binding_s_table_says,
-    )
-}
-
-# Those that need many coincidences are looked for where these are frequent.
-CLIMATES: Final[Mapping[str, Climate]] = {
-    plant.__name__: Climate.REFUSALS
-    for plant in (
-        a_session_does_not_wait_for_what_was_staged_before,
-        files_that_wait_are_orphans,
     )
 }

@@ -28,10 +28,10 @@ from pyiceberg.typedef import Record
 from connector.encoding.located_rows import Located
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.metadata import avro_files, row_lineage
-from connector.iceberg.metadata.avro_files import RememberedFile
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 from connector.model.binding import Updates
 from connector.session import loads
+from connector.storage.file_io import RememberedFile, WrittenFile
 from connector.storage.storage_errors import translate_errors
 from simulation.store import Download
 
@@ -71,6 +71,13 @@ def _read_located(io: FileIO, location: str) -> Located:
         assert isinstance(stream, Download)
         assert isinstance(stream.content, _LocatedRows)
         return stream.content.located
+
+
+def _send(file: WrittenFile, pieces: Sequence[bytes]) -> None:
+    [content] = pieces  # the records, which are no bytes that could be joined
+    with file._io.new_output(file.location).create(overwrite=True) as stream:
+        stream.write(content)
+    file._pieces = pieces
 
 
 def _copied(values: Iterable[Any]) -> list[Any]:
@@ -145,6 +152,7 @@ def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(row_lineage, "AvroFile", RecordsInput)
     patch.setattr(avro_files, "_Output", RecordsOutput)
     patch.setattr(avro_files, "_ManifestListFile", RecordsInput)
+    patch.setattr(WrittenFile, "send", _send)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
     patch.setattr(loads, "write_located", _write_located)
     patch.setattr(row_deletes, "read_located", _read_located)

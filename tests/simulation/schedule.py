@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from random import Random
 from typing import Final
 
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, RESTError, ServiceUnavailableError
@@ -27,7 +28,7 @@ from simulation.weather import Weather, weather
 FREEZES: Final = 0.5
 # What a task has, one for each binding.
 BINDINGS: Final[Sequence[Sequence[Kind]]] = (
-    *8 * [[Kind.ROWS]],
+    *4 * [[Kind.ROWS]],
     [Kind.ROWS, Kind.ROWS],
     [Kind.REJECTING],
     [Kind.UPDATES],
@@ -57,14 +58,33 @@ class Result:
     events: list[str] = field(repr=False)
 
 
-def weather_of(seed: int) -> Weather:
-    return weather(Stage(seed).random)
+@dataclass(frozen=True)
+class Outline:
+    """What a schedule can have."""
+
+    weather: Weather
+    kinds: Sequence[Kind]
+
+    @property
+    def has_updates(self) -> bool:
+        return Kind.UPDATES in self.kinds
+
+    @property
+    def has_compactions(self) -> bool:
+        return self.weather.compacting > 0
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether commits may have to wait."""
+        return self.weather.refusing > 0 or self.weather.begins_refused > 0
 
 
-def kinds_of(seed: int) -> Sequence[Kind]:
-    random = Stage(seed).random
-    weather(random)
-    return random.choice(BINDINGS)
+def outline(random: Random) -> Outline:
+    return Outline(weather(random), random.choice(BINDINGS))
+
+
+def outline_of(seed: int) -> Outline:
+    return outline(Stage(seed).random)
 
 
 def run(seed: int) -> Result:
@@ -85,17 +105,17 @@ class Schedule:
     def __init__(self, stage: Stage) -> None:
         random = stage.random
         self._stage = stage
-        self._weather = weather(random)
+        drawn = outline(random)
+        self._weather, kinds = drawn.weather, drawn.kinds
         self._lake = Lake(lambda: stage.now, stage.uuid)
         self._engine = Engine(self._lake, random)
-        kinds = random.choice(BINDINGS)
         bound = [BoundTable(("shop", f"table-{number}"), kind) for number, kind in enumerate(kinds)]
         for table in bound:
             if stage.chance(0.5):
                 self._lake.create(table.path, SCHEMA, {})
                 if stage.chance(PARTITIONED):
                     self._engine.repartition(table.path)
-        self._task = Task(bound, hard_delete=Kind.UPDATES in kinds and stage.chance(0.7))
+        self._task = Task(bound, hard_delete=drawn.has_updates and stage.chance(0.7))
         self._network = Network(stage, self._lake, self._weather)
         self._tells_state = stage.chance(0.7)  # to apply: one of the two runtimes does
         self._other_logs: list[Task] = []
@@ -105,7 +125,7 @@ class Schedule:
         self._topology = random.choice(self._weather.topologies)
         self._crew: dict[Actor, RuntimeSession | None] = {}  # None: a person's
         self._is_upgrading = False
-        if Kind.UPDATES in kinds:
+        if drawn.has_updates:
             self._choose_versions(bound)
 
     def _choose_versions(self, bound: Sequence[BoundTable]) -> None:

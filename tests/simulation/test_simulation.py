@@ -8,7 +8,7 @@ schedule breaks is told with its seed, which replays it: `pytest tests/simulatio
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -18,12 +18,12 @@ from simulation import schedule
 from simulation.backfill_defects import BACKFILL_DEFECTS
 from simulation.compaction_defects import COMPACTION_DEFECTS
 from simulation.conftest import SCHEDULES
-from simulation.defects import CLIMATES, DEFECTS
+from simulation.defects import DEFECTS
 from simulation.environment import simulated
-from simulation.schedule import Result
-from simulation.task import Kind
+from simulation.schedule import Outline, Result
 from simulation.update_defects import UPDATE_DEFECTS
 from simulation.vector_defects import VECTOR_DEFECTS
+from simulation.weather import Climate
 
 TOLD: Final = """
 from simulation import schedule
@@ -35,13 +35,23 @@ with simulated():
 """
 ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS, **VECTOR_DEFECTS, **BACKFILL_DEFECTS, **COMPACTION_DEFECTS}
 ENOUGH: Final = SCHEDULES  # to find a defect, among those that find none in CI; most are found within ten
-RARE: Final = {  # they need hundreds of schedules
-    "a_session_does_not_wait_for_what_was_staged_before",
-    "an_old_state_key_is_a_stranger",
-    "files_of_a_lost_answer_are_deleted",
-    "loads_see_what_waiting_commits_delete",
-    "rejected_rows_land_with_whatever_else_their_writer_lands",
-    "rows_of_a_former_backfill_are_not_looked_for",
+NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to have what the defect breaks
+    **dict.fromkeys((*UPDATE_DEFECTS, *VECTOR_DEFECTS), lambda outline: outline.has_updates),
+    **dict.fromkeys(COMPACTION_DEFECTS, lambda outline: outline.has_compactions),
+    **dict.fromkeys(
+        (
+            "deletes_are_carried_over_to_their_old_positions",
+            "deletes_are_not_carried_over",
+            "new_files_have_only_what_the_plan_knew_of_deletes",
+            "rows_of_a_source_that_is_gone_come_back",
+        ),
+        lambda outline: outline.has_compactions and outline.has_updates,
+    ),
+    "loads_see_what_waiting_commits_delete": lambda outline: outline.has_refusals and outline.has_updates,
+    **dict.fromkeys(
+        ("a_session_does_not_wait_for_what_was_staged_before", "files_that_wait_are_orphans"),
+        lambda outline: outline.weather.climate is Climate.REFUSALS,  # where the many coincidences are frequent
+    ),
 }
 
 
@@ -54,9 +64,8 @@ def test_every_row_of_a_committed_transaction_lands_once_however_long_one_looks(
     _assert_kept(seeds)
 
 
-@pytest.mark.parametrize(
-    "defect", [pytest.param(each, marks=pytest.mark.long if each in RARE else ()) for each in ALL_DEFECTS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("defect", ALL_DEFECTS)
 def test_a_planted_defect_is_found(defect: str) -> None:
     with simulated() as patch:
         ALL_DEFECTS[defect](patch)
@@ -99,10 +108,8 @@ def _assert_kept(seeds: range) -> None:
 
 def _seeds_of(defect: str) -> Iterable[int]:
     """Those of schedules that can have what the defect breaks."""
-    if defect in UPDATE_DEFECTS or defect in VECTOR_DEFECTS:
-        return (seed for seed in range(ENOUGH) if Kind.UPDATES in schedule.kinds_of(seed))
-    climate = CLIMATES.get(defect)
-    return (seed for seed in range(ENOUGH) if climate in (None, schedule.weather_of(seed).climate))
+    needed = NEEDED.get(defect)
+    return (seed for seed in range(ENOUGH) if needed is None or needed(schedule.outline_of(seed)))
 
 
 def _violations(seeds: Iterable[int]) -> Iterator[Result]:

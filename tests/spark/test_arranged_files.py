@@ -9,19 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
-from pyiceberg.types import IntegerType, LongType, StringType, TimestamptzType
+from pyiceberg.types import DoubleType, IntegerType, LongType, StringType, TimestamptzType
 
-from connector.encoding import data_files, gathered_rows
+from connector.encoding import data_files, gathered_rows, sorted_runs
 from connector.encoding.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.model.binding import PLAIN, Arrangement, Binding, Column, PartitionField, SortField
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
-from connector.model.state import DataFile
+from connector.model.state import ColumnStatistics, DataFile
 from connector.model.table_identifier import TableIdentifier
 from connector.spark import arranged_files, merge_job
 from connector.spark.block_transfer import BlockTransfer, OnThisMachine, StoredObject, ThroughTheStore
@@ -81,6 +83,7 @@ class Table:
     run_limit: int = 1 << 20
     cores: int = 2
     mapped: list[MergeUnit] = field(default_factory=list)
+    binding: Binding = ORDERS
 
     def write(self, *rows: tuple[Any, ...], block_rows: int = 5) -> dict[int, tuple[DataFile, ...]]:
         with self.writing() as job:
@@ -115,7 +118,7 @@ class Table:
             )
 
     def layout(self) -> TableLayout:
-        return replace(self._layout(ORDERS, self.arrangement), rejected=self._rejected())
+        return replace(self._layout(self.binding, self.arrangement), rejected=self._rejected())
 
     def _rejected(self) -> TableLayout:
         return self._layout(REJECTED, self.rejected)
@@ -145,13 +148,21 @@ def read(file: DataFile) -> list[dict[str, Any]]:
     return rows
 
 
+def row_groups(file: DataFile) -> list[int]:
+    """The number of rows of each."""
+    metadata = pq.read_metadata(file.path.removeprefix("file://"))
+    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+
+
 def partitions(files: tuple[DataFile, ...]) -> list[Any]:
     return [None if file.partition[0] is None else from_bytes(LongType(), file.partition[0]) for file in files]
 
 
-@pytest.fixture(params=[True, False], ids=["by the disk", "through the store"])
-def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
-    return Table(tmp_path, is_local=request.param)
+@pytest.fixture(params=["by the disk", "through the store", "all encoded at once"])
+def table(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Table:
+    if request.param == "all encoded at once":
+        monkeypatch.setattr(sorted_runs, "LEAST_ENCODED", 1)
+    return Table(tmp_path, is_local=request.param != "through the store")
 
 
 def rows_of(count: int) -> list[tuple[int, int | None, str]]:
@@ -181,6 +192,7 @@ def test_sorted_rows_are_sorted_in_each_file(table: Table) -> None:
     for file in files:
         keys = [(row["value1"], -row["id"]) for row in read(file)]
         assert keys == sorted(keys, reverse=True)
+        assert len(row_groups(file)) == 1
     assert sum(file.rows for file in files) == 200
 
 
@@ -233,6 +245,69 @@ def test_files_end_at_the_target_size(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def small_row_group(init: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
     return lambda self, _: init(self, 16 << 10)
+
+
+BLOCK = 20  # rows
+MANY = 400  # bytes of Arrow data: three quarters of a block
+
+
+def in_two_partitions(*of_first: int) -> list[tuple[int, int, str]]:
+    """Blocks of rows, of which so many are of the first partition. They are among those of the second one."""
+    places = [(block, place) for block in range(len(of_first)) for place in range(BLOCK)]
+    return [
+        (number, 0 if place * of_first[block] % BLOCK < of_first[block] else 10, f"text {number % 4}")
+        for number, (block, place) in enumerate(places)
+    ]
+
+
+def test_many_rows_of_a_partition_are_encoded_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are a row group of the data file as they were of the run, and rows between them are another."""
+    monkeypatch.setattr(sorted_runs, "LEAST_ENCODED", MANY)
+    rows = in_two_partitions(20, 2, 1, 18, 20, 3)
+    files = table.write(*rows, block_rows=BLOCK)[0]
+    assert [row_groups(file) for file in files] == [[20, 2 + 1, 18, 20, 3], [18, 19, 2, 17]]
+    assert [tuple(row.values()) for file in files for row in read(file)] == sorted(rows, key=lambda row: row[1])
+    with duckdb.connect() as database:
+        for file, value in zip(files, (0, 10), strict=True):
+            found = database.execute(f"SELECT * FROM '{file.path.removeprefix('file://')}' WHERE value1 = 'text 3'")
+            assert found.fetchall() == [row for row in rows if row[1:] == (value, "text 3")]
+    assert table.left == []
+
+
+def test_statistics_are_the_same_however_rows_get_to_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = binding(LongType(), DoubleType(), StringType(), DoubleType(), index=0)
+    rows: list[tuple[Any, ...]] = [
+        (number, value, None if number % 5 == 0 else number / 3, text * 20, "NaN" if number == 90 else 1.0)
+        for number, value, text in in_two_partitions(20, 2, 1, 18, 20, 3)
+    ]
+    described = []
+    for place, least in enumerate([MANY, 1, 1 << 30]):
+        monkeypatch.setattr(sorted_runs, "LEAST_ENCODED", least)
+        (tmp_path / str(place)).mkdir()
+        files = Table(tmp_path / str(place), binding=values).write(*rows, block_rows=BLOCK)[0]
+        for file in files:
+            assert file.size == Path(file.path.removeprefix("file://")).stat().st_size
+            assert len(file.splits) == len(row_groups(file))
+        described.append([(file.rows, [replace_size(each) for each in file.columns]) for file in files])
+    with_nan, without = described[0][0][1][4], described[0][1][1][4]
+    assert sorted((with_nan.lower is None, without.lower is None)) == [False, True]
+    assert described[0] == described[1] == described[2]
+
+
+def replace_size(statistics: ColumnStatistics) -> ColumnStatistics:
+    """The compressed bytes differ between ways to divide rows among row groups."""
+    return msgspec.structs.replace(statistics, size=0)
+
+
+def test_files_of_copied_row_groups_end_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_runs, "LEAST_ENCODED", 1)
+    table = Table(tmp_path, properties={"write.target-file-size-bytes": "2000"})
+    files = table.write(*((n, 1, f"{n:0100}") for n in range(200)), block_rows=BLOCK)[0]
+    assert 2 < len(files) < 200 // BLOCK
+    assert min(file.size for file in files[:-1]) >= 2000
+    assert [row["id"] for file in files for row in read(file)] == list(range(200))
 
 
 def test_one_file_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +363,7 @@ def test_a_merge_that_fails_leaves_no_files_and_in_the_store_no_runs(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 0
-    write = data_files.DataFileWriter.finish
+    write = data_files.FileWriter.finish
 
     def finish(self: Any) -> list[DataFile]:
         nonlocal written
@@ -297,7 +372,7 @@ def test_a_merge_that_fails_leaves_no_files_and_in_the_store_no_runs(
             no_space()
         return write(self)
 
-    monkeypatch.setattr(data_files.DataFileWriter, "finish", finish)
+    monkeypatch.setattr(data_files.FileWriter, "finish", finish)
     with pytest.raises(RetryableError, match="No space left on device"):
         table.write(*rows_of(200))
     assert data_files_in(table) == []

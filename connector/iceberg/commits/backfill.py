@@ -85,7 +85,7 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
             snapshot = snapshots.clear(table, writer, remove_rows(table, writer, snapshots), summary)
         else:
             begun = change_columns(table, awaited, schema)
-            snapshot = snapshots.mark(table, writer, summary)
+            snapshot = snapshots.keep_files(table, writer, summary)
     properties = {
         **target.properties,
         OWNER_PROPERTY: target.owner.encode(),

@@ -84,9 +84,7 @@ class DeleteFiles:
         """Write delete files with these positions, and return them with their partitions. `merged` are partitions
         whose older delete files are merged into them."""
         if has_row_lineage(table):
-            in_order = {path: positions[path] for path in sorted(positions)}
-            vectors = self._write(table, prefix, _VECTORS, in_order) if in_order else ()
-            return tuple(zip((partitions[path] for path in in_order), vectors, strict=True))
+            return tuple(self._write_vectors(table, prefix, positions, partitions))
         files = list(_divide(positions, partitions, merged))
 
         def write(paths: Sequence[str]) -> WrittenDeletes:
@@ -95,6 +93,20 @@ class DeleteFiles:
 
         written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
         return tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
+
+    def _write_vectors(
+        self, table: Table, prefix: str, positions: Mapping[str, Positions], partitions: Mapping[str, Partition]
+    ) -> Iterator[tuple[Partition, WrittenDeletes]]:
+        """Write a Puffin file for each partition spec.
+
+        Each spec has its own manifest. DuckDB 1.5.5 takes one vector for another if two manifests name one Puffin file.
+        """
+        by_spec: dict[int, dict[str, Positions]] = {}
+        for path in sorted(positions):
+            by_spec.setdefault(partitions[path].spec_id, {})[path] = positions[path]
+        for of_spec in by_spec.values():
+            vectors = self._write(table, prefix, _VECTORS, of_spec)
+            yield from zip((partitions[path] for path in of_spec), vectors, strict=True)
 
     def _write(
         self, table: Table, prefix: str, suffix: str, positions: Mapping[str, Positions]

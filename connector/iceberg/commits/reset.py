@@ -147,7 +147,7 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
         check_properties(table.properties)
     with storage_errors.translate_errors(table.location()):
         # Every change of a fence moves the main branch. So a commit that asserts main has read the current fence.
-        snapshot = SnapshotWriter().mark(table, writer, writer_summary(writer) | {"flow.fence-reset": reason})
+        snapshot = SnapshotWriter().keep_files(table, writer, writer_summary(writer) | {"flow.fence-reset": reason})
     try:
         commit_snapshot(table.catalog, table, snapshot, properties)
     except REFUSED as error:

@@ -18,7 +18,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import write_delete_manifests
 from connector.iceberg.commits.row_deletes import DeletedRows
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, WrittenFile
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifest_rewriting import remove_files
 from connector.iceberg.metadata.manifests import (
@@ -32,7 +32,7 @@ from connector.iceberg.metadata.manifests import (
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.table_updates import find_generation, find_next_row_id
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
-from connector.storage.file_io import files_of
+from connector.storage.file_io import WrittenFile, files_of
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
@@ -121,7 +121,7 @@ class SnapshotWriter:
     def _delete_files(self) -> DeleteFiles:
         return DeleteFiles()
 
-    def mark(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
+    def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         held = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
@@ -147,7 +147,7 @@ class SnapshotWriter:
         parent = metadata.current_snapshot()
         sequence_number = metadata.last_sequence_number + 1
         location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
-        written = WrittenFile(table.io.new_output(location))
+        written = WrittenFile(table.io, location)
         with ManifestListWriter(
             output_file=written,
             snapshot_id=self._id,

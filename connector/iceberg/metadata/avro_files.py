@@ -6,10 +6,9 @@ commit's processor time. A file that was just written keeps its content in memor
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from io import BytesIO
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,7 +18,7 @@ from pyiceberg.avro.file import MAGIC, META_SCHEMA, AvroFile, AvroFileHeader, Av
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import construct_reader, construct_writer, resolve_reader
 from pyiceberg.avro.writer import Writer
-from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     ManifestContent,
@@ -161,13 +160,21 @@ class _Form:
 
 
 def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """Return the type of a spec's partitions, in which every value may be null, as Iceberg demands.
+    """Return the type of a spec's partitions as manifests have it. Every value may be null, as Iceberg demands.
 
     PyIceberg would require the values of required columns. But void makes null of each value, and a column may have
-    been optional before.
+    been optional before. PyIceberg would also keep letters like `é` in the names. Avro does not allow them, and a
+    process ends that reads the manifest with DuckDB. Readers find the fields by their ids.
     """
     fields = spec.partition_type(schema).fields
-    return StructType(*(field.model_copy(update={"required": False}) for field in fields))
+    return StructType(
+        *(field.model_copy(update={"required": False, "name": _in_ascii(field.name)}) for field in fields)
+    )
+
+
+def _in_ascii(name: str) -> str:
+    """Replace the characters of a name that are not ASCII as Iceberg replaces those that are not letters."""
+    return "".join(each if each.isascii() else f"_x{ord(each):X}" for each in name)
 
 
 @lru_cache(SCHEMAS)
@@ -223,78 +230,3 @@ def _reader_of_manifest_lists(avro_schema: str) -> Reader:
         {-1: ManifestFile, 508: PartitionFieldSummary},
         {517: ManifestContent},
     )
-
-
-class WrittenFile(OutputFile):
-    """An output file that gets all pieces at once, when it is closed."""
-
-    def __init__(self, file: OutputFile) -> None:
-        super().__init__(file.location)
-        self._file = file
-        self._pieces: Sequence[bytes] = ()
-
-    def __len__(self) -> int:
-        return sum(map(len, self._pieces))
-
-    def exists(self) -> bool:
-        """Whether the file is in the store; this asks the store."""
-        return self._file.exists()
-
-    def to_input_file(self) -> "RememberedFile":
-        """Return the same file as it is read, from memory."""
-        return RememberedFile(self.location, self._pieces)
-
-    def create(self, overwrite: bool = False) -> OutputStream:
-        """Return a stream whose pieces are sent when it is closed."""
-        return _WrittenStream(self, overwrite)
-
-    def send(self, pieces: Sequence[bytes], overwrite: bool) -> None:
-        """Write all pieces to the store, and keep them. Raises what the store raises."""
-        with self._file.create(overwrite) as stream:
-            for piece in pieces:
-                stream.write(piece)
-        self._pieces = pieces
-
-
-class RememberedFile(InputFile):
-    """An input file that is read from memory."""
-
-    def __init__(self, location: str, pieces: Sequence[bytes]) -> None:
-        super().__init__(location)
-        self.pieces = pieces
-
-    def __len__(self) -> int:
-        return sum(map(len, self.pieces))
-
-    def exists(self) -> bool:
-        """Return True: the file has been written."""
-        return True
-
-    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - PyIceberg's signature
-        """Return a stream of the content. It makes no request."""
-        return BytesIO(b"".join(self.pieces))
-
-
-class _WrittenStream(OutputStream):
-    def __init__(self, file: WrittenFile, overwrite: bool) -> None:
-        self._file = file
-        self._overwrite = overwrite
-        self._pieces: list[bytes] = []
-
-    def write(self, b: bytes) -> int:
-        self._pieces.append(b)
-        return len(b)
-
-    def tell(self) -> int:
-        return sum(map(len, self._pieces))
-
-    def close(self) -> None:
-        self._file.send(self._pieces, self._overwrite)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None
-    ) -> None:
-        self.close()

@@ -51,16 +51,16 @@ def lists_files(manifest: ManifestFile) -> bool:
     return manifest.has_added_files() or manifest.has_existing_files()
 
 
-def divide(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[list[T]]:
+def divide(items: Iterable[T], measure: Callable[[T], int], most: int) -> Iterator[list[T]]:
     """Divide items, in their order, so that each part has at most so many bytes, or is one item."""
     part: list[T] = []
     size = 0
     for item in items:
-        if part and size + size_of(item) > most:
+        if part and size + measure(item) > most:
             yield part
             part, size = [], 0
         part.append(item)
-        size += size_of(item)
+        size += measure(item)
     if part:
         yield part
 

@@ -34,14 +34,13 @@ from connector.iceberg.metadata.avro_files import (
     AVRO_COMPRESSION,
     DeleteManifestWriter,
     ManifestWriter,
-    RememberedFile,
-    WrittenFile,
     read_manifest_list,
 )
 from connector.iceberg.metadata.partitions import find_source_schema
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key, read_entries
 from connector.iceberg.metadata.vector_entries import find_id
 from connector.model.state import ColumnStatistics, DataFile
+from connector.storage.file_io import RememberedFile, WrittenFile
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ class ManifestFactory:
         return kind(
             spec=spec,
             schema=find_source_schema(table, spec, schema) if spec.fields else schema,
-            output_file=WrittenFile(table.io.new_output(metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))),
+            output_file=WrittenFile(table.io, metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro")),
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
             version=table.metadata.format_version,

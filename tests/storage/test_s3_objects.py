@@ -1,0 +1,187 @@
+"""Small objects are written to S3 by a client that needs little memory, and by PyArrow where that client fails."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+import pytest
+from pyiceberg.io import (
+    S3_ENDPOINT,
+    S3_FORCE_VIRTUAL_ADDRESSING,
+    S3_PROXY_URI,
+    S3_REGION,
+    S3_REQUEST_TIMEOUT,
+    S3_SESSION_TOKEN,
+    FileIO,
+)
+
+from connector.host.errors import UserError
+from connector.model.properties import Properties
+from connector.storage.file_access import file_properties
+from connector.storage.file_io import open_file_io, write_small_file
+from connector.storage.s3_objects import LARGEST, find_url, open_s3_objects
+from connector.storage.storage_errors import translate_errors
+from support.fault_proxy import Answer, Fault, FaultProxy, Request, fault_proxy
+from support.s3_server import S3Server
+
+pytestmark = pytest.mark.catalog
+
+NAMES: Final = ("plain", "with space", "ä/ö", "a+b=c", "100%25", "a&b;c'(d)*!", "name=x%2Fy/z", "…", "~t", "a.b/..c")
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
+    with fault_proxy(s3_server.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.new_bucket()
+
+
+@pytest.fixture
+def io(s3_server: S3Server, proxy: FaultProxy) -> FileIO:
+    return open_file_io(file_properties(s3_server.file_properties(), {S3_ENDPOINT: proxy.uri}))
+
+
+def read(io: FileIO, location: str) -> bytes:
+    with io.new_input(location).open() as stream:
+        return stream.read()
+
+
+def is_of_the_small_client(request: Request) -> bool:
+    """PyArrow does not sign a digest of the content."""
+    return request.method == "PUT" and "content-md5" in request.authorization
+
+
+def kinds(proxy: FaultProxy) -> list[tuple[str, bool]]:
+    return [(request.method, is_of_the_small_client(request)) for request in proxy.seen]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_is_written_with_one_request_where_pyarrow_looks_for_it(
+    name: str, io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    location = f"s3://{bucket}/{name}"
+    write_small_file(io, location, b"content")
+    assert kinds(proxy) == [("PUT", True)]
+    assert read(io, location) == b"content"
+
+
+def test_a_large_object_is_left_to_pyarrow(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    content = b"x" * (LARGEST + 1)
+    write_small_file(io, f"s3://{bucket}/large", content)
+    assert not any(is_of_the_small_client(request) for request in proxy.seen)
+    assert read(io, f"s3://{bucket}/large") == content
+
+
+@pytest.mark.parametrize("name", ["a//b", "a/../b", "./a"])
+def test_an_unusual_path_is_left_to_pyarrow(name: str, s3_server: S3Server, proxy: FaultProxy, bucket: str) -> None:
+    properties = file_properties(s3_server.file_properties(), {S3_ENDPOINT: proxy.uri})
+    objects = open_s3_objects(Properties(properties))
+    assert objects
+    assert not objects.put(f"s3://{bucket}/{name}", b"content")
+    assert proxy.seen == []
+
+
+@pytest.mark.parametrize(
+    "answer", [HTTPStatus.SERVICE_UNAVAILABLE, Answer.NONE, Answer.TRUNCATED, HTTPStatus.TEMPORARY_REDIRECT]
+)
+@pytest.mark.parametrize("forwarded", [0, 1])
+def test_an_object_that_may_not_be_written_is_written_by_pyarrow(
+    answer: Answer | HTTPStatus, forwarded: int, io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    proxy.inject(is_of_the_small_client, Fault(forwarded, answer))
+    write_small_file(io, f"s3://{bucket}/again", b"content")
+    assert proxy.fired
+    assert read(io, f"s3://{bucket}/again") == b"content"
+
+
+def test_a_store_that_does_not_answer_is_not_waited_for_without_limit(
+    s3_server: S3Server, proxy: FaultProxy, bucket: str
+) -> None:
+    limit = {S3_ENDPOINT: proxy.uri, S3_REQUEST_TIMEOUT: "0.5"}
+    io = open_file_io(file_properties(s3_server.file_properties(), limit))
+    proxy.inject(is_of_the_small_client, Fault(0, Answer.SILENCE))
+    write_small_file(io, f"s3://{bucket}/silence", b"content")
+    assert kinds(proxy) == [("PUT", True), ("PUT", False)]
+
+
+def test_a_store_that_refuses_such_requests_is_asked_once(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    proxy.inject(is_of_the_small_client, Fault(0, HTTPStatus.NOT_IMPLEMENTED))
+    proxy.inject(is_of_the_small_client, Fault(0, HTTPStatus.BAD_REQUEST))
+    for number in range(3):
+        write_small_file(io, f"s3://{bucket}/{number}", b"content")
+    assert kinds(proxy) == [("PUT", True), ("PUT", False), ("PUT", True), ("PUT", False), ("PUT", False)]
+
+
+def test_a_refused_object_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:
+    stranger = s3_server.new_user()
+    keys = {"s3.access-key-id": stranger.access_key_id, "s3.secret-access-key": stranger.secret_access_key}
+    io = open_file_io(file_properties(s3_server.file_properties(), keys))
+    location = f"s3://{bucket}/forbidden"
+    with pytest.raises(UserError, match="the object store forbids this \\(ACCESS_DENIED"), translate_errors(location):
+        write_small_file(io, location, b"content")
+
+
+def test_a_session_token_is_sent(s3_server: S3Server, proxy: FaultProxy, bucket: str) -> None:
+    token = {S3_ENDPOINT: proxy.uri, S3_SESSION_TOKEN: "a-token-of-a-session"}
+    io = open_file_io(file_properties(s3_server.file_properties(), token))
+    proxy.inject(is_of_the_small_client, Fault(0, HTTPStatus.OK))
+    write_small_file(io, f"s3://{bucket}/token", b"content")
+    assert ["x-amz-security-token" in request.authorization for request in proxy.seen] == [True]
+
+
+@pytest.mark.parametrize(
+    "given", [{S3_PROXY_URI: "http://localhost:1"}, {S3_REGION: ""}, {"s3.access-key-id": ""}, {}], ids=str
+)
+def test_only_pyarrow_knows_proxies_and_finds_regions(given: dict[str, str], s3_server: S3Server) -> None:
+    every = {**s3_server.file_properties(), **given}
+    assert (open_s3_objects(Properties({name: value for name, value in every.items() if value})) is None) == bool(given)
+
+
+@pytest.mark.parametrize(
+    ("properties", "url"),
+    [
+        ({S3_ENDPOINT: "http://localhost:9000/"}, "http://localhost:9000/b/k%20k"),
+        ({S3_ENDPOINT: "https://s3.example/base"}, "https://s3.example/base/b/k%20k"),
+        ({S3_ENDPOINT: "https://s3.example", S3_FORCE_VIRTUAL_ADDRESSING: "true"}, "https://b.s3.example/k%20k"),
+        ({S3_REGION: "eu-west-1"}, "https://b.s3.eu-west-1.amazonaws.com/k%20k"),
+        ({S3_REGION: "cn-north-1"}, "https://b.s3.cn-north-1.amazonaws.com.cn/k%20k"),
+    ],
+)
+def test_the_address_of_an_object_follows_the_endpoint_and_the_region(properties: dict[str, str], url: str) -> None:
+    assert find_url("s3://b/k k", properties) == url
+
+
+def test_a_bucket_with_dots_is_a_part_of_the_path_at_amazon() -> None:
+    assert find_url("s3://a.b/k", {S3_REGION: "eu-west-1"}) == "https://s3.eu-west-1.amazonaws.com/a.b/k"
+
+
+EIGHT_AT_ONCE: Final = """
+import resource, sys, threading
+from connector.storage.file_io import open_file_io, write_small_file
+io = open_file_io(dict(argument.split("=", 1) for argument in sys.argv[2:]))
+write_small_file(io, sys.argv[1], b"everything is imported now, and PyArrow's file system is open")
+io.new_input(sys.argv[1]).exists()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = threading.Barrier(8)
+def write(number):
+    start.wait()
+    for _ in range(5):
+        write_small_file(io, f"{sys.argv[1]}-{number}", b"content" * 700)
+threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_eight_small_objects_at_once_do_not_take_ten_megabytes_each(s3_server: S3Server, bucket: str) -> None:
+    properties = [f"{name}={value}" for name, value in file_properties(s3_server.file_properties()).items()]
+    command = [sys.executable, "-c", EIGHT_AT_ONCE, f"s3://{bucket}/memory", *properties]
+    kilobytes = int(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert kilobytes < 10 << 10
