@@ -17,7 +17,14 @@ from connector.config.catalog_properties import (
 )
 from connector.config.definition import Definition, Setting
 from connector.config.secret import Secret
-from connector.config.values import HTTP_ADDRESS, METASTORES, POSTGRESQL, TABLE_BUCKET_ARN, parse_directory
+from connector.config.values import (
+    HTTP_ADDRESS,
+    METASTORES,
+    POSTGRESQL,
+    TABLE_BUCKET_ARN,
+    parse_directory,
+    parse_token,
+)
 from connector.model.properties import Properties
 
 CATALOG_TYPE: Final = "catalog_type"
@@ -44,7 +51,12 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
     ] = None
     token: Annotated[
         Secret | None,
-        Setting("Token", "A bearer token, for catalogs that do not accept a credential.", is_multiline=True),
+        Setting(
+            "Token",
+            "A bearer token, for catalogs that do not accept a credential.",
+            is_multiline=True,
+            parse=parse_token,
+        ),
     ] = None
     scope: Annotated[
         str, Setting("Scope", "The OAuth2 scope to request with the credential. The default is `catalog`.")

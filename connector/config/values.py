@@ -6,6 +6,7 @@ A parser raises ValueError with the demand that the setting does not meet, never
 import json
 import os
 import posixpath
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -158,6 +159,14 @@ def parse_service_account(text: str) -> Secret:
     """Check the JSON key of a service account, and return all of it as a secret."""
     service_account(text)
     return Secret(text)
+
+
+def parse_token(text: str) -> Secret:
+    """Return a bearer token without the white space around it: a copied token often ends with a line break."""
+    token = text.strip()
+    if not re.fullmatch(r"[^\x00-\x20\x7f]+", token):
+        raise ValueError("must be a token: one line, without spaces")
+    return Secret(token)
 
 
 def parse_account_key(text: str) -> Secret:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, VoidTransform, parse_transform
-from pyiceberg.types import PrimitiveType, TimestamptzNanoType, TimestamptzType
+from pyiceberg.types import DecimalType, PrimitiveType, TimestamptzNanoType, TimestamptzType
 
 from connector.model.binding import Column
 
@@ -31,13 +31,23 @@ class TransformedColumn:
         self._drops_nanoseconds = column.type == TimestamptzNanoType() and not isinstance(parsed, IdentityTransform)
         source = TimestamptzType() if self._drops_nanoseconds else column.type
         self._transform: Callable[[pa.Array], pa.Array] = parsed.pyarrow_transform(source)
+        self._needs_alignment = isinstance(column.type, DecimalType)
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the transformed values of these rows."""
         values = rows.column(self._place)
         if self._drops_nanoseconds:
             values = pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us", "UTC"))
-        return self._transform(values)
+        return self._transform(_align(values) if self._needs_alignment else values)
+
+
+def _align(values: pa.Array) -> pa.Array:
+    """Return a copy of decimals in memory of their own.
+
+    PyIceberg's transforms are written in Rust, which demands that decimals begin at multiples of 16 bytes. Rows of a
+    row group or a sorted run begin at multiples of 8 only.
+    """
+    return pa.concat_arrays([values, pa.nulls(0, values.type)])
 
 
 def find_transformed(columns: Sequence[Column], source_id: int, transform: str) -> TransformedColumn | None:

@@ -258,6 +258,21 @@ def test_a_role_is_assumed_with_keys_of_its_own_config() -> None:
     assert role.own == AwsCredentials("id", Secret("secret"))
 
 
+def test_a_token_may_have_white_space_around_it_but_none_within() -> None:
+    """The field has several lines, so a copied token often ends with a line break. No header may have one."""
+
+    def token_of(text: str) -> Secret | None:
+        catalog = {"catalog_type": "Iceberg REST Server", "uri": "https://host", "warehouse": "lake", "token": text}
+        endpoint, _ = parse({"namespace": "shop", "catalog": catalog}, [])
+        assert isinstance(endpoint.catalog, RestCatalog)
+        return endpoint.catalog.token
+
+    assert token_of("eyJ.a-b_c/+=\r\n") == token_of(" eyJ.a-b_c/+=") == Secret("eyJ.a-b_c/+=")
+    for text in ("a\nb", "a b", " ", "a\0"):
+        with pytest.raises(InvalidConfigError, match="/catalog/token: must be a token"):
+            token_of(text)
+
+
 def test_temporary_keys_have_a_session_token() -> None:
     temporary = {**ACCESS_KEY, "awsAccessKeyId": "ASIA1", "awsSessionToken": "token"}
     credentials = AwsCredentials("ASIA1", Secret("secret"), Secret("token"))

@@ -65,6 +65,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "an unknown store": stored_in({"storage_type": "FTP"}),
     "an unknown way to sign in": {**ON_S3, "credentials": {"auth_type": "password"}},
     "nothing of what each catalog needs": {"namespace": "shop", "catalog": {"catalog_type": GLUE}},
+    "a token of two lines": {"namespace": "shop", "catalog": {**REST_CATALOG, "token": "planted\nplanted"}},
     "a REST catalog that is nowhere": {"namespace": "shop", "catalog": {"catalog_type": REST}},
     "a SQL catalog without a store": {"namespace": "shop", "catalog": SQL_CATALOG},
     "S3 Tables without keys": {

@@ -25,6 +25,7 @@ from pyiceberg.types import (
 )
 
 from connector.encoding.column_types import arrow_schema
+from connector.encoding.data_files import RowGroup
 from connector.encoding.partition_values import PartitionValues
 from connector.model.binding import PartitionField
 from encoding.store_lines import binding
@@ -162,6 +163,25 @@ def as_number(value: Any) -> Any:
     if isinstance(value, datetime):
         return (value - EPOCH) // timedelta(microseconds=1)
     return (value - EPOCH.date()).days if isinstance(value, date) else value
+
+
+@pytest.mark.parametrize("transform", ["identity", "bucket[7]", "truncate[100]"])
+def test_decimals_may_begin_anywhere_in_memory(transform: str) -> None:
+    """The rows of a row group lie one after the other, and those of a sorted run."""
+    values = [Decimal("1.10"), None, Decimal("-2.05")]
+    of, batch = rows([DecimalType(9, 2)], *((value,) for value in values))
+    group = RowGroup(1 << 20)
+    for _ in range(2):
+        for part in (batch, batch.slice(1, 1), batch.slice(0, 2)):
+            assert group.add(part)
+        group.add(pa.record_batch({"other": pa.array([1], pa.int8())}))
+    taken = [each for each in group.take() if each.num_columns == batch.num_columns]
+    addresses = {each.column(1).buffers()[1].address % 16 for each in taken}
+    assert addresses == {0, 8}, "otherwise this test shows nothing"
+    found = PartitionValues(of.columns, [PartitionField(VALUE, transform)]).of(taken)
+    expected = partition_of_each(DecimalType(9, 2), transform, *values)
+    each = [expected, expected[1:2], expected[:2]] * 2
+    assert [found.values[place][0] for place in found.places] == [value for part in each for value in part]
 
 
 def test_zero_minus_zero_nan_and_null_are_four_partitions() -> None:

@@ -166,6 +166,8 @@ def _literal(value: Any) -> Any:
     [
         (StringType(), BucketTransform(16), ["a", "b", "c", "d"], 1),
         (DecimalType(9, 2), TruncateTransform(100), [Decimal("1.10"), Decimal("2.00"), Decimal("1.99")], 1),
+        # The lowest value is in the partition -10000000.00, which has a digit more.
+        (DecimalType(9, 2), TruncateTransform(100), [Decimal("-9999999.99"), Decimal("9999999.99")], 1),
         (BinaryType(), TruncateTransform(1), [b"ab", b"ac", b"b"], 1),
         (TimestamptzType(), YearTransform(), [DAY, DAY.replace(year=1969, day=1)], 1),
         (TimestamptzType(), MonthTransform(), [DAY, DAY.replace(month=3)], 1),

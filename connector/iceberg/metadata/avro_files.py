@@ -33,9 +33,10 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import TableVersion
-from pyiceberg.types import IntegerType, ListType, StructType
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from connector.iceberg.metadata.partitions import name_in_avro
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids
 
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
@@ -160,21 +161,12 @@ class _Form:
 
 
 def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """Return the type of a spec's partitions as manifests have it. Every value may be null, as Iceberg demands.
+    """Return the type of a spec's partitions, in which every value may be null, as Iceberg demands.
 
-    PyIceberg would require the values of required columns. But void makes null of each value, and a column may have
-    been optional before. PyIceberg would also keep letters like `é` in the names. Avro does not allow them, and a
-    process ends that reads the manifest with DuckDB. Readers find the fields by their ids.
+    PyIceberg would require the values of required columns. But `void` makes them null, and columns may change.
     """
     fields = spec.partition_type(schema).fields
-    return StructType(
-        *(field.model_copy(update={"required": False, "name": _in_ascii(field.name)}) for field in fields)
-    )
-
-
-def _in_ascii(name: str) -> str:
-    """Replace the characters of a name that are not ASCII as Iceberg replaces those that are not letters."""
-    return "".join(each if each.isascii() else f"_x{ord(each):X}" for each in name)
+    return StructType(*(NestedField(each.field_id, name_in_avro(each.name), each.field_type) for each in fields))
 
 
 @lru_cache(SCHEMAS)

@@ -1,22 +1,36 @@
-"""Partitions: reads the partition of a staged file, and tells the partitions of listed files apart."""
+"""Partitions: reads the partition of a staged file, tells the partitions of listed files apart, and helps PyIceberg to
+write them."""
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from pyiceberg.conversions import from_bytes
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import PrimitiveType, UUIDType
+from pyiceberg.types import DecimalType, PrimitiveType, UUIDType
+from pyiceberg.utils.decimal import decimal_to_bytes
 
 from connector.host.errors import UserError
 from connector.model.state import DataFile
+
+
+@to_bytes.register(DecimalType)
+def _write_decimal(_: DecimalType, value: Decimal) -> bytes:
+    """Write a decimal, also one with a digit more than its type has.
+
+    `truncate` rounds down, so the partition of -99.99 may be -100. PyIceberg would refuse it when it summarizes the
+    partitions of a manifest, and the table would take no commit any more.
+    """
+    return decimal_to_bytes(value)
+
 
 _REMEDY: Final = (
     "The staged rows stay in the task's state. Give them up with `materialize-iceberg fence reset --staged "
@@ -97,3 +111,12 @@ def find_source_schema(table: Table, spec: PartitionSpec, schema: Schema) -> Sch
     sources = {each.source_id for each in spec.fields}
     schemas = [schema, *sorted(table.metadata.schemas, key=lambda each: each.schema_id, reverse=True)]
     return next((each for each in schemas if sources.issubset(each.field_ids)), schema)
+
+
+def name_in_avro(name: str) -> str:
+    """Replace the characters of a partition field's name that are not ASCII, as Iceberg replaces signs like `-`.
+
+    PyIceberg would keep letters like `é`, which Avro does not allow. A process that reads such a manifest with DuckDB
+    ends. Readers find the fields by their ids.
+    """
+    return "".join(each if each.isascii() else f"_x{ord(each):X}" for each in name)
