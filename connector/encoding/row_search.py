@@ -27,7 +27,7 @@ from connector.storage.storage_errors import translate_errors
 
 _KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are opened at once
 _ROWS: Final = 1 << 16  # whose key columns are decoded at once
-_DOCUMENTS: Final = 8 << 20  # bytes of documents that are decoded at once
+_DOCUMENTS: Final = 1 << 20  # bytes of documents that are decoded at once: more would leave the processor's cache
 _MOST_DOCUMENTS: Final = 1 << 16  # rows
 _FOOTERS: Final = 32 << 20  # bytes of footers that a process remembers
 

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Numbers: TypeAlias = npt.NDArray[np.integer[Any]]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -35,6 +36,17 @@ class RowsOfKeys:
             _join([part.positions for part in parts]),
             _join(ids) if ids else None,
         )
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> "RowsOfKeys":
+        """Return the rows of a table that `to_table` has made."""
+        arrays = {name: table[name].to_numpy() for name in table.column_names}
+        return cls(arrays["files"], arrays["keys"], arrays["positions"], arrays.get("row_ids"))
+
+    def to_table(self) -> pa.Table:
+        """Return the rows as a table, to be written to a file."""
+        columns = {"files": self.files, "keys": self.keys, "positions": self.positions}
+        return pa.table(columns if self.row_ids is None else {**columns, "row_ids": self.row_ids})
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -35,6 +35,7 @@ from connector.spark.search_job import (
     FoundInGroup,
     Group,
     Search,
+    SearchedGroup,
     group_files,
     read_documents,
     read_lines,
@@ -140,14 +141,17 @@ class TransactionLoads:
 
     def _search(self, binding: Binding, layout: TableLayout, source: Source, view: TableView) -> list[FoundInGroup]:
         search = Search(binding, source)
-        groups = [Group(files, self._new_source(layout, ".loaded")) for files in group_files(view.files)]
+        groups = [
+            Group(files, self._new_source(layout, ".loaded"), self._new_source(layout, ".rows"))
+            for files in group_files(view.files)
+        ]
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         outcomes = self._spark.map_shares(partial(search.run, layout.access.value), groups).result()
         remove_source(source, layout.io)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
                 raise outcome
-        return [outcome for outcome in outcomes if isinstance(outcome, FoundInGroup)]
+        return [outcome.fetch(layout.io) for outcome in outcomes if isinstance(outcome, SearchedGroup)]
 
     def _locate(
         self, layout: TableLayout, view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys], newest: Sequence[Mask]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
+from connector.encoding.key_tables import read_keys, write_keys
 from connector.encoding.lineage_columns import NO_ROW_ID
 from connector.encoding.row_search import FoundRows, SearchedFile, search
 from connector.encoding.rows_of_keys import RowsOfKeys
@@ -26,6 +27,7 @@ from connector.storage.file_io import open_file_io
 
 GROUP_SIZE: Final = 64 << 20  # bytes of files that are searched one after the other
 COPIED_AT_ONCE: Final = 1 << 20  # bytes
+MOST_RETURNED: Final = 1 << 12  # rows of a group that go through the JVM
 
 _END: Final = pa.scalar(b"}}\n", pa.large_binary())
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
@@ -38,6 +40,7 @@ class Group:
 
     files: tuple[tuple[int, SearchedFile], ...]
     documents: Source  # where the lines are written
+    rows: Source  # where the found rows are written, if they are many
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,14 @@ class Search:
     binding: Binding
     keys: Source
 
-    def run(self, access: Properties, groups: Iterable[Group]) -> Iterator["FoundInGroup | ConnectorError"]:
+    def run(self, access: Properties, groups: Iterable[Group]) -> Iterator["SearchedGroup | ConnectorError"]:
         """Search one group after the other. An error is returned, since Spark would hide its type."""
         assert self.binding.updates, "only bindings that update rows are searched"
         io = open_file_io(access)
         keys = Keys(open_keys(self.keys, access), self.binding.updates)
         return (self._search(io, keys, group) for group in groups)
 
-    def _search(self, io: FileIO, keys: Keys, group: Group) -> "FoundInGroup | ConnectorError":
+    def _search(self, io: FileIO, keys: Keys, group: Group) -> "SearchedGroup | ConnectorError":
         gc.collect()  # the daemon has turned the automatic collection off
         found: list[RowsOfKeys] = []
         try:
@@ -63,6 +66,7 @@ class Search:
                     for rows in search(io, file, keys, with_documents=True):
                         lines.write(rows.documents)
                         found.append(_describe(place, file, rows))
+            return _return_rows(RowsOfKeys.join(found), group, io)
         except ConnectorError as error:
             return error
         except OSError as error:
@@ -70,15 +74,40 @@ class Search:
                 f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
                 "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
             )
-        return FoundInGroup(RowsOfKeys.join(found), group.documents)
 
 
 @dataclass(frozen=True)
 class FoundInGroup:
-    """The rows that one call has found, and their lines, in the same order."""
+    """The rows of keys in the files of one group, and their lines, in the same order."""
 
     rows: RowsOfKeys
     documents: Source
+
+
+@dataclass(frozen=True)
+class SearchedGroup:
+    """What a task returns for one group."""
+
+    rows: RowsOfKeys | Source  # the place where they are, if they are many: the JVM would keep their memory
+    documents: Source
+
+    def fetch(self, io: FileIO) -> FoundInGroup:
+        """Return what was found. Rows that are written are read and removed."""
+        if isinstance(self.rows, RowsOfKeys):
+            return FoundInGroup(self.rows, self.documents)
+        with self.rows.open(io) as stream:
+            rows = RowsOfKeys.of_table(read_keys(stream.read()))
+        remove_source(self.rows, io)
+        return FoundInGroup(rows, self.documents)
+
+
+def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> SearchedGroup:
+    if len(rows) <= MOST_RETURNED:
+        return SearchedGroup(rows, group.documents)
+    table = rows.to_table()
+    with _create(group.rows, io) as stream:
+        write_keys(stream, table.schema, [table])
+    return SearchedGroup(group.rows, group.documents)
 
 
 def group_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:

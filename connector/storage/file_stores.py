@@ -25,6 +25,7 @@ from pyiceberg.io import (
 )
 
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
+from connector.config.credentials import AwsCredentials, AwsIam
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.storage import AzureStorage, GoogleStorage, HdfsStorage, LocalFiles, Storage
 from connector.storage.file_access import DEFAULT_REGION, FileCredentials, file_properties
@@ -125,7 +126,13 @@ def find_aws_credentials(config: EndpointConfig) -> "FreshAwsCredentials | None"
     """Return the AWS credentials of the config, if it uses any."""
     if config.credentials is None or isinstance(config.catalog, LocalCatalog):
         return None
-    from connector.storage.aws_credentials import open_aws_credentials
+    match config.credentials:
+        case AwsCredentials() | AwsIam() as given:
+            from connector.storage.aws_credentials import keep_given_credentials
 
-    region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
-    return open_aws_credentials(config.credentials, region or DEFAULT_REGION)
+            return keep_given_credentials(given)
+        case obtained:
+            from connector.storage.aws_sessions import obtain_credentials  # imports boto3
+
+            region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
+            return obtain_credentials(obtained, region or DEFAULT_REGION)

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
@@ -274,7 +275,7 @@ def test_many_rows_of_a_partition_are_encoded_once(table: Table, monkeypatch: py
     assert table.left == []
 
 
-def test_statistics_are_the_same_however_rows_get_to_their_file(
+def test_statistics_and_field_ids_are_the_same_however_rows_get_to_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = binding(LongType(), DoubleType(), StringType(), DoubleType(), index=0)
@@ -290,10 +291,15 @@ def test_statistics_are_the_same_however_rows_get_to_their_file(
         for file in files:
             assert file.size == Path(file.path.removeprefix("file://")).stat().st_size
             assert len(file.splits) == len(row_groups(file))
+            assert [int(field.metadata[b"PARQUET:field_id"]) for field in read_schema(file)] == [1, 2, 3, 4, 5]
         described.append([(file.rows, [replace_size(each) for each in file.columns]) for file in files])
     with_nan, without = described[0][0][1][4], described[0][1][1][4]
     assert sorted((with_nan.lower is None, without.lower is None)) == [False, True]
     assert described[0] == described[1] == described[2]
+
+
+def read_schema(file: DataFile) -> pa.Schema:
+    return pq.read_schema(file.path.removeprefix("file://"))
 
 
 def replace_size(statistics: ColumnStatistics) -> ColumnStatistics:

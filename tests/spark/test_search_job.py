@@ -17,23 +17,24 @@ from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.spark import search_job
-from connector.spark.block_transfer import SpooledFile
-from connector.spark.search_job import FoundInGroup, Group, Search
-from encoding.searched_tables import SearchedTable
+from connector.spark.block_transfer import Source, SpooledFile, StoredObject
+from connector.spark.search_job import Group, Search, SearchedGroup
+from encoding.searched_tables import IO, SearchedTable
 from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text
 
+NO_PLACE = SpooledFile(Path("/dev/null"))
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
-def run(table: SearchedTable, path: str, keys: list[str], documents: Path) -> object:
+def run(table: SearchedTable, path: str, keys: list[str], documents: Path, rows: Source = NO_PLACE) -> object:
     source = SpooledFile(table.directory / "keys.arrow")
     wanted = table.keys(keys)
     write_keys(str(source.path), wanted.schema, [wanted])
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
     access = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
     binding = Binding(3, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
-    [found] = Search(binding, source).run(access, [Group(((0, file),), SpooledFile(documents))])
+    [found] = Search(binding, source).run(access, [Group(((0, file),), SpooledFile(documents), rows)])
     return found
 
 
@@ -41,12 +42,32 @@ def test_each_document_is_one_line_also_if_another_program_wrote_it_on_several(t
     table = SearchedTable(tmp_path, [LongType()])
     path = table.write(["[1]", "[2]"], flow_document=pa.array(['{\n  "0": 1,\n  "a": "\\n"\n}\n', '{"0":2}']))
     found = run(table, path, ["[1]", "[2]"], tmp_path / "loaded")
-    assert isinstance(found, FoundInGroup)
+    assert isinstance(found, SearchedGroup)
     lines = (tmp_path / "loaded").read_bytes().splitlines(keepends=True)
     assert [json.loads(line) for line in lines] == [
         {"loaded": {"binding": 3, "doc": {"0": 1, "a": "\n"}}},
         {"loaded": {"binding": 3, "doc": {"0": 2}}},
     ]
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_many_rows_do_not_go_through_the_jvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_local: bool
+) -> None:
+    monkeypatch.setattr(search_job, "MOST_RETURNED", 2)
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]", "[3]"])
+    place = SpooledFile(tmp_path / "rows") if is_local else StoredObject(f"file://{tmp_path}/rows")
+    few = run(table, path, ["[1]", "[3]"], tmp_path / "few", place)
+    assert isinstance(few, SearchedGroup)
+    assert not (tmp_path / "rows").exists()
+    many = run(table, path, ["[1]", "[3]", "[2]"], tmp_path / "many", place)
+    assert isinstance(many, SearchedGroup)
+    assert many.rows == place
+    rows, [of_few] = many.fetch(IO).rows, few.fetch(IO).rows.slices()
+    assert (rows.keys.tolist(), rows.positions.tolist(), rows.row_ids) == ([0, 2, 1], [0, 1, 2], None)
+    assert (of_few.keys.tolist(), of_few.positions.tolist()) == ([0, 1], [0, 2])
+    assert not (tmp_path / "rows").exists()
 
 
 def test_a_worker_keeps_no_index_of_keys_after_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

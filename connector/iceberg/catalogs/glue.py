@@ -26,8 +26,9 @@ from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, 
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
 from connector.iceberg.metadata.table_updates import CommitBase
 from connector.storage import storage_errors
-from connector.storage.aws_credentials import CLIENT_CONFIG, FreshAwsCredentials, open_session, read_file_credentials
+from connector.storage.aws_credentials import FreshAwsCredentials, read_file_credentials
 from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
+from connector.storage.aws_sessions import CLIENT_CONFIG, open_session
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import open_file_io
 

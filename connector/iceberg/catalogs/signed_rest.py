@@ -16,7 +16,8 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
 from connector.iceberg.catalogs.rest import RestTables
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS
-from connector.storage.aws_credentials import FreshAwsCredentials, convert_to_botocore
+from connector.storage.aws_credentials import FreshAwsCredentials
+from connector.storage.aws_sessions import convert_to_botocore
 from connector.storage.file_access import FileCredentials
 
 DEFAULT_SERVICE: Final = "execute-api"  # PyIceberg's default

@@ -1,0 +1,145 @@
+"""Sessions with AWS: credentials of assumed roles and of this machine, and clients that always have valid ones."""
+
+import time
+from typing import Final
+
+import boto3
+from botocore.config import Config
+from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import get_session
+
+from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
+from connector.config.secret import Secret
+from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.refresh import Lease, Refreshed
+from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
+from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
+
+# botocore may retry. If the first UpdateTable was done, the second one looks like a conflict; the fence tells them
+# apart.
+CLIENT_CONFIG: Final = Config(
+    connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
+)
+MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore refreshes the machine's credentials before less is left
+
+
+def obtain_credentials(chosen: AwsRole | MachineCredentials, region: str) -> FreshAwsCredentials:
+    """Return the credentials that AWS issues. A role is assumed in this region."""
+    match chosen:
+        case AwsRole():
+            return Refreshed("the credentials of the AWS role", lambda: _assume(chosen, region))
+        case MachineCredentials():
+            return Refreshed("the machine's AWS credentials", _find_machine_credentials)
+
+
+def open_session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
+    """Return a session whose clients sign each request with credentials that are valid then."""
+    core = get_session()
+    core.register_component("credential_provider", CredentialResolver([_Provider(credentials)]))
+    return boto3.Session(botocore_session=core, region_name=region)
+
+
+def convert_to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
+    """Return the credentials in botocore's form."""
+    now = credentials.current().value
+    token = now.session_token.reveal() if now.session_token else None
+    return ReadOnlyCredentials(now.access_key_id, now.secret_access_key.reveal(), token)
+
+
+class _FreshCredentials(Credentials):  # type: ignore[misc]  # botocore has no types
+    """Credentials that botocore asks for with each request."""
+
+    def __init__(self, credentials: FreshAwsCredentials) -> None:
+        super().__init__("", "")
+        self._credentials = credentials
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        return convert_to_botocore(self._credentials)
+
+
+class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
+    METHOD = "materialize-iceberg"
+
+    def __init__(self, credentials: FreshAwsCredentials) -> None:
+        super().__init__()
+        self._credentials = credentials
+
+    def load(self) -> Credentials:
+        return _FreshCredentials(self._credentials)
+
+
+def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
+    own = role.own
+    credentials = (
+        obtain_credentials(own, region) if isinstance(own, MachineCredentials) else keep_given_credentials(own)
+    )
+    client = open_session(credentials, region).client("sts", config=CLIENT_CONFIG)
+    external_id = {"ExternalId": role.external_id} if role.external_id else {}
+    with translate(STS_ERRORS, lambda error: {"region": region, "role": role.arn, "answer": read_answer(error)}):
+        answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)
+    issued = answer["Credentials"]
+    assumed = _credentials(issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])
+    return Lease.until(assumed, issued["Expiration"].timestamp())
+
+
+def _credentials(access_key_id: str, secret_access_key: str, session_token: str | None) -> AwsCredentials:
+    return AwsCredentials(access_key_id, Secret(secret_access_key), Secret(session_token) if session_token else None)
+
+
+def _find_machine_credentials() -> Lease[AwsCredentials]:
+    with translate(MACHINE_ERRORS, lambda error: {"answer": read_answer(error)}):
+        found = get_session().get_credentials()
+        credentials = found and found.get_frozen_credentials()
+    if not credentials:
+        raise UserError(
+            "the config has no AWS credentials, and this machine has none in its environment, profile, container or "
+            "instance role. Set /credentials."
+        )
+    expires_at = time.time() + MACHINE_CREDENTIALS_HOLD if credentials.token else None
+    return Lease.until(_credentials(credentials.access_key, credentials.secret_key, credentials.token), expires_at)
+
+
+STS_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_transient,
+        RetryableError,
+        "AWS STS in {region} is not able to answer now: {answer}.",
+    ),
+    Entry(
+        has_code("SignatureDoesNotMatch"),
+        UserError,
+        "AWS STS in {region} says that the secret access key does not belong to the access key id ({answer}). Check "
+        "both in /credentials.",
+    ),
+    Entry(
+        has_code("InvalidClientTokenId", "UnrecognizedClientException"),
+        UserError,
+        "AWS STS in {region} does not know the access key id, or does not accept the session token ({answer}). Check "
+        "awsAccessKeyId and awsSessionToken in /credentials.",
+    ),
+    Entry(
+        has_code("ExpiredToken", "ExpiredTokenException"),
+        UserError,
+        f"AWS STS in {{region}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
+    ),
+    Entry(
+        is_a(ClientError),
+        UserError,
+        "AWS does not let the connector assume the role {role}: {answer}. The credentials in /credentials need the "
+        "permission sts:AssumeRole, and the role's trust policy must name their user and the external id.",
+    ),
+    Entry(
+        is_a(BotoCoreError),
+        RetryableError,
+        "AWS STS in {region} cannot be reached: {answer}. Check /region, and that the network allows it.",
+    ),
+)
+
+MACHINE_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(BotoCoreError),
+        UserError,
+        "the machine's AWS credentials cannot be used: {answer}. Correct them, or set /credentials.",
+    ),
+)
