@@ -67,6 +67,7 @@ WORKER_ENDED: Final = (
 
 # The end of a worker, as the JVM finds it: by reading from it, by writing to it, or by asking the daemon for another.
 _WORKER_IN_TRACE: Final = "org.apache.spark.api.python."
+_PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
 _END_IN_TRACE: Final = re.compile(
     r"Python worker exited unexpectedly|java\.io\.EOFException|java\.net\.SocketException"
     r"|java\.io\.IOException: (?:Broken pipe|Stream closed|Connection reset)"
@@ -272,6 +273,8 @@ def _told_by_java(error: Exception) -> str | None:
 
 def _cause(text: str) -> str:
     """Return the line of Spark's long error message that says what happened."""
+    if in_python := _PYTHON_ERROR.search(text):
+        return redact(in_python[1])[:QUOTED_CHARACTERS]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it

@@ -142,3 +142,16 @@ def test_an_exception_of_java_alone_is_not_taken_for_the_end_of_a_worker(tmp_pat
             translate_errors(running, "A Spark job failed"),
         ):
             empty.readInt()
+
+
+@pytest.mark.spark
+def test_of_an_exception_in_python_its_own_line_is_told(tmp_path: Path) -> None:
+    """Libraries in Rust panic with an exception that is no `Exception`, so the task cannot report it."""
+    trace = 'PythonException: Traceback (most recent call last):\n  File "a.py", line 1\n    b()\nPanic: at c\n\n\tat d'
+    with (
+        started(tmp_path) as running,
+        closing(running.connect()) as gateway,
+        pytest.raises(RetryableError, match=r"^A Spark job failed: Panic: at c$"),
+        translate_errors(running, "A Spark job failed"),
+    ):
+        gateway.jvm.java.util.Objects.requireNonNull(None, trace)
