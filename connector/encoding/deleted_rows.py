@@ -9,7 +9,7 @@ from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
 from connector.encoding.deletion_vectors import DeletionVector, FileId, read_deletion_vector
-from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes
+from connector.encoding.position_deletes import Positions, group_by_file, join_positions, read_position_deletes
 
 _REMEMBERED: Final = 32 << 20  # bytes in each process
 _PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
@@ -39,7 +39,7 @@ def find_deleted_rows(
 
     `pending` are the positions in this file that pending commits delete.
     """
-    return np.unique(np.concatenate([pending, *(_deleted_by(io, each).get(path, _NONE) for each in delete_files)]))
+    return join_positions([pending, *(_deleted_by(io, each).get(path, _NONE) for each in delete_files)])
 
 
 def list_data_files(io: FileIO, delete_file: str) -> Collection[str]:

@@ -2,12 +2,20 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from connector.encoding.position_deletes import group_by_file, read_position_deletes, write_position_deletes
+from connector.encoding.position_deletes import (
+    group_by_file,
+    join_positions,
+    read_position_deletes,
+    write_position_deletes,
+)
 from connector.host.errors import UserError
 from connector.model.state import DataFile
 from support.snapshots import check_text
@@ -92,6 +100,12 @@ def test_files_of_other_writers_are_read(tmp_path: Path, with_ids: bool) -> None
 def test_positions_are_grouped_by_their_data_files(tmp_path: Path) -> None:
     rows = read_position_deletes(PyArrowFileIO(), write(tmp_path, [("b", 7), ("a", 9), ("b", 2)]).path)
     assert {path: positions.tolist() for path, positions in group_by_file(rows)} == {"a": [9], "b": [2, 7]}
+
+
+@given(st.lists(st.lists(st.integers(0, 8)), min_size=1))
+def test_positions_of_several_files_are_joined_in_order_without_duplicates(parts: list[list[int]]) -> None:
+    joined = join_positions([np.array(part, np.int64) for part in parts])
+    assert joined.tolist() == sorted({position for part in parts for position in part})
 
 
 def test_a_file_of_another_writer_may_have_no_rows(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from connector.encoding.compaction import CompactedGroup
 from connector.encoding.deleted_rows import find_deleted_rows, list_data_files
 from connector.encoding.moved_rows import find_moved
-from connector.encoding.position_deletes import Positions
+from connector.encoding.position_deletes import Positions, join_positions
 from connector.encoding.source_rows import SourceFile
 from connector.host.errors import RetryableError
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
@@ -128,7 +128,7 @@ class _Table:
         for rows in moved.values():
             for place in np.unique(rows.files[rows.are_kept]):
                 carried.setdefault(compacted.files[place].path, []).append(rows.positions[rows.files == place])
-        return {path: np.unique(np.concatenate(rows)) for path, rows in carried.items()}
+        return {path: join_positions(rows) for path, rows in carried.items()}
 
     def _find_new_deletes(self, source: SourceFile, deletes: Sequence[ListedFile]) -> Positions:
         """Return the rows that are deleted by files which the compaction has not applied."""

@@ -17,7 +17,13 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.deletion_vectors import read_deletion_vector, write_deletion_vectors
-from connector.encoding.position_deletes import Positions, group_by_file, read_position_deletes, write_position_deletes
+from connector.encoding.position_deletes import (
+    Positions,
+    group_by_file,
+    join_positions,
+    read_position_deletes,
+    write_position_deletes,
+)
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes
@@ -183,7 +189,7 @@ class _Merge:
         positions = {}
         for path in paths:
             new = [self._rows.positions[path]] if path in self._rows.positions else []
-            merged = _union([*new, *older.pop(path, ()), *of_own.pop(path, ())])
+            merged = join_positions([*new, *older.pop(path, ()), *of_own.pop(path, ())])
             if self._has_no_rows(path, merged):
                 removed.append(self._rows.live[path])
             else:
@@ -240,10 +246,6 @@ class _Merge:
         if file is None or not delete.applies_to(file):
             return False
         return delete.vector is not None or not self._rows.deletes.has_vector(file)
-
-
-def _union(positions: Iterable[Positions]) -> Positions:
-    return np.unique(np.concatenate([*positions]))
 
 
 def _limit(data_files: int) -> int:

@@ -17,7 +17,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.located_rows import Located, read_located
-from connector.encoding.position_deletes import Positions, group_by_file
+from connector.encoding.position_deletes import Positions, group_by_file, join_positions
 from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Keys
 from connector.host.errors import UserError
@@ -84,7 +84,7 @@ class RowDeletes:
                 partitions.update((file.path, reader.read(file)) for file in files)
             if commit is not before:
                 rewritten += [SearchedFile(file.path, file.size) for file in files]
-        merged = {path: np.unique(np.concatenate(rows)) for path, rows in found.items()}
+        merged = {path: join_positions(rows) for path, rows in found.items()}
         return DeletedRows(merged, partitions, live, deletes)
 
     def _read(self, io: FileIO, located: LocatedRows) -> Located:
