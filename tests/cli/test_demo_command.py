@@ -16,6 +16,8 @@ from support.jars import REPOSITORY
 from support.readers import local_catalog
 from support.snapshots import check_text
 
+pytestmark = pytest.mark.long
+
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 DOCUMENTS: Final = """\
 {"id": 1, "shop": "a", "at": "2026-11-02T08:15:00+01:00", "day": "2026-11-02", "price": 1.50, "who": {"name": "Ä"}}

@@ -28,6 +28,8 @@ from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
 
+pytestmark = pytest.mark.long
+
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 PATH = TableIdentifier("shop", "orders")
 WHOLE = WriterId("acme/task", "orders.v1", "00000000-ffffffff")

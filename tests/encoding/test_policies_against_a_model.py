@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.types import DateType
@@ -22,6 +23,8 @@ from encoding.policy_model import Document, Model
 from encoding.random_values import TYPES, VALUES, json_values, longs
 from encoding.store_lines import binding
 from support.expected_rows import Row
+
+pytestmark = pytest.mark.long
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ODD_TEXTS = (

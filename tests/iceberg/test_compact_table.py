@@ -47,6 +47,8 @@ from support.staged_rows import WRITER
 from support.tables import local_catalog, record_property, upgrade_to_version_3
 from support.updated_rows import BY_PART, make_table, row, stage_updates, values_of
 
+pytestmark = pytest.mark.long
+
 SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
 

@@ -25,6 +25,8 @@ from support.staged_files import place_of
 from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import make_table, stage_updates, values_of
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=[2, 3], ids="version {}".format)
 def catalog(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Catalog:

@@ -22,6 +22,8 @@ from support.notified_sessions import LEFT, ORDERS, RIGHT, VISITS, killed_shard,
 from support.tables import foreign_table, local_catalog
 from support.webhook_server import Answer, Posted, WebhookServer, webhook_server
 
+pytestmark = pytest.mark.long
+
 SEEDS: Final = range(4)
 ANSWERS: Final = (200, 200, 200, 429, 500, 503, 400)
 

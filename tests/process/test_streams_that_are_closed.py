@@ -15,6 +15,8 @@ from support.readers import local_catalog
 from support.runtime import Runtime
 from support.snapshots import check_text
 
+pytestmark = pytest.mark.long
+
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 FULL: Final = "/dev/full"
 

@@ -11,6 +11,8 @@ import pytest
 
 from support.jars import REPOSITORY
 
+pytestmark = pytest.mark.long
+
 PARTS: Final = ("connector", "protocol", "pyproject.toml", "README.md", "LICENSE")
 FLOWS_OWN: Final = "https://docs.estuary.dev/concepts/materialization/"
 PUBLISHED: Final = "https://lake.test/materialize-iceberg/"

@@ -38,6 +38,8 @@ from encoding.store_lines import binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
+pytestmark = pytest.mark.long
+
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
 REJECTED = Binding(
     index=1,
