@@ -16,6 +16,8 @@ from crash.ledger import PromiseBrokenError
 from crash.scenarios import IN_CI, PLANTED, SCENARIOS, SIMULATED, WITHOUT_CI, Planted, Scenario
 from crash.shards import Event
 from crash.task import Task
+from simulation.defects import DEFECTS
+from simulation.update_defects import UPDATE_DEFECTS
 from support.connector_process import ConnectorEndedError
 from support.consistency_report import MEASURED
 
@@ -106,3 +108,8 @@ def test_a_planted_defect_is_caught(
 
 def test_every_scenario_has_a_defect_to_catch() -> None:
     assert {planted.scenario for planted in PLANTED} == {scenario.name for scenario in SCENARIOS}
+
+
+def test_a_defect_that_is_left_to_the_simulation_is_planted_there() -> None:
+    assert SIMULATED.keys() <= {planted.defect for planted in PLANTED}
+    assert {*SIMULATED.values()} <= DEFECTS.keys() | UPDATE_DEFECTS.keys()
