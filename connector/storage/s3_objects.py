@@ -58,13 +58,13 @@ class S3Objects:
         """Write an object in one request. Returns False if it may not be written."""
         if self._is_refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
             return False
-        url = find_url(location, self._properties)
         digest = hashlib.md5(content, usedforsecurity=False).digest()
-        request = AWSRequest("PUT", url, {"Content-MD5": base64.b64encode(digest).decode()}, content)
-        S3SigV4Auth(self._credentials, "s3", self._properties[S3_REGION]).add_auth(request)
         try:
+            url = find_url(location, self._properties)
+            request = AWSRequest("PUT", url, {"Content-MD5": base64.b64encode(digest).decode()}, content)
+            S3SigV4Auth(self._credentials, "s3", self._properties[S3_REGION]).add_auth(request)
             answer = self._pool.request("PUT", url, body=content, headers=dict(request.headers))
-        except HTTPError as error:
+        except (HTTPError, ValueError) as error:  # ValueError: of a header or an address, which it would quote
             log.debug("%s is written again with PyArrow: %s", location, type(error).__name__)
             return False
         if answer.status == HTTPStatus.OK:
@@ -83,9 +83,13 @@ class S3Objects:
 @lru_cache(OPEN_CLIENTS)
 def open_s3_objects(properties: Properties) -> S3Objects | None:
     """Return the client for these FileIO properties, with open connections. None if only PyArrow can use them."""
-    if not properties.keys() >= NEEDED or S3_PROXY_URI in properties:
+    has_scheme = properties.get(S3_ENDPOINT, "https://").startswith(("http://", "https://"))
+    if not properties.keys() >= NEEDED or S3_PROXY_URI in properties or not has_scheme:
         return None
-    return S3Objects(properties)
+    try:
+        return S3Objects(properties)
+    except ValueError:  # of a time limit
+        return None
 
 
 def find_url(location: str, properties: Mapping[str, str]) -> str:
