@@ -135,6 +135,7 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
         ("write.metadata.previous-versions-max", "abc"),
         ("write.py-location-provider.impl", "this.Names"),
         ("write.metadata.path", "meta"),
+        ("write.data.path", "file:///lake/orders#1"),
         ("write.object-storage.enabled", "perhaps"),
         ("schema.name-mapping.default", "id"),
         ("flow.converted.1", "two"),
