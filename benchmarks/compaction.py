@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -207,7 +206,12 @@ class TimedJobs:
         return self._jobs.maintenance_tasks
 
     def maintain(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
-        job = self._jobs.maintain(partial(_time, task))
+        # A nested function goes to the worker by value. By its name, the worker would import this module.
+        def measure_task(partition: Iterable[int]) -> Iterator[Any]:
+            yield from task(partition)
+            yield time.process_time()
+
+        job = self._jobs.maintain(measure_task)
         timed: Future[list[T]] = Future()
 
         def report(done: "Future[list[Any]]") -> None:
@@ -217,11 +221,6 @@ class TimedJobs:
 
         job.add_done_callback(report)
         return timed
-
-
-def _time(task: Callable[[Iterable[int]], Iterable[Any]], partition: Iterable[int]) -> Iterator[Any]:
-    yield from task(partition)
-    yield time.process_time()
 
 
 def _lasting_processes() -> Iterator[int]:

@@ -1,10 +1,11 @@
 """Finds the columns of the terms in `partition_by` and `sort_by`, and everything that is wrong with the terms."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType
 

@@ -56,6 +56,7 @@ DEFAULT_PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "20",
     "history.expire.max-snapshot-age-ms": "259200000",  # three days: with a commit every five minutes, 1 MB of metadata
     "history.expire.min-snapshots-to-keep": "1",
+    "flow.expire.max-snapshots-to-keep": "2000",  # 2 MB of metadata, also with a commit every second
 }
 
 

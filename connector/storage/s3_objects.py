@@ -1,7 +1,8 @@
 """Writes small objects to S3 without the ten megabytes of memory that PyArrow takes for each object.
 
-PyArrow fills that memory even for an object of five kilobytes: a fifth of a commit's processor time. If a request
-fails, PyArrow writes the object. So PyArrow alone decides how failed requests are repeated, and what errors say.
+PyArrow fills that memory even for an object of five kilobytes. This was a fifth of a commit's processor time, and four
+fifths of that of a small data file. If a request fails, PyArrow writes the object. So PyArrow alone decides how failed
+requests are repeated, and what errors say.
 """
 
 import base64
@@ -34,8 +35,6 @@ from connector.model.properties import Properties
 
 log = logging.getLogger(__name__)
 
-# Larger objects are worth PyArrow's upload in parts.
-LARGEST: Final = 4 << 20  # bytes
 OPEN_CLIENTS: Final = 32
 CONNECTIONS: Final = 8  # kept open; as many commits are made at once
 # All are needed. Without a region, PyArrow asks Amazon for it.
@@ -49,9 +48,8 @@ class S3Objects:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
-        limits = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
-        connect, read = limits
-        self._pool = PoolManager(maxsize=CONNECTIONS, timeout=Timeout(connect=connect, read=read), retries=False)
+        connect, read = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
+        self._pool = _open_connections(connect, read)
         self._is_refused = False
 
     def put(self, location: str, content: bytes) -> bool:
@@ -78,6 +76,12 @@ class S3Objects:
     def _credentials(self) -> ReadOnlyCredentials:
         given = self._properties
         return ReadOnlyCredentials(given[S3_ACCESS_KEY_ID], given[S3_SECRET_ACCESS_KEY], given.get(S3_SESSION_TOKEN))
+
+
+@lru_cache(OPEN_CLIENTS)
+def _open_connections(connect: float, read: float) -> PoolManager:
+    """Return connections with these limits in seconds. All clients share them, whatever their credentials are."""
+    return PoolManager(maxsize=CONNECTIONS, timeout=Timeout(connect=connect, read=read), retries=False)
 
 
 @lru_cache(OPEN_CLIENTS)
