@@ -23,7 +23,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding import data_pages, searched_keys
+from connector.encoding import data_pages, row_search, searched_keys
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Bounds, Keys
@@ -66,6 +66,8 @@ def test_a_search_finds_what_a_model_finds(
     random = Random(seed)
     if seed % 2:
         monkeypatch.setattr(data_pages, "_PAGE_SIZE", 1)  # then any rows are few
+    elif seed:
+        monkeypatch.setattr(row_search, "_DOCUMENTS", 200)  # then a row group is decoded in several parts
     table = SearchedTable(tmp_path, types, is_exact=False)
 
     def some_keys(count: int) -> list[str]:
