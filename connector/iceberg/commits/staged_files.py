@@ -177,8 +177,9 @@ def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, 
 
 
 def _columns(*schemas: Schema) -> dict[int, NestedField]:
-    """Return the columns by their ids. If schemas differ, the later one counts."""
-    return {column.field_id: column for schema in schemas for column in schema.fields}
+    """Return the columns by their ids. If schemas differ, the newest one counts. The metadata has them in any order."""
+    ordered = sorted(schemas, key=lambda each: each.schema_id)
+    return {column.field_id: column for schema in ordered for column in schema.fields}
 
 
 def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
