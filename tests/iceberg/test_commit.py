@@ -61,11 +61,6 @@ def catalog(tmp_path: Path) -> FaultyCatalog:
     return catalog
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-
-
 def stage(
     catalog: SqlCatalog,
     ids: Sequence[int],
