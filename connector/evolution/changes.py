@@ -14,6 +14,7 @@ from connector.evolution.field_config import (
     MAX_NAME,
     NO_CONFIG,
     FieldConfig,
+    fold_case,
     list_selected_fields,
     name_columns,
     parse_field_configs,
@@ -100,7 +101,7 @@ def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
                 f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. "
                 'Give it another with {"column": "…"} in its field config, or deselect the field.'
             )
-        if (other := spellings.setdefault(name.lower(), field)) != field:
+        if (other := spellings.setdefault(fold_case(name), field)) != field:
             raise UserError(
                 f"Fields {other!r} and {field!r} of collection {collection.name} have the same column name, or differ "
                 "in upper and lower case only, and one table cannot have both. Deselect one of them, or give it "

@@ -116,6 +116,10 @@ def conflicting(_: Callable[[], Any]) -> Any:
     raise CommitFailedException("branch main has changed")
 
 
+def broken(_: Callable[[], Any]) -> Any:
+    raise ValueError("Snapshot id 5 is unknown")
+
+
 def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -> None:
     staged = stage(catalog, [1, 2])
     finish(catalog, staged)
@@ -260,6 +264,7 @@ def test_a_commit_that_did_not_land_is_repeated(catalog: FaultyCatalog) -> None:
     [
         (refused, CommitUnknownError, "a catalog that stays silent"),
         (conflicting, RetryableError, "writers that are always faster"),
+        (broken, RetryableError, "a commit with a defect"),
     ],
 )
 def test_what_lets_no_commit_land_is_an_error_that_loses_nothing(
