@@ -61,11 +61,6 @@ def catalog(tmp_path: Path) -> FaultyCatalog:
     return catalog
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-
-
 def stage(
     catalog: SqlCatalog,
     ids: Sequence[int],
@@ -143,6 +138,7 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
         ("write.object-storage.enabled", "perhaps"),
         ("schema.name-mapping.default", "id"),
         ("flow.converted.1", "two"),
+        ("flow.converted.2", "2"),
     ],
 )
 def test_a_table_property_that_no_commit_can_follow_is_told_at_the_first_attempt(

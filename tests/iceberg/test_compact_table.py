@@ -29,7 +29,7 @@ from pyiceberg.types import LongType, StringType
 from connector.encoding.compaction import Compaction, FailedGroup, FileGroup
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
-from connector.iceberg.commits import commit, compaction_commit
+from connector.iceberg.commits import compaction_commit
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
@@ -38,7 +38,6 @@ from connector.iceberg.maintenance.compact_table import CompactionBudget, compac
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError, file_name
-from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation
 from support.altered_tables import ID, PATH, QTY, append, current_manifests, entries, fit, rows, table_of, wanted
 from support.compacting import EAGER, compact, compact_here
@@ -46,7 +45,7 @@ from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_rows import WRITER
 from support.tables import local_catalog, record_property, upgrade_to_version_3
-from support.updated_rows import BY_PART, make_table, row, stage_updates, values_of
+from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 
 pytestmark = pytest.mark.long
 
@@ -61,21 +60,10 @@ def catalog(tmp_path: Path) -> Catalog:
     return catalog
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-
-
 def make_eager(catalog: Catalog, spec: PartitionSpec | None = None) -> None:
     make_table(catalog, spec)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
-    staged = stage_updates(catalog, values, removed)
-    commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def files(catalog: Catalog, content: DataFileContent = DataFileContent.DATA) -> list[str]:

@@ -57,7 +57,7 @@ def find_generation(table: Table, materialization: str) -> Generation:
 
 
 def show_generation(table: Table, generation: Generation) -> Table:
-    """Return the table as the task of this generation has it: with its columns, and without rows of before.
+    """Return the table as the task of this generation has it: with its columns, and without earlier rows.
 
     The metadata is changed in memory only. A commit asserts the table as it was loaded.
     """
