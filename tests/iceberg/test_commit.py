@@ -138,6 +138,7 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
         ("write.object-storage.enabled", "perhaps"),
         ("schema.name-mapping.default", "id"),
         ("flow.converted.1", "two"),
+        ("flow.converted.2", "2"),
     ],
 )
 def test_a_table_property_that_no_commit_can_follow_is_told_at_the_first_attempt(

@@ -1,6 +1,7 @@
 """A compacted table has the same rows, whatever happens between the plan and the commit."""
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -498,6 +499,29 @@ def test_manifests_stay_few(catalog: Catalog) -> None:
     listed = [each for each in current_manifests(catalog.load_table(PATH)) if each.content is ManifestContent.DATA]
     assert len(listed) == 2
     assert values_of(catalog) == dict.fromkeys((*range(12), 20, 21, 22), "a")
+
+
+def test_manifests_of_files_that_stay_are_merged_too(catalog: Catalog) -> None:
+    land(catalog, {100: random.Random(1).randbytes(50_000).hex()})
+    for number in range(4):
+        land(catalog, {number: "a"})
+    [large] = files(catalog)[-1:]
+    compact(catalog, PATH)
+    assert large in files(catalog)
+    assert len(current_manifests(catalog.load_table(PATH))) == 2, "one has the new file, one has all others"
+    land(catalog, {5: "a"})
+    assert len(current_manifests(catalog.load_table(PATH))) == 3
+    assert files(catalog).count(large) == 1
+
+
+def test_a_table_without_merging_keeps_its_manifests(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"commit.manifest-merge.enabled": "false"})
+    land(catalog, {100: random.Random(1).randbytes(50_000).hex()})
+    for number in range(4):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    assert len(current_manifests(catalog.load_table(PATH))) == 3
 
 
 def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:

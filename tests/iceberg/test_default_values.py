@@ -1,13 +1,17 @@
-"""Rows of files that are older than a column keep its default value, however their files are written again."""
+"""Rows of files without a column keep its default value, or its partition's, however their files are written again."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -15,13 +19,18 @@ from pyiceberg.types import (
     DecimalType,
     DoubleType,
     LongType,
+    NestedField,
     PrimitiveType,
     StringType,
     TimestamptzType,
 )
 
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.model.state import FileList
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
 from support.compacting import EAGER, compact
+from support.staged_files import stage
+from support.staged_rows import WRITER, divide
 from support.tables import local_catalog, upgrade_to_version_3
 
 # By type: the default as the metadata has it, and as Python reads it.
@@ -37,8 +46,8 @@ DEFAULTS: Final[dict[PrimitiveType, tuple[Any, Any]]] = {
 }
 
 
-NAMES: Final = {name: str(type_) for name, type_ in zip("abcdefgh", DEFAULTS, strict=True)}
-VALUES: Final = {name: value for name, (_, value) in zip(NAMES, DEFAULTS.values(), strict=True)}
+TYPES: Final = dict(zip("abcdefgh", DEFAULTS, strict=True))
+VALUES: Final = {name: DEFAULTS[type_][1] for name, type_ in TYPES.items()}
 
 
 @pytest.fixture
@@ -59,8 +68,8 @@ def add_columns(catalog: Catalog) -> None:
     metadata = json.loads(file.read_text())
     [schema] = metadata["schemas"]
     fields = [
-        {"id": number, "name": name, "type": type_, "required": name == "a", "initial-default": written}
-        for number, ((name, type_), (written, _)) in enumerate(zip(NAMES.items(), DEFAULTS.values(), strict=True), 2)
+        {"id": number, "name": name, "type": str(type_), "required": name == "a", "initial-default": DEFAULTS[type_][0]}
+        for number, (name, type_) in enumerate(TYPES.items(), 2)
     ]
     added = {**schema, "schema-id": 1, "fields": [*schema["fields"], *fields]}
     metadata |= {"schemas": [schema, added], "current-schema-id": 1, "last-column-id": 1 + len(fields)}
@@ -74,7 +83,30 @@ def test_compacted_rows_keep_the_defaults_of_columns_that_their_files_lack(catal
     assert rows(catalog) == before
 
 
+def test_compacted_rows_keep_the_partition_values_of_columns_that_their_files_lack(tmp_path: Path) -> None:
+    """Other engines may leave out of a file what its partition says."""
+    catalog = local_catalog(tmp_path)
+    columns = [NestedField(number, name, type_) for number, (name, type_) in enumerate(TYPES.items(), 2)]
+    spec = PartitionSpec(
+        *(PartitionField(each.field_id, 998 + each.field_id, IdentityTransform(), each.name) for each in columns)
+    )
+    table = table_of(catalog, ID, *columns, spec=spec)
+    with table.transaction() as transaction:
+        transaction.set_properties(EAGER)
+    values = {**VALUES, "a": None}
+    [(partition, _)] = divide(table, [{"id": 0, **values}])
+    for number in range(4):
+        staged = stage(catalog, PATH, WRITER, number)
+        assert not isinstance(staged.files, FileList)
+        files = tuple(msgspec.structs.replace(file, partition=partition) for file in staged.files)
+        commit_all_or_raise(catalog, [replace(staged, files=files)])
+    before = rows(catalog)
+    assert before == [{"id": number, **values} for number in range(4)]
+    assert compact(catalog, PATH).files_after == 1
+    assert rows(catalog) == before
+
+
 def test_a_converted_column_keeps_its_default(catalog: Catalog) -> None:
-    columns = [wanted("id", LongType()), *(wanted(name, type_) for name, type_ in zip(NAMES, DEFAULTS, strict=True))]
+    columns = [wanted("id", LongType()), *(wanted(name, type_) for name, type_ in TYPES.items())]
     fit(catalog, columns[0], wanted("a", StringType()), *columns[2:])
     assert rows(catalog) == [{"id": number, **VALUES, "a": "7"} for number in range(4)]

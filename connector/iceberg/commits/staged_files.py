@@ -157,9 +157,12 @@ def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
     for name, value in properties.items():
         if name.startswith(CONVERTED_PREFIX):
             try:
-                yield int(name.removeprefix(CONVERTED_PREFIX)), int(value)
+                before, after = int(name.removeprefix(CONVERTED_PREFIX)), int(value)
             except ValueError as error:
                 raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
+            if after <= before:  # it could lead back to the same column
+                raise ValueError(f"{name} is {value!r}; it must name a newer column, whose id is higher")
+            yield before, after
 
 
 def _newest(column_id: int, successors: Mapping[int, int]) -> int:
