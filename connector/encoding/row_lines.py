@@ -47,8 +47,8 @@ _AnyRow = TypeVar("_AnyRow", bound=KeyRow[Any])
 class _Messages(Generic[_AnyRow]):
     """Decodes lines with one message each, of one kind.
 
-    msgspec keeps the last of two members of one name and drops the others without a word. So each row is noted when it
-    is made, and the rows are counted.
+    If several members have one name, msgspec silently keeps only the last. So each row is noted when it is made, and
+    the rows are counted.
     """
 
     def __init__(self, row_type: type[_AnyRow], message: str, tuples: Sequence[tuple[str, Any]], **line: Any) -> None:

@@ -41,7 +41,7 @@ def install(wire: int) -> None:
 
 
 def raise_again() -> None:
-    """Raise Stopped if a signal has come and the process still runs: Python drops what is raised in a __del__."""
+    """Raise Stopped if a signal has come and the process still runs. Python drops an exception of a __del__."""
     if _taken:
         raise Stopped(_taken[0])
 

@@ -23,7 +23,7 @@ class Generation:
     """The rows that one task has written to a table since it last backfilled the table.
 
     Staged commits and names of files have the UUID of their generation. So to its task, each generation is another
-    table: what was staged for a former one never gets into the table.
+    table. Commits that were staged for an earlier generation never get into the table.
     """
 
     uuid: str  # the table's own, until the first backfill

@@ -73,7 +73,7 @@ class Jvm:
     def connect(self) -> "ClientServer":
         """Wait for the JVM, and return the gateway to it. Raises RetryableError if it does not start."""
         self._wait_for_connection_file()
-        # Imported only now: while the JVM starts, the processor belongs to whoever is importing something else.
+        # Imported only now: while the JVM starts, other imports need the processor.
         from pyspark.java_gateway import launch_gateway
         from pyspark.serializers import UTF8Deserializer, read_int
 

@@ -217,7 +217,7 @@ def _connect(jvm: Jvm, settings: Mapping[str, str], directories: TemporaryDirect
         if not is_local(settings):
             wait_for_executor(context, jvm)
     context.pythonExec = settings.get(PYTHON, sys.executable)
-    # It would print a traceback when the JVM ends first; nobody here uses accumulators.
+    # It would print a traceback when the JVM ends first. No job here uses accumulators.
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no public way
     return context
 

@@ -112,7 +112,7 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
                 files.close()  # the credentials may expire before the next block comes
             claim = _receive(claims)
         wrote = Wrote(files.finish(), files.runs)
-        unfinished.pop_all()  # once this is sent the files may count, whatever becomes of the answer
+        unfinished.pop_all()  # once this is sent, the files may count, even without an answer
         claims.send(wrote)
         noted = claims.recv()
         assert isinstance(noted, Noted)

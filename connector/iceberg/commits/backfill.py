@@ -70,7 +70,8 @@ _ROWS: Final = {
 def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> None:
     """Begin a new generation of the table's rows, in one commit.
 
-    The earlier rows stay, except rejected rows, and rows that nobody can read any more: these are removed at once.
+    The earlier rows stay until the first commit. Rejected rows, and rows whose manifest list cannot be read, are
+    removed at once.
     CommitFailedException if the table has changed since it was loaded.
     """
     target, writer = change.target, _name_writer(change.target.owner)
@@ -122,8 +123,8 @@ def replace_rows(
 
 
 def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> RemovedFiles:
-    """Write manifests that name all files of the current snapshot as deleted. Files that nobody can read are left out:
-    the user may backfill because they are gone."""
+    """Write manifests that name all files of the current snapshot as deleted. Unreadable manifests are left out: the
+    user may backfill because they are gone."""
     prefix = file_prefix(table, writer)
     counts: Counter[str] = Counter()
     manifests = []

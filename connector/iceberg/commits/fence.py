@@ -56,7 +56,7 @@ def position(value: str) -> int:
 
 
 def is_passed(value: str, recorded: str) -> bool:
-    """Whether no commit that was staged on `value` can succeed any more, whatever the state names.
+    """Whether no commit that was staged on `value` can succeed any more. The connector state does not matter.
 
     A value with a later position is still to come. A property that was changed by hand proves nothing. After a reset,
     the rows that the operator wants to add are staged on the value that was reset, so that one is not passed either.
@@ -99,7 +99,7 @@ def materialization_hash(writer: WriterId) -> str:
 def writer_hash(writer: WriterId) -> str:
     """Return 20 hexadecimal digits for a materialization and a state key. Glue limits the names of properties.
 
-    The first 12 are the materialization's: a task recognizes its own writers by them, whatever their state keys are.
+    The first 12 are the materialization's: a task recognizes its own writers by them, under all state keys.
     """
     return materialization_hash(writer) + _hash(f"{writer.materialization}\0{writer.state_key}")[:8]
 
