@@ -16,6 +16,7 @@ from connector.encoding.statistics import describe_file, find_nan, worth_a_dicti
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
 from connector.model.state import DataFile
+from connector.storage.file_io import create_file
 from connector.storage.storage_errors import translate_errors
 
 CODEC: Final = "write.parquet.compression-codec"
@@ -217,7 +218,7 @@ class _WrittenFile:
         self._with_nan: set[int] = set()
         self._metadata: list[pq.FileMetaData] = []
         with translate_errors(location):
-            self._stream: Any = io.new_output(location).create(overwrite=True)
+            self._stream = create_file(io, location)
         self._writer = pq.ParquetWriter(
             self._stream,
             first_rows.schema,

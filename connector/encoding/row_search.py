@@ -295,5 +295,5 @@ def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.A
         return None
     try:
         return pa.array([statistics.min, statistics.max]).cast(arrow_type)
-    except (pa.ArrowException, ValueError):  # Python cannot represent them
+    except (pa.ArrowException, ValueError, OverflowError):  # Python cannot represent them
         return None

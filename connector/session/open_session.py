@@ -56,7 +56,7 @@ def open_session(
         new_writer, locks = partial(SnapshotWriter, lists, manifests), TableLocks()
         compactor = TableCompactor(catalog, compact_in(engine.spark), new_writer, locks)
         compaction = resources.enter_context(run_compaction(compactor.compact, key_range))
-        maintenance = resources.enter_context(run_maintenance(catalog, compaction.note_commit))
+        maintenance = resources.enter_context(run_maintenance(catalog, compaction.note_commit, locks))
         notifier = resources.enter_context(_run_notifier(partial(load_table, catalog), task.name, config))
         committer = _make_committer(
             partial(try_commits, catalog, locks=locks), config, new_writer, maintenance, notifier

@@ -42,6 +42,8 @@ RETRY_SECONDS: Final = 30
 OPEN_FILE_IOS: Final = 32
 # The pending commits of all tables and shards must fit into one message of 64 MiB.
 LONGEST_IN_STATE: Final = 64 << 10  # bytes
+# Larger objects in S3 are worth PyArrow's upload in parts.
+LARGEST_HELD: Final = 4 << 20  # bytes
 LIST_SUFFIX: Final = "-files.json"
 
 
@@ -105,15 +107,60 @@ def hide_credentials(properties: Mapping[str, str]) -> None:
 
 def write_small_file(io: FileIO, location: str, content: bytes) -> None:
     """Write a file that is small and has a new name. It is durable when this returns."""
-    if urlsplit(location).scheme in S3_SCHEMES:
-        # Imported only if it is used: it takes a twentieth of a second.
-        from connector.storage.s3_objects import LARGEST, open_s3_objects
+    if urlsplit(location).scheme in S3_SCHEMES and len(content) <= LARGEST_HELD:
+        from connector.storage.s3_objects import open_s3_objects  # slow to import, and not used by other stores
 
-        objects = open_s3_objects(Properties(io.properties)) if len(content) <= LARGEST else None
+        objects = open_s3_objects(Properties(io.properties))
         if objects and objects.put(location, content):
             return
     with io.new_output(location).create(overwrite=True) as stream:
         stream.write(content)
+
+
+def create_file(io: FileIO, location: str) -> Any:
+    """Return a stream that writes a file with a new name. The file is whole and durable when the stream is closed."""
+    if urlsplit(location).scheme in S3_SCHEMES:
+        return _HeldStream(io, location)
+    return io.new_output(location).create(overwrite=True)
+
+
+class _HeldStream:
+    """Holds the content of a file until it is closed, or until it is no longer small. Then PyArrow's stream has it."""
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        self._io, self._location = io, location
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._stream: Any = None
+        self.closed = False
+
+    def write(self, content: bytes) -> int:
+        if self._stream is None and self._size + len(content) > LARGEST_HELD:
+            self._stream = self._io.new_output(self._location).create(overwrite=True)
+            for piece in self._pieces:
+                self._stream.write(piece)
+            self._pieces.clear()
+        if self._stream is None:
+            self._pieces.append(bytes(content))
+        else:
+            self._stream.write(content)
+        self._size += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Do nothing: nothing is durable before the stream is closed."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._stream is None:
+            write_small_file(self._io, self._location, b"".join(self._pieces))
+        else:
+            self._stream.close()
 
 
 def is_list_too_long(files: tuple[DataFile, ...]) -> bool:

@@ -1,7 +1,8 @@
 """Writes small objects to S3 without the ten megabytes of memory that PyArrow takes for each object.
 
-PyArrow fills that memory even for an object of five kilobytes: a fifth of a commit's processor time. If a request
-fails, PyArrow writes the object. So PyArrow alone decides how failed requests are repeated, and what errors say.
+PyArrow fills that memory even for an object of five kilobytes. This was a fifth of a commit's processor time, and four
+fifths of that of a small data file. If a request fails, PyArrow writes the object. So PyArrow alone decides how failed
+requests are repeated, and what errors say.
 """
 
 import base64
@@ -34,8 +35,6 @@ from connector.model.properties import Properties
 
 log = logging.getLogger(__name__)
 
-# Larger objects are worth PyArrow's upload in parts.
-LARGEST: Final = 4 << 20  # bytes
 OPEN_CLIENTS: Final = 32
 CONNECTIONS: Final = 8  # kept open; as many commits are made at once
 # All are needed. Without a region, PyArrow asks Amazon for it.
@@ -49,22 +48,21 @@ class S3Objects:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
-        limits = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
-        connect, read = limits
-        self._pool = PoolManager(maxsize=CONNECTIONS, timeout=Timeout(connect=connect, read=read), retries=False)
+        connect, read = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
+        self._pool = _open_connections(connect, read)
         self._is_refused = False
 
     def put(self, location: str, content: bytes) -> bool:
         """Write an object in one request. Returns False if it may not be written."""
         if self._is_refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
             return False
-        url = find_url(location, self._properties)
         digest = hashlib.md5(content, usedforsecurity=False).digest()
-        request = AWSRequest("PUT", url, {"Content-MD5": base64.b64encode(digest).decode()}, content)
-        S3SigV4Auth(self._credentials, "s3", self._properties[S3_REGION]).add_auth(request)
         try:
+            url = find_url(location, self._properties)
+            request = AWSRequest("PUT", url, {"Content-MD5": base64.b64encode(digest).decode()}, content)
+            S3SigV4Auth(self._credentials, "s3", self._properties[S3_REGION]).add_auth(request)
             answer = self._pool.request("PUT", url, body=content, headers=dict(request.headers))
-        except HTTPError as error:
+        except (HTTPError, ValueError) as error:  # ValueError: of a header or an address, which it would quote
             log.debug("%s is written again with PyArrow: %s", location, type(error).__name__)
             return False
         if answer.status == HTTPStatus.OK:
@@ -81,11 +79,21 @@ class S3Objects:
 
 
 @lru_cache(OPEN_CLIENTS)
+def _open_connections(connect: float, read: float) -> PoolManager:
+    """Return connections with these limits in seconds. All clients share them, whatever their credentials are."""
+    return PoolManager(maxsize=CONNECTIONS, timeout=Timeout(connect=connect, read=read), retries=False)
+
+
+@lru_cache(OPEN_CLIENTS)
 def open_s3_objects(properties: Properties) -> S3Objects | None:
     """Return the client for these FileIO properties, with open connections. None if only PyArrow can use them."""
-    if not properties.keys() >= NEEDED or S3_PROXY_URI in properties:
+    has_scheme = properties.get(S3_ENDPOINT, "https://").startswith(("http://", "https://"))
+    if not properties.keys() >= NEEDED or S3_PROXY_URI in properties or not has_scheme:
         return None
-    return S3Objects(properties)
+    try:
+        return S3Objects(properties)
+    except ValueError:  # of a time limit
+        return None
 
 
 def find_url(location: str, properties: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log2
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -132,6 +132,24 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
     assert max(size.metadata_json_bytes for size in late) < 1.02 * max(size.metadata_json_bytes for size in early)
     assert max(size.metadata_files for size in late) < 1.1 * max(size.metadata_files for size in early)
     assert ids_of(catalog, PATH) == list(range(120))
+
+
+def test_an_expiry_makes_no_commit_of_its_session_fail(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the lock that the session's commits wait for."""
+    locks, held = commit.TableLocks(), []
+    maintenance = Maintenance(catalog, locks=locks)
+    for number in range(2):
+        land(maintenance, catalog, number)
+    commit_table = catalog.commit_table
+
+    def observe(*arguments: Any) -> Any:
+        held.append(locks.of(PATH).locked())
+        return commit_table(*arguments)
+
+    monkeypatch.setattr(catalog, "commit_table", observe)
+    do_all(maintenance)
+    assert held == [True]
+    assert len(table_of(catalog).snapshots()) == 1
 
 
 def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) -> None:

@@ -1,13 +1,18 @@
-"""Small objects are written to S3 by a client that needs little memory, and by PyArrow where that client fails."""
+"""Small files are written to S3 by a client that needs little memory, and by PyArrow where that client fails."""
 
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from http import HTTPStatus
+from random import randbytes
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import (
+    S3_CONNECT_TIMEOUT,
     S3_ENDPOINT,
     S3_FORCE_VIRTUAL_ADDRESSING,
     S3_PROXY_URI,
@@ -16,18 +21,24 @@ from pyiceberg.io import (
     S3_SESSION_TOKEN,
     FileIO,
 )
+from pyiceberg.types import StringType
 
+from connector.encoding.data_files import DataFileWriter, FileOptions
+from connector.encoding.decoder import RowDecoder
 from connector.host.errors import UserError
 from connector.model.properties import Properties
+from connector.model.state import DataFile
 from connector.storage.file_access import file_properties
-from connector.storage.file_io import open_file_io, write_small_file
-from connector.storage.s3_objects import LARGEST, find_url, open_s3_objects
+from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, write_small_file
+from connector.storage.s3_objects import find_url, open_s3_objects
 from connector.storage.storage_errors import translate_errors
+from encoding.store_lines import binding, numbered, plain
 from support.fault_proxy import Answer, Fault, FaultProxy, Request, fault_proxy
 from support.s3_server import S3Server
 
 pytestmark = pytest.mark.catalog
 
+FORBIDDEN: Final = "the object store forbids this \\(ACCESS_DENIED"
 NAMES: Final = ("plain", "with space", "ä/ö", "a+b=c", "100%25", "a&b;c'(d)*!", "name=x%2Fy/z", "…", "~t", "a.b/..c")
 
 
@@ -47,9 +58,23 @@ def io(s3_server: S3Server, proxy: FaultProxy) -> FileIO:
     return open_file_io(file_properties(s3_server.file_properties(), {S3_ENDPOINT: proxy.uri}))
 
 
+def stranger_of(s3_server: S3Server) -> dict[str, str]:
+    user = s3_server.new_user()
+    return {"s3.access-key-id": user.access_key_id, "s3.secret-access-key": user.secret_access_key}
+
+
 def read(io: FileIO, location: str) -> bytes:
     with io.new_input(location).open() as stream:
         return stream.read()
+
+
+def write_data_file(io: FileIO, location: str) -> DataFile:
+    of = binding(StringType())
+    decoder = RowDecoder(of)
+    writer = DataFileWriter(io, lambda: location, of.columns, decoder.schema, FileOptions.of_table({}))
+    writer.write(decoder.decode(numbered(plain(1, "a") + plain(2, "b"))).batch)
+    [written] = writer.finish()
+    return written
 
 
 def is_of_the_small_client(request: Request) -> bool:
@@ -72,10 +97,58 @@ def test_an_object_is_written_with_one_request_where_pyarrow_looks_for_it(
 
 
 def test_a_large_object_is_left_to_pyarrow(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
-    content = b"x" * (LARGEST + 1)
+    content = b"x" * (LARGEST_HELD + 1)
     write_small_file(io, f"s3://{bucket}/large", content)
     assert not any(is_of_the_small_client(request) for request in proxy.seen)
     assert read(io, f"s3://{bucket}/large") == content
+
+
+@pytest.mark.parametrize("size", [0, 1, LARGEST_HELD])
+def test_a_file_that_ends_while_it_is_small_is_written_with_one_request(
+    size: int, io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    location, content = f"s3://{bucket}/file-{size}", b"xy" * (size // 2) + b"z" * (size % 2)
+    stream = create_file(io, location)
+    for begin in range(0, size, 1 << 20):
+        assert stream.tell() == begin
+        stream.write(memoryview(content)[begin : begin + (1 << 20)])
+    assert proxy.seen == [], "the file is not there before it is whole"
+    stream.close()
+    stream.close()
+    assert kinds(proxy) == [("PUT", True)]
+    assert read(io, location) == content
+
+
+def test_a_file_that_grows_large_is_left_to_pyarrow(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    parts = [b"begin", b"x" * LARGEST_HELD, b"y" * LARGEST_HELD, b"end"]
+    stream = create_file(io, f"s3://{bucket}/growing")
+    for part in parts:
+        stream.write(part)
+    assert stream.tell() == sum(map(len, parts))
+    stream.close()
+    assert not any(is_of_the_small_client(request) for request in proxy.seen)
+    assert read(io, f"s3://{bucket}/growing") == b"".join(parts)
+
+
+def test_a_data_file_of_few_rows_is_written_with_one_request(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    written = write_data_file(io, f"s3://{bucket}/few-rows.parquet")
+    assert kinds(proxy) == [("PUT", True)]
+    content = read(io, written.path)
+    assert (written.rows, written.size) == (2, len(content))
+    assert pq.read_table(pa.BufferReader(content)).num_rows == 2
+
+
+def test_a_data_file_that_no_client_may_write_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:
+    io = open_file_io(file_properties(s3_server.file_properties(), stranger_of(s3_server)))
+    with pytest.raises(UserError, match=FORBIDDEN):
+        write_data_file(io, f"s3://{bucket}/forbidden.parquet")
+
+
+def test_a_large_file_that_may_not_be_written_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:
+    io = open_file_io(file_properties(s3_server.file_properties(), stranger_of(s3_server)))
+    location, rows = f"s3://{bucket}/forbidden.parquet", pa.table({"bytes": [randbytes(12 << 20)]})
+    with pytest.raises(UserError, match=FORBIDDEN), translate_errors(location):
+        pq.write_table(rows, create_file(io, location))
 
 
 @pytest.mark.parametrize("name", ["a//b", "a/../b", "./a"])
@@ -95,7 +168,9 @@ def test_an_object_that_may_not_be_written_is_written_by_pyarrow(
     answer: Answer | HTTPStatus, forwarded: int, io: FileIO, proxy: FaultProxy, bucket: str
 ) -> None:
     proxy.inject(is_of_the_small_client, Fault(forwarded, answer))
-    write_small_file(io, f"s3://{bucket}/again", b"content")
+    with closing(create_file(io, f"s3://{bucket}/again")) as stream:
+        stream.write(b"con")
+        stream.write(b"tent")
     assert proxy.fired
     assert read(io, f"s3://{bucket}/again") == b"content"
 
@@ -119,11 +194,9 @@ def test_a_store_that_refuses_such_requests_is_asked_once(io: FileIO, proxy: Fau
 
 
 def test_a_refused_object_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:
-    stranger = s3_server.new_user()
-    keys = {"s3.access-key-id": stranger.access_key_id, "s3.secret-access-key": stranger.secret_access_key}
-    io = open_file_io(file_properties(s3_server.file_properties(), keys))
+    io = open_file_io(file_properties(s3_server.file_properties(), stranger_of(s3_server)))
     location = f"s3://{bucket}/forbidden"
-    with pytest.raises(UserError, match="the object store forbids this \\(ACCESS_DENIED"), translate_errors(location):
+    with pytest.raises(UserError, match=FORBIDDEN), translate_errors(location):
         write_small_file(io, location, b"content")
 
 
@@ -141,6 +214,26 @@ def test_a_session_token_is_sent(s3_server: S3Server, proxy: FaultProxy, bucket:
 def test_only_pyarrow_knows_proxies_and_finds_regions(given: dict[str, str], s3_server: S3Server) -> None:
     every = {**s3_server.file_properties(), **given}
     assert (open_s3_objects(Properties({name: value for name, value in every.items() if value})) is None) == bool(given)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {S3_ENDPOINT: "minio:9000"},
+        {S3_ENDPOINT: "127.0.0.1:9000"},
+        {S3_ENDPOINT: "http://[::1"},
+        {S3_CONNECT_TIMEOUT: "0"},
+        {S3_SESSION_TOKEN: "copied\n"},
+        {S3_SESSION_TOKEN: "表"},
+        {S3_REGION: "eu-west-1\n"},
+    ],
+    ids=str,
+)
+def test_properties_that_an_http_client_refuses_are_left_to_pyarrow(odd: dict[str, str]) -> None:
+    """Its endpoint may be without a scheme, and an error of Python's client would quote the token."""
+    keys = {"s3.access-key-id": "AKIA", "s3.secret-access-key": "secret", S3_REGION: "eu-west-1"}
+    objects = open_s3_objects(Properties({S3_ENDPOINT: "http://127.0.0.1:1", **keys, **odd}))
+    assert objects is None or not objects.put("s3://bucket/key", b"content")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.commit import Committed
+from connector.iceberg.commits.commit import Committed, TableLocks
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
@@ -60,10 +60,17 @@ class Maintenance:
     """Runs one task after another, so that two tasks never work on the same files.
 
     `note_commit` is told of commits, so that what needs more time than a task may begin. It must return at once.
+    `locks` are shared with the transactions of the session.
     """
 
-    def __init__(self, catalog: Catalog, note_commit: Callable[[Committed], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        note_commit: Callable[[Committed], object] = lambda _: None,
+        locks: TableLocks | None = None,
+    ) -> None:
         self._catalog = catalog
+        self._locks = locks or TableLocks()
         self._note_commit = note_commit
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._recent: dict[UUID, _Recent] = {}  # by table; a table with an entry has a task in the queue
@@ -142,9 +149,8 @@ class Maintenance:
             self._tasks.put(self._expiry(path))
 
     def _expiry(self, path: TableIdentifier) -> _Task:
-        return _Task(
-            path, "old snapshots were not expired", partial(expire_snapshots, self._catalog, path), EXPIRE_SNAPSHOTS
-        )
+        perform = partial(expire_snapshots, self._catalog, path, locks=self._locks)
+        return _Task(path, "old snapshots were not expired", perform, EXPIRE_SNAPSHOTS)
 
     def run(self) -> None:
         """Perform the tasks until `finish` or `end` was called."""
@@ -182,10 +188,12 @@ def _measure(task: _Task, began: float, *, has_failed: bool) -> None:
 
 @contextmanager
 def run_maintenance(
-    catalog: Catalog, note_commit: Callable[[Committed], object] = lambda _: None
+    catalog: Catalog,
+    note_commit: Callable[[Committed], object] = lambda _: None,
+    locks: TableLocks | None = None,
 ) -> Iterator[Maintenance]:
     """Run a thread that performs maintenance tasks until the session ends."""
-    maintenance = Maintenance(catalog, note_commit)
+    maintenance = Maintenance(catalog, note_commit, locks)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
     try:
         yield maintenance

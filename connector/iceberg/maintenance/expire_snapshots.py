@@ -19,6 +19,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, T
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
+from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors, quote
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
@@ -56,13 +57,17 @@ class _Removed:
 
 
 def expire_snapshots(
-    catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool] = lambda: False
+    catalog: Catalog,
+    path: TableIdentifier,
+    is_interrupted: Callable[[], bool] = lambda: False,
+    locks: TableLocks | None = None,
 ) -> int:
     """Expire the snapshots of one table that are due, and delete their files. Returns the number of deleted files.
 
     Several processes may do this at once. A process whose commit is refused leaves the work to a later call.
     """
-    removed = _Expiry(catalog, path, due).attempt()
+    with (locks or TableLocks()).of(path):
+        removed = _Expiry(catalog, path, due).attempt()
     if removed.failure:
         log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
     if not removed.count:
