@@ -11,7 +11,6 @@ from connector.host import facts, signals
 from connector.host.facts import AcknowledgedTransaction
 from connector.host.logs import Event, fields
 from connector.host.signals import UNREAD, Stopped
-from connector.model.state import StagedTransaction
 from connector.rpc import spec
 from protocol import request, response, stdio
 from protocol.flow import ConnectorState, Json
@@ -112,6 +111,8 @@ def _serve_transactions(
     session: "Session", interval: UploadInterval, checked: Iterator[Request], requests: RequestReader, send: Send
 ) -> None:
     """Serve the transactions of a session. The requests come in the order that the lifecycle allows."""
+    from connector.model.state import StagedTransaction
+
     # Open has committed what earlier sessions staged. The first answer reports it.
     staged = StagedTransaction()
     for message in checked:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from connector.config.catalog import check_name
 from connector.config.definition import Definition, each_value
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
-from connector.config.keywords import find_problems
+from connector.config.keywords import ConfigValidator
 from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import Problem, at, broken_rules, broken_rules_of_binding, chosen_catalog
 from protocol.flow import Json
@@ -41,7 +41,10 @@ def _add_untouched(found: list[Problem], further: Iterable[Problem]) -> list[Pro
 def _schema_problems(config: Json, schema: Json) -> list[Problem]:
     if config is None:
         return [Problem((), "the config is missing")]
-    return list(find_problems(schema, config))
+    return [
+        Problem(tuple(map(str, error.absolute_path)), error.message)
+        for error in ConfigValidator(schema).iter_errors(config)
+    ]
 
 
 def _value_problems(definition: type[Definition], config: Json, found: list[Problem]) -> Iterator[Problem]:

@@ -1,20 +1,16 @@
-"""The keywords of JSON schemas, with error texts of our own. Those of jsonschema quote values, which may be secrets.
-
-jsonschema would only find the parts of a schema. To import it takes a quarter of the time from the start of the process
-to the start of the JVM. A test compares both.
-"""
+"""The keywords of JSON schemas with error texts of our own. Those of jsonschema quote values, which may be secrets."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from types import NoneType, UnionType
-from typing import Final, TypeAlias
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 from connector.config.catalog_properties import settings_instead
 from connector.config.definition import properties
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions
 from connector.config.resource_config import ResourceConfig
-from connector.config.rules import Path, Problem
 from connector.config.values import PATTERN_DEMANDS
 from protocol.flow import Json
 
@@ -26,13 +22,6 @@ TYPE_DEMANDS: Final[Mapping[str, str]] = {
     "object": "must be an object",
     "string": "must be a string",
 }
-TYPES: Final[Mapping[str, type | UnionType]] = {
-    "array": list,
-    "number": int | float,
-    "null": NoneType,
-    "object": dict,
-    "string": str,
-}
 
 # Where the properties of both configs belong. The names of advanced options come last: a binding has some of them too.
 PLACES: Final[Mapping[str, str]] = {
@@ -42,93 +31,60 @@ PLACES: Final[Mapping[str, str]] = {
 }
 
 
-def find_problems(schema: Json, value: Json, path: Path = ()) -> Iterator[Problem]:
-    """Yield what is wrong with a value by its schema. Only the keywords that the schemas of configs have are known."""
-    for keyword, demanded in schema.items():
-        if keyword in KEYWORDS:
-            yield from KEYWORDS[keyword](demanded, value, path, schema)
-
-
-def _type(types: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
+def _type(validator: Any, types: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
     allowed = [types] if isinstance(types, str) else types
-    if not any(_is(value, name) for name in allowed):
-        yield Problem(path, TYPE_DEMANDS[allowed[0]])
+    if not any(validator.is_type(instance, name) for name in allowed):
+        yield ValidationError(TYPE_DEMANDS[allowed[0]])
 
 
-def _is(value: Json, name: str) -> bool:
-    """Whether a value has this type of JSON schemas. A number without fraction is an integer, as in 1.0."""
-    if isinstance(value, bool):
-        return name == "boolean"
-    if name == "integer":
-        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return name in TYPES and isinstance(value, TYPES[name])
-
-
-def _required(names: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
+def _required(_validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
     for name in names:
-        if isinstance(value, dict) and name not in value:
-            yield Problem((*path, name), "is required")
+        if isinstance(instance, dict) and name not in instance:
+            yield ValidationError("is required", path=[name])
 
 
-def _min_length(length: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
-    if isinstance(value, str) and len(value) < length:
-        yield Problem(path, "must not be empty")
+def _min_length(_validator: Any, length: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and len(instance) < length:
+        yield ValidationError("must not be empty")
 
 
-def _minimum(minimum: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
-    if _is(value, "number") and value < minimum:
-        yield Problem(path, f"must be at least {minimum}")
+def _minimum(validator: Any, minimum: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance < minimum:
+        yield ValidationError(f"must be at least {minimum}")
 
 
-def _maximum(maximum: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
-    if _is(value, "number") and value > maximum:
-        yield Problem(path, f"must be at most {maximum}")
+def _maximum(validator: Any, maximum: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and instance > maximum:
+        yield ValidationError(f"must be at most {maximum}")
 
 
-def _pattern(pattern: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
+def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
     # In JSON schemas, $ is the end of the text. In Python, it is also the place before a line break at the end.
-    if isinstance(value, str) and not re.search(pattern.replace("$", r"\Z"), value):
-        yield Problem(path, PATTERN_DEMANDS[pattern])
+    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
+        yield ValidationError(PATTERN_DEMANDS[pattern])
 
 
-def _enum(values: Json, value: Json, path: Path, schema: Json) -> Iterator[Problem]:
-    if value not in values and _is(value, schema["type"]):  # otherwise `type` complains
-        yield Problem(path, f"must be one of {', '.join(map(repr, values))}")
+def _enum(_validator: Any, values: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if type(instance) in map(type, values) and instance not in values:
+        yield ValidationError(f"must be one of {', '.join(map(repr, values))}")
 
 
-def _items(schema: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
-    for place, item in enumerate(value if isinstance(value, list) else ()):
-        yield from find_problems(schema, item, (*path, str(place)))
+def _property_names(validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for name in instance:
+            yield from validator.descend(name, names, path=name)
 
 
-def _properties(schemas: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
-    for name, schema in schemas.items() if isinstance(value, dict) else ():
-        if name in value:
-            yield from find_problems(schema, value[name], (*path, name))
-
-
-def _pattern_properties(schemas: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
-    for pattern, schema in schemas.items() if isinstance(value, dict) else ():
-        for name in value:
-            if re.search(pattern, name):
-                yield from find_problems(schema, value[name], (*path, name))
-
-
-def _property_names(names: Json, value: Json, path: Path, _: Json) -> Iterator[Problem]:
-    for name in value if isinstance(value, dict) else ():
-        yield from find_problems(names, name, (*path, name))
-
-
-def _additional_properties(allowed: Json, value: Json, path: Path, schema: Json) -> Iterator[Problem]:
+def _additional_properties(validator: Any, allowed: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
     known = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
-    for name in value if isinstance(value, dict) else ():
+    for name in instance if isinstance(instance, dict) else ():
         if name in known or any(re.search(pattern, name) for pattern in patterns):
             continue
         if allowed is False:
-            yield Problem((*path, name), _unknown_property(name, known))
+            yield ValidationError(_unknown_property(name, known), path=[name])
         else:
-            yield from find_problems(allowed, value[name], (*path, name))
+            yield from validator.descend(instance[name], allowed, path=name)
 
 
 def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
@@ -146,22 +102,20 @@ def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
             return f"{unknown}; the known properties are {', '.join(known)}"
 
 
-def _one_of(branches: Json, value: Json, path: Path, schema: Json) -> Iterator[Problem]:
+def _one_of(validator: Any, branches: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
     """Check only the branch that the discriminator names. The errors of the others would be misleading."""
-    if not isinstance(value, dict):
+    if not isinstance(instance, dict):
         return
     discriminator = schema["discriminator"]["propertyName"]
     by_choice = {branch["properties"][discriminator]["const"]: branch for branch in branches}
-    choice = value.get(discriminator)
+    choice = instance.get(discriminator)
     if isinstance(choice, str) and choice in by_choice:
-        yield from find_problems(by_choice[choice], value, path)
+        yield from validator.descend(instance, by_choice[choice])
     else:
-        yield Problem((*path, discriminator), f"must be one of {', '.join(map(repr, by_choice))}")
+        yield ValidationError(f"must be one of {', '.join(map(repr, by_choice))}", path=[discriminator])
 
 
-# What a keyword demands, the value, its path, and the schema that has the keyword.
-Keyword: TypeAlias = Callable[[Json, Json, Path, Json], Iterator[Problem]]
-KEYWORDS: Final[Mapping[str, Keyword]] = {
+KEYWORDS: Final = {
     "type": _type,
     "required": _required,
     "minLength": _min_length,
@@ -169,10 +123,8 @@ KEYWORDS: Final[Mapping[str, Keyword]] = {
     "maximum": _maximum,
     "pattern": _pattern,
     "enum": _enum,
-    "items": _items,
-    "properties": _properties,
-    "patternProperties": _pattern_properties,
     "propertyNames": _property_names,
     "additionalProperties": _additional_properties,
     "oneOf": _one_of,
 }
+ConfigValidator: Final = validators.extend(Draft202012Validator, KEYWORDS)

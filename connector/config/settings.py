@@ -30,7 +30,7 @@ def parse_each(
     """Like `parse`, but the error of a resource config takes its place in the list, if the endpoint config has no
     problem."""
     hide_secrets(config, ENDPOINT_SCHEMA)
-    # Imported here: a spec request needs no checks.
+    # Imported here: jsonschema takes longer to load than a whole spec request.
     from connector.config.config_problems import endpoint_problems, resource_problems
     from connector.config.rules import chosen_catalog
 

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
+
+import msgspec
 
 IDENTITY: Final = "identity"
 VOID: Final = "void"
@@ -30,8 +31,7 @@ _NUMBER: Final = r"-?[0-9]{1,18}"
 _FULL_TRANSFORM: Final = r"([a-z]+)(?:\[([0-9]{1,18})\])?"
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """A field, or a field with a transform."""
 
     transform: str  # as Iceberg's specification names it, without its width
@@ -51,8 +51,7 @@ class Term:
         return f"{self.transform}({field})" if self.width is None else f"{self.transform}({self.width}, {field})"
 
 
-@dataclass(frozen=True)
-class SortTerm:
+class SortTerm(msgspec.Struct, frozen=True):
     """A term by which rows are sorted, and its direction."""
 
     term: Term
@@ -102,8 +101,7 @@ def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(msgspec.Struct, frozen=True):
     text: str
     position: int  # of its first character, from 1
     is_quoted: bool = False

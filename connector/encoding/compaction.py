@@ -1,8 +1,8 @@
 """What compaction hands to the tasks that merge data files, and what they give back."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from connector.encoding.deletion_vectors import FileId
 from connector.encoding.source_rows import SourceFile, TargetColumn
@@ -18,11 +18,18 @@ class FileGroup:
     """Data files of one partition and spec that are rewritten together."""
 
     sources: tuple[SourceFile, ...]  # oldest first: their rows keep this order unless the table has a sort order
+    # Of the partition, by column. A file may lack a column that all of its rows are partitioned by.
+    partition_values: tuple[tuple[int, Any], ...] = ()
 
     @property
     def files(self) -> set[FileId]:
         """The sources, and the files or vectors that delete rows of them."""
         return {file for source in self.sources for file in (source.path, *source.position_deletes)}
+
+    def add_defaults(self, columns: Iterable[TargetColumn]) -> tuple[TargetColumn, ...]:
+        """Return the columns of the new files. Those that a source lacks have the values of the partition."""
+        values = dict(self.partition_values)
+        return tuple(replace(column, default=values.get(column.id, column.default)) for column in columns)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,15 @@ def _plain_texts(array: pa.Array) -> pa.StringArray:
     return array.cast(pa.string())
 
 
+def _calendar_texts(array: pa.Array) -> pa.StringArray:
+    """Return dates, times or timestamps as texts. Instead of a year beyond 32767, Arrow writes that it is out of range,
+    in angle brackets."""
+    texts = _plain_texts(array)
+    if pc.any(pc.starts_with(texts, "<")).as_py():
+        raise NoEquivalentError
+    return texts
+
+
 def _double_texts(array: pa.Array) -> pa.StringArray:
     return double_texts(array.cast(pa.float64()))
 
@@ -65,11 +74,11 @@ def _instant_texts(array: pa.Array) -> pa.StringArray:
 
 
 def _local_time_texts(array: pa.Array) -> pa.StringArray:
-    return pc.replace_substring(_without_zeros(array.cast(pa.string())), " ", "T", max_replacements=1)
+    return pc.replace_substring(_without_zeros(_calendar_texts(array)), " ", "T", max_replacements=1)
 
 
 def _time_texts(array: pa.Array) -> pa.StringArray:
-    return _without_zeros(array.cast(pa.string()))
+    return _without_zeros(_calendar_texts(array))
 
 
 def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
@@ -140,7 +149,7 @@ CONVERSIONS: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], Conversio
     (FloatType, StringType): _text(_double_texts),
     (DoubleType, StringType): _text(_double_texts),
     (DecimalType, StringType): _text(_decimal_texts),
-    (DateType, StringType): _text(_plain_texts),
+    (DateType, StringType): _text(_calendar_texts),
     (TimeType, StringType): _text(_time_texts),
     (TimestampType, StringType): _text(_local_time_texts),
     (TimestamptzType, StringType): _text(_instant_texts),

@@ -76,7 +76,7 @@ def _read_others(file: pq.ParquetFile, group: int, schema: GroupSchema, copied: 
         elif place in copied:
             arrays.append(pa.repeat(pa.scalar(b"", pa.binary()).cast(field.type), count))
         else:
-            arrays.append(pa.nulls(count, field.type))
+            arrays.append(schema.columns[place].make_defaults(count, field.type))
     return pa.table(arrays, schema=schema.schema)
 
 

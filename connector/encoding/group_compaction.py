@@ -19,6 +19,7 @@ def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> Compa
 
     Without a sort order, the rows keep the order of the sources.
     """
+    compaction = replace(compaction, columns=group.add_defaults(compaction.columns))
     files = GroupFiles(io, compaction, group)
     try:
         if compaction.sort_fields:

@@ -23,20 +23,20 @@ class GroupSchema:
 
     columns: tuple[TargetColumn, ...]
     schema: pa.Schema
-    places: tuple[int | None, ...]  # for each column, its place in the source; None: its values are null
+    places: tuple[int | None, ...]  # for each column, its place in the source; None: its values are the default
 
     @classmethod
     def of(cls, columns: Sequence[TargetColumn], source: pa.Schema, path: str) -> "GroupSchema":
         """Match the columns of the table's schema with those of a source, by field id.
 
-        A column that the source lacks is null, or left out, if only a file can tell its Arrow type.
+        A column that the source lacks has its default value, or is left out, if only a file can tell its Arrow type.
         """
         found = find_columns(source, path)
         matched, fields, places = [], [], []
         for column in order_columns(columns):
             place = found.get(column.source_id)
             arrow_type = known_arrow_type(column.type) or (None if place is None else source.field(place).type)
-            if place is None and column.required:
+            if place is None and column.required and column.default is None:
                 raise UserError(
                     f"{path} has no column {column.name}, which the table requires. It cannot be compacted. Have it "
                     "rewritten by the engine that wrote it."
@@ -59,9 +59,9 @@ class GroupSchema:
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a source's rows with these columns."""
         arrays = []
-        for field, place in zip(self.schema, self.places, strict=True):
+        for column, field, place in zip(self.columns, self.schema, self.places, strict=True):
             if place is None:
-                arrays.append(pa.nulls(batch.num_rows, field.type))
+                arrays.append(column.make_defaults(batch.num_rows, field.type))
             else:
                 values = batch.column(place)
                 arrays.append(values if values.type == field.type else values.cast(field.type))

@@ -35,9 +35,9 @@ class PartitionValues:
         self._fields = [find_transformed(columns, field.source_id, field.transform) for field in fields]
 
     def of(self, batches: Sequence[pa.RecordBatch]) -> Partitions:
-        """Return the partitions of these rows."""
+        """Return the partitions of these rows. Raises UserError if a value cannot be in a partition."""
         transformed = [
-            (field.type, pa.concat_arrays([field.of(batch) for batch in batches])) if field else None
+            (field.type, pa.concat_arrays([field.of_partitions(batch) for batch in batches])) if field else None
             for field in self._fields
         ]
         places = np.zeros(sum(batch.num_rows for batch in batches), np.int64)

@@ -62,7 +62,7 @@ class Rewriting:
         with open_source(io, source, len(self.columns)) as opened:
             file = opened.file
             places = find_columns(file.schema_arrow, source.path)
-            columns = [column for column in self.columns if column.source_id in places]
+            columns = [column for column in self.columns if column.source_id in places or _needs_default(column)]
             if not any(column.is_converted for column in columns):
                 return None
             return self._write(io, file, source, columns, places)
@@ -104,19 +104,22 @@ Rewrite: TypeAlias = Callable[
 ]
 
 
+def _needs_default(column: TargetColumn) -> bool:
+    """Whether rows of a file without the source have a value in the new column. Other columns keep their default."""
+    return column.is_converted and column.default is not None
+
+
 def _field(column: TargetColumn, source: pa.Schema, place: int | None) -> pa.Field:
     known = known_arrow_type(column.type)
-    assert known or place is not None, "only the columns of row lineage may be missing in the source"
+    assert known or place is not None, "a missing column is converted, or one of row lineage"
     return arrow_field(column, known or source.field(place).type)
 
 
 def _array(rows: pa.RecordBatch, place: int | None, column: TargetColumn, arrow_type: pa.DataType) -> pa.Array:
-    if place is None:
-        return pa.nulls(rows.num_rows, arrow_type)
-    values = rows.column(place)
+    source_type = known_arrow_type(column.source_type)
+    values = column.make_defaults(rows.num_rows, source_type or arrow_type) if place is None else rows.column(place)
     if not column.is_converted:
         return values if values.type == arrow_type else values.cast(arrow_type)
-    source_type = known_arrow_type(column.source_type)
     assert isinstance(column.type, PrimitiveType)
     try:
         return convert(values.cast(source_type) if source_type else values, column.source_type, column.type)

@@ -204,7 +204,10 @@ class _Source:
             raise self._lacks_document(position) from error
 
     def _documents(self, stream: Any, group: int, positions: Positions) -> Iterator[tuple[int, int, pa.StringArray]]:
-        """Yield the documents of these rows of a row group, some at a time: from the first to before the second."""
+        """Yield the documents of these rows of a row group, some at a time: from the first to before the second.
+
+        Documents that are decoded one after the other are gathered: each part costs the same, however few it has.
+        """
         document_id = self._keys.updates.document_id
         if document_id not in self._names:
             raise self._lacks_document(positions[0])
@@ -218,11 +221,15 @@ class _Source:
         batches = self._open(stream).iter_batches(
             at_once, [group], columns=self._columns([document_id]), use_threads=False
         )
+        gathered: list[pa.Array] = []
+        begin = end = 0
         for batch in batches:
-            begin, end = np.searchsorted(positions, (first, first + batch.num_rows)).tolist()
-            if begin < end:
-                found = _column(batch, document_id).take(pa.array(positions[begin:end] - first))
-                yield begin, end, found.cast(pa.string())
+            own, end = np.searchsorted(positions, (first, first + batch.num_rows)).tolist()
+            if own < end:
+                gathered.append(_column(batch, document_id).take(pa.array(positions[own:end] - first)))
+            if gathered and (end - begin >= at_once or end == len(positions)):
+                yield begin, end, pa.concat_arrays(gathered).cast(pa.string())
+                gathered, begin = [], end
             if end == len(positions):
                 return
             first += batch.num_rows
@@ -288,5 +295,5 @@ def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.A
         return None
     try:
         return pa.array([statistics.min, statistics.max]).cast(arrow_type)
-    except (pa.ArrowException, ValueError):  # Python cannot represent them
+    except (pa.ArrowException, ValueError, OverflowError):  # Python cannot represent them
         return None

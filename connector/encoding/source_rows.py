@@ -62,16 +62,32 @@ class TargetColumn:
     required: bool
     source_id: int
     source_type: IcebergType
+    default: Any = None  # the value of rows whose file does not have the source
 
     @classmethod
     def of(cls, column: NestedField, source: NestedField) -> "TargetColumn":
         """Return the column with the values of `source`, which has the same id if it is not converted."""
-        return cls(column.field_id, column.name, column.field_type, column.required, source.field_id, source.field_type)
+        default = source.initial_default if isinstance(source.field_type, PrimitiveType) else None
+        return cls(
+            column.field_id,
+            column.name,
+            column.field_type,
+            column.required,
+            source.field_id,
+            source.field_type,
+            default,
+        )
 
     @property
     def is_converted(self) -> bool:
         """Whether its values are those of another column, converted."""
         return self.id != self.source_id
+
+    def make_defaults(self, rows: int, arrow_type: pa.DataType) -> pa.Array:
+        """Return the values of so many rows whose file does not have the source."""
+        if self.default is None:
+            return pa.nulls(rows, arrow_type)
+        return pa.repeat(pa.scalar(self.default, arrow_type), rows)
 
 
 @dataclass(frozen=True)

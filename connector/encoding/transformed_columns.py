@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.transforms import IdentityTransform, VoidTransform, parse_transform
-from pyiceberg.types import DecimalType, PrimitiveType, TimestamptzNanoType, TimestamptzType
+from pyiceberg.transforms import IdentityTransform, TruncateTransform, VoidTransform, parse_transform
+from pyiceberg.types import DecimalType, IntegerType, LongType, PrimitiveType, TimestamptzNanoType, TimestamptzType
 
+from connector.host.errors import UserError
 from connector.model.binding import Column
 
 _SIGN: Final = 63  # the place of its bit
@@ -27,11 +28,31 @@ class TransformedColumn:
         self.type = result_type
         self.may_be_null = not column.required
         self._place = place
+        self._name = column.name
         # Iceberg's transforms of nanoseconds are those of their microseconds. PyIceberg lacks some of them.
         self._drops_nanoseconds = column.type == TimestamptzNanoType() and not isinstance(parsed, IdentityTransform)
         source = TimestamptzType() if self._drops_nanoseconds else column.type
         self._transform: Callable[[pa.Array], pa.Array] = parsed.pyarrow_transform(source)
         self._needs_alignment = isinstance(column.type, DecimalType)
+        self._wraps = isinstance(parsed, TruncateTransform) and isinstance(column.type, IntegerType | LongType)
+
+    def of_partitions(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the partition values of these rows. Raises UserError if a number cannot be in a partition.
+
+        Below the smallest number of its type, `truncate` wraps around to a large one in all engines. Readers with a
+        filter such as `n < 0` would not find the row.
+        """
+        transformed = self.of(rows)
+        if self._wraps:
+            values = rows.column(self._place)
+            below = values.filter(pc.greater(transformed, values))
+            if len(below):
+                raise UserError(
+                    f"column {self._name}: the value {below[0]} cannot be in a partition. `truncate` rounds it down, "
+                    f"and the result is below the smallest {self.type}. Nothing of this transaction has become "
+                    "visible. Correct the document at its source, or remove the term from `partition_by`."
+                )
+        return transformed
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the transformed values of these rows."""

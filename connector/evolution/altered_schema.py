@@ -7,6 +7,7 @@ from itertools import count
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from connector.evolution.field_config import fold_case
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -68,10 +69,11 @@ def plan_schema(
     ids = count(last_column_id + 1)
     fields = [_follow(before.get(column.name), column, ids) for column in columns]
     held = {field.field_id for field in fields}
-    taken = {field.name.lower() for field in fields}
+    taken = {fold_case(field.name) for field in fields}
     for field in schema.fields:
         if field.field_id in pinned and field.field_id not in held:
-            name = field.name if field.name.lower() not in taken else f"{field.name}_{field.field_id}_before_backfill"
+            is_taken = fold_case(field.name) in taken
+            name = f"{field.name}_{field.field_id}_before_backfill" if is_taken else field.name
             fields.append(field.model_copy(update={"name": name, "required": False}))
     identifiers = [field.field_id for field in fields if field.name in identifier]
     return Schema(*fields, identifier_field_ids=identifiers)

@@ -1,10 +1,11 @@
 """Finds the columns of the terms in `partition_by` and `sort_by`, and everything that is wrong with the terms."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType
 
@@ -17,6 +18,7 @@ from connector.config.terms import (
     SortTerm,
     Term,
 )
+from connector.evolution.field_config import fold_case
 
 PARTITION_BY: Final = "partition_by"
 SORT_BY: Final = "sort_by"
@@ -186,13 +188,13 @@ def _find_repeated_partition_fields(terms: Iterable[Term]) -> Iterator[str]:
 
 
 def _find_taken_names(terms: Iterable[Term], columns: Collection[str]) -> Iterator[str]:
-    lowered = {column.lower(): column for column in columns}
+    folded = {fold_case(column): column for column in columns}
     for term in terms:
         name = name_partition_field(term)
-        if term.transform != IDENTITY and name.lower() in lowered:
+        if term.transform != IDENTITY and fold_case(name) in folded:
             yield (
                 f"{PARTITION_BY} has {term}, whose partition field has the name {name!r}, and the column "
-                f"{lowered[name.lower()]!r} has this name, too. Remove one of them, or give the field of that column "
+                f"{folded[fold_case(name)]!r} has this name, too. Remove one of them, or give the field of that column "
                 'another column with {"column": "…"} in its field config.'
             )
 

@@ -8,7 +8,14 @@ from pyiceberg.types import PrimitiveType
 
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
 from connector.evolution.columns import Evolution, Fit
-from connector.evolution.field_config import CONTROL_CHARACTERS, MAX_NAME, NO_CONFIG, RESERVED_NAMES, FieldConfig
+from connector.evolution.field_config import (
+    CONTROL_CHARACTERS,
+    MAX_NAME,
+    NO_CONFIG,
+    RESERVED_NAMES,
+    FieldConfig,
+    fold_case,
+)
 from connector.evolution.table_change import NO_TERMS, NewColumn
 from connector.evolution.type_mapping import choose_type, is_key, is_required
 from protocol.flow import Collection, Projection
@@ -48,8 +55,8 @@ class Candidate:
 
     @cached_property
     def partition_fields(self) -> frozenset[str]:
-        """The names, in lower case, that the partition fields of the binding have."""
-        return frozenset(map(str.lower, name_derived_fields(self.arrangement, self._sources)))
+        """The names, without regard to case, that the partition fields of the binding have."""
+        return frozenset(map(fold_case, name_derived_fields(self.arrangement, self._sources)))
 
     @cached_property
     def document(self) -> str | None:
@@ -95,13 +102,13 @@ class Candidate:
     def find_claimant(self, projection: Projection) -> Projection:
         """Find the field that gets the column, if the names of several fields' columns differ in upper and lower case
         only."""
-        return self._claimants.get(self.name(projection).lower(), projection)
+        return self._claimants.get(fold_case(self.name(projection)), projection)
 
     @cached_property
     def _claimants(self) -> dict[str, Projection]:
         claimants: dict[str, Projection] = {}
         for projection, _ in sorted(self._with_types, key=self._claim):
-            claimants.setdefault(self.name(projection).lower(), projection)
+            claimants.setdefault(fold_case(self.name(projection)), projection)
         return claimants
 
     def _claim(self, typed: tuple[Projection, PrimitiveType]) -> tuple[bool, ...]:

@@ -14,6 +14,7 @@ from connector.evolution.field_config import (
     MAX_NAME,
     NO_CONFIG,
     FieldConfig,
+    fold_case,
     list_selected_fields,
     name_columns,
     parse_field_configs,
@@ -56,6 +57,7 @@ DEFAULT_PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "20",
     "history.expire.max-snapshot-age-ms": "259200000",  # three days: with a commit every five minutes, 1 MB of metadata
     "history.expire.min-snapshots-to-keep": "1",
+    "flow.expire.max-snapshots-to-keep": "2000",  # 2 MB of metadata, also with a commit every second
 }
 
 
@@ -99,7 +101,7 @@ def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
                 f"Field {field!r} of collection {collection.name}: a column's name has 1 to {MAX_NAME} characters. "
                 'Give it another with {"column": "…"} in its field config, or deselect the field.'
             )
-        if (other := spellings.setdefault(name.lower(), field)) != field:
+        if (other := spellings.setdefault(fold_case(name), field)) != field:
             raise UserError(
                 f"Fields {other!r} and {field!r} of collection {collection.name} have the same column name, or differ "
                 "in upper and lower case only, and one table cannot have both. Deselect one of them, or give it "

@@ -15,7 +15,7 @@ from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
-from connector.evolution.field_config import MAX_NAME, match_columns
+from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
@@ -46,16 +46,16 @@ def plan_renames(schema: Schema, path: TableIdentifier, wanted: Sequence[NewColu
     pending = {
         column.former: column.name
         for column in wanted
-        if column.former in existing and column.former.lower() != column.name.lower()
+        if column.former in existing and fold_case(column.former) != fold_case(column.name)
     }
-    names = [column.name.lower() for column in schema.fields]
+    names = [fold_case(column.name) for column in schema.fields]
     changes: dict[str, RenameColumn] = {}
-    while ready := next((former for former, name in pending.items() if name.lower() not in names), None):
+    while ready := next((former for former, name in pending.items() if fold_case(name) not in names), None):
         changes[ready] = RenameColumn(path, existing[ready].name, pending.pop(ready))
-        names[names.index(ready.lower())] = changes[ready].new_name.lower()
+        names[names.index(fold_case(ready))] = fold_case(changes[ready].new_name)
     # The other new names are taken: by a column that is to be renamed too, or by one that was renamed before a crash.
-    waiting = {former.lower() for former in pending}
-    return Renames(changes, frozenset(former for former, name in pending.items() if name.lower() in waiting))
+    waiting = {fold_case(former) for former in pending}
+    return Renames(changes, frozenset(former for former, name in pending.items() if fold_case(name) in waiting))
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Evolution:
         existing = match_columns(schema, (column.name for column in wanted))
         former = match_columns(self.table.schema, renamed.changes)
         existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
-        taken = {name.lower() for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
+        taken = {fold_case(name) for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
         return {
             column.field: Fit(existing[column.name], refusal=_refuse_exchange(column))
             if column.former in renamed.circle
@@ -186,6 +186,6 @@ def _find_free_name(name: str, suffix: str, taken: set[str]) -> str:
     """Add the suffix to the name, shorten or number it until no column has it, and add it to `taken`."""
     suffixes = chain([suffix], (f"{suffix}_{number}" for number in count(2)))
     names = (name[: MAX_NAME - len(each)] + each for each in suffixes)
-    free = next(candidate for candidate in names if candidate.lower() not in taken)
-    taken.add(free.lower())
+    free = next(candidate for candidate in names if fold_case(candidate) not in taken)
+    taken.add(fold_case(free))
     return free

@@ -9,7 +9,7 @@ from pyiceberg.types import StringType
 from connector.evolution.arrangement_terms import Source, resolve_terms
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Fit
-from connector.evolution.field_config import RESERVED_NAMES
+from connector.evolution.field_config import RESERVED_NAMES, fold_case
 from connector.evolution.new_columns import constrain_new_column, explain_naming
 from connector.evolution.table_change import (
     AddColumn,
@@ -159,7 +159,7 @@ def _find_clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
     clashes = []
     for ptr in required:
         fields = [p for p in candidate.collection.projections if p.ptr == ptr and candidate.has_name(p)]
-        names = {candidate.name(field).lower() for field in fields}
+        names = {fold_case(candidate.name(field)) for field in fields}
         if len(names) == 1 and (other := by_name.setdefault(names.pop(), fields[0].field)) != fields[0].field:
             clashes.append(
                 f"fields {other!r} and {fields[0].field!r} must both be materialized, and their columns' names differ "

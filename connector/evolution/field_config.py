@@ -80,9 +80,24 @@ def _parse_decimal(setting: Json) -> DecimalType | None:
     return None
 
 
+def fold_case(name: str) -> str:
+    """Return the name in the form in which Java compares names that may differ in case. If two columns of a table have
+    the same form, Spark cannot read the table.
+
+    Java compares the lower case of each character's upper case. So the Turkish i without a dot is equal to `i`.
+    """
+    return "".join(map(_fold, name))
+
+
+def _fold(character: str) -> str:
+    upper = character.upper()
+    # Java maps a character to one character: ß stays, and İ becomes i.
+    return (upper if len(upper) == 1 else character).lower()[:1]
+
+
 def match_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
     """Find the columns with these names. If none has exactly the name, one that differs in case only counts."""
-    columns = {column.name.lower(): column for column in schema.fields}
+    columns = {fold_case(column.name): column for column in schema.fields}
     columns |= {column.name: column for column in schema.fields}
-    matches = {field: columns.get(field, columns.get(field.lower())) for field in fields}
+    matches = {field: columns.get(field, columns.get(fold_case(field))) for field in fields}
     return {field: column for field, column in matches.items() if column is not None}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from connector.evolution.candidate import Candidate
+from connector.evolution.field_config import fold_case
 from connector.evolution.type_mapping import is_numeric_string, list_types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
@@ -60,7 +61,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "The location is part of the key: it must be materialized.",
     ),
     (
-        lambda candidate, projection: candidate.name(projection).lower() in candidate.partition_fields,
+        lambda candidate, projection: fold_case(candidate.name(projection)) in candidate.partition_fields,
         ConstraintType.FIELD_FORBIDDEN,
         "A partition field of the table has this name, from the binding's partition_by. To select this field, give it "
         'another column with {"column": "…"} in its field config.',

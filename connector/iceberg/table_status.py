@@ -199,7 +199,8 @@ def _read_sort_term(table: Table, field: SortField) -> SortTerm:
 
 
 def _read_freshness(table: Table) -> Freshness | None:
-    for snapshot in reversed(table.snapshots()):
+    # Some catalogs keep snapshots in no order.
+    for snapshot in sorted(table.snapshots(), key=lambda each: each.sequence_number or 0, reverse=True):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         try:
             first, last = (datetime.fromisoformat(summary[name]) for name in (SUMMARY_FIRST, SUMMARY_LAST))

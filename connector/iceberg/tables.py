@@ -50,6 +50,7 @@ from connector.iceberg.metadata.table_updates import (
     FixedColumns,
     check_properties,
     find_generation,
+    is_location,
     name_table_in_errors,
     show_generation,
 )
@@ -77,6 +78,11 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
         raise UserError(
             f"Table {path} has Iceberg format version {version}. Only versions 2 and 3 are written: upgrade the table "
             "(in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')), or choose another table name."
+        )
+    if not is_location(table.location()):
+        raise UserError(
+            f"Table {path} is at {table.location()}. The connector only writes to absolute locations without # and ?. "
+            "Choose another table name, or drop the table and create it at another location."
         )
     return table
 

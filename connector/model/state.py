@@ -5,7 +5,7 @@ the facts that its place in the state shows. A patch (RFC 7396) adds an entry, o
 replaces an object that another shard may be writing. `state_reader` reads the state, and checks all of it.
 
 Every entry has a version, because shards of different images may write side by side. An image refuses a version that
-it does not know. To change the form of an entry, change VERSION, and add the form of before to `old_entries`.
+it does not know. To change the form of an entry, change VERSION, and add the earlier form to `old_entries`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

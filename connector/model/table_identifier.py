@@ -34,7 +34,7 @@ class Generation:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the table still has the rows of before, which the first commit of the generation replaces."""
+        """Whether the table still has the earlier rows, which the first commit of the generation replaces."""
         return self.schema_id is not None
 
     @classmethod

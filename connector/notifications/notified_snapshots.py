@@ -48,8 +48,11 @@ def find_newer(metadata: TableMetadata, materialization: str, sequence_number: i
 
 
 def _marked(metadata: TableMetadata, materialization: str) -> Iterator[tuple[Snapshot, int]]:
-    """Yield the task's snapshots with a mark, the newest first. Snapshots that another engine has rolled back count."""
-    for snapshot in reversed(metadata.snapshots):
+    """Yield the task's snapshots with a mark, the newest first. Snapshots that another engine has rolled back count.
+
+    The metadata has snapshots in any order: some catalogs keep them in a hash map.
+    """
+    for snapshot in sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         mark = summary.get(SUMMARY_NOTIFIED, "")
         if summary.get(SUMMARY_MATERIALIZATION) == materialization and MARK.fullmatch(mark):

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 1.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
 LONGEST_PAUSE: Final = 300.0
-# Seconds after its commit. Snapshots are kept for three days: an older one may have expired before a successor sees it.
+# Seconds after its commit. Snapshots are kept for three days at most: a successor may not see an older one any more.
 GIVE_UP_AFTER: Final = 2 * 86_400.0
 # Seconds at the end of the input, after the last attempts of commits. A runtime then stops the process soon.
 LAST_ATTEMPT: Final = 2.0

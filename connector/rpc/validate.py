@@ -28,7 +28,7 @@ from protocol.flow import Collection, MaterializationBinding, ValidateBinding, f
 
 # The connector's own table properties: who created the table, and what is committed to it.
 RESERVED_PROPERTIES: Final = "flow."
-_THRESHOLDS: Final = "flow.compaction."  # which a user may set
+_MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
             f"without a backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
         )
     for name, value in proposal.resource.additional_table_properties.items():
-        if name.startswith(RESERVED_PROPERTIES) and not name.startswith(_THRESHOLDS):
+        if name.startswith(RESERVED_PROPERTIES) and not name.startswith(_MAINTENANCE):
             yield (
                 f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
                 "Remove it."

@@ -5,14 +5,18 @@ fifths of that of a small data file. If a request fails, PyArrow writes the obje
 requests are repeated, and what errors say.
 """
 
+import base64
+import hashlib
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import ReadOnlyCredentials
 from pyiceberg.io import (
     S3_ACCESS_KEY_ID,
     S3_CONNECT_TIMEOUT,
@@ -27,9 +31,7 @@ from pyiceberg.io import (
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
-from connector.config.secret import Secret
 from connector.model.properties import Properties
-from connector.storage.aws_signature import S3Credentials
 
 log = logging.getLogger(__name__)
 
@@ -48,24 +50,19 @@ class S3Objects:
         self._properties = properties
         connect, read = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
         self._pool = _open_connections(connect, read)
-        token = properties.get(S3_SESSION_TOKEN)
-        self._credentials = S3Credentials(
-            properties[S3_ACCESS_KEY_ID],
-            Secret(properties[S3_SECRET_ACCESS_KEY]),
-            Secret(token) if token else None,
-            properties[S3_REGION],
-        )
         self._is_refused = False
 
     def put(self, location: str, content: bytes) -> bool:
         """Write an object in one request. Returns False if it may not be written."""
         if self._is_refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
             return False
-        url = find_url(location, self._properties)
-        headers = self._credentials.sign_put(url, content, datetime.now(UTC))
+        digest = hashlib.md5(content, usedforsecurity=False).digest()
         try:
-            answer = self._pool.request("PUT", url, body=content, headers=headers)
-        except HTTPError as error:
+            url = find_url(location, self._properties)
+            request = AWSRequest("PUT", url, {"Content-MD5": base64.b64encode(digest).decode()}, content)
+            S3SigV4Auth(self._credentials, "s3", self._properties[S3_REGION]).add_auth(request)
+            answer = self._pool.request("PUT", url, body=content, headers=dict(request.headers))
+        except (HTTPError, ValueError) as error:  # ValueError: of a header or an address, which it would quote
             log.debug("%s is written again with PyArrow: %s", location, type(error).__name__)
             return False
         if answer.status == HTTPStatus.OK:
@@ -74,6 +71,11 @@ class S3Objects:
         # A store that does not take such requests, or not with these credentials, is not asked again.
         self._is_refused = answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
         return False
+
+    @property
+    def _credentials(self) -> ReadOnlyCredentials:
+        given = self._properties
+        return ReadOnlyCredentials(given[S3_ACCESS_KEY_ID], given[S3_SECRET_ACCESS_KEY], given.get(S3_SESSION_TOKEN))
 
 
 @lru_cache(OPEN_CLIENTS)
@@ -85,9 +87,13 @@ def _open_connections(connect: float, read: float) -> PoolManager:
 @lru_cache(OPEN_CLIENTS)
 def open_s3_objects(properties: Properties) -> S3Objects | None:
     """Return the client for these FileIO properties, with open connections. None if only PyArrow can use them."""
-    if not properties.keys() >= NEEDED or S3_PROXY_URI in properties:
+    has_scheme = properties.get(S3_ENDPOINT, "https://").startswith(("http://", "https://"))
+    if not properties.keys() >= NEEDED or S3_PROXY_URI in properties or not has_scheme:
         return None
-    return S3Objects(properties)
+    try:
+        return S3Objects(properties)
+    except ValueError:  # of a time limit
+        return None
 
 
 def find_url(location: str, properties: Mapping[str, str]) -> str:

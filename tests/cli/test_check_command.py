@@ -318,6 +318,7 @@ def run(*arguments: str, stdin: bytes = b"", glue_uri: str = "") -> "subprocess.
     return subprocess.run(command, input=stdin, capture_output=True, cwd=REPOSITORY, env=environment)
 
 
+@pytest.mark.long
 def test_the_exit_status_says_whether_it_passed(tmp_path: Path) -> None:
     config = json.dumps(local(tmp_path / "warehouse")).encode()
     passed, failed = run("--config", "-", stdin=config), run("--config", str(tmp_path / "missing.json"), "--json")

@@ -461,6 +461,7 @@ HEEDED: Final = "import signal; signal.signal(signal.SIGINT, signal.default_int_
 INTERRUPTED: Final = HEEDED + KILLED_AT.replace("SIGKILL", "SIGINT")
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_run_without_a_traceback(lake: Lake, left: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, "commit", "0", "maintain", "all", "--config", str(lake.config)]
     ended = subprocess.run(command, capture_output=True, text=True)
@@ -486,6 +487,7 @@ def run(lake: Lake, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("left")
 def test_the_exit_status_says_that_a_table_failed(lake: Lake) -> None:
     done = run(lake, "all")

@@ -234,6 +234,7 @@ def test_what_validate_refuses_is_said(flow: FlowFile) -> None:
         plan_task(flow)
 
 
+@pytest.mark.long
 def test_the_command_plans_from_a_specification(flow: FlowFile) -> None:
     command = [sys.executable, "-m", "connector", "plan", "--flow", flow.file]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout

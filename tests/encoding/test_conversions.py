@@ -110,6 +110,9 @@ WITHOUT_EQUIVALENT: list[tuple[PrimitiveType, PrimitiveType, Any]] = [
     (DecimalType(20, 3), DecimalType(20, 2), Decimal("7.001")),
     (DecimalType(20, 3), DecimalType(38, 30), Decimal("123456789.000")),
     (DecimalType(20, 3), DecimalType(3, 1), Decimal("100.000")),
+    (DateType(), StringType(), 2**31 - 1),  # of years that Arrow cannot write
+    (TimestampType(), StringType(), 2**62),
+    (TimestamptzType(), StringType(), -(2**63)),
     (StringType(), DecimalType(20, 3), "1.0001"),
     (StringType(), BooleanType(), "yes"),
     (StringType(), LongType(), "abc"),

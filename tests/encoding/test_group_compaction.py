@@ -315,6 +315,23 @@ def test_texts_that_may_be_null_elsewhere_only_are_not_copied(tmp_path: Path, is
         assert database.execute(f"SELECT text FROM '{file.path[7:]}' ORDER BY id").fetchall() == [(t,) for t in texts]
 
 
+@pytest.mark.parametrize("order", [(), (SortField(2, "identity", False, True),)], ids=["copied", "sorted"])
+def test_rows_that_are_older_than_a_column_get_its_default(tmp_path: Path, order: tuple[SortField, ...]) -> None:
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "data").mkdir()
+    schema = pa.schema([_field("id", pa.int64(), 1), _field("text", pa.string(), 3)])
+    pq.write_table(pa.table([pa.array(range(4)), pa.array(["x" * 50] * 4)], schema=schema), tmp_path / "1", **PLAIN)
+    group = FileGroup((SourceFile(f"file://{tmp_path}/1", 100),))
+    columns = tuple(
+        TargetColumn(id_, name, type_, False, id_, type_, 0.5 if name == "number" else None)
+        for id_, name, type_ in COLUMNS
+    )
+    compaction = Compaction(columns, order, f"file://{tmp_path}", Properties({}), "compact-1")
+    [file] = compact_group(IO, compaction, group).files
+    assert [row[:2] for row in read(file.path)] == [(number, 0.5) for number in range(4)]
+    assert (pages(file.path, "text") == pages(group.sources[0].path, "text")) is not bool(order)
+
+
 def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:
     rows = [(number, 1.5, "text", None) for number in range(4)]
     group = FileGroup((source(*rows, deleted=frozenset([1])).write(tmp_path, 1),))

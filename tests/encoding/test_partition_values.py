@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +28,12 @@ from pyiceberg.types import (
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.data_files import RowGroup
 from connector.encoding.partition_values import PartitionValues
+from connector.host.errors import UserError
 from connector.model.binding import PartitionField
 from encoding.store_lines import binding
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 VALUE = 2  # the field id of `value0`
 NOT_WRITTEN = 77
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -182,6 +186,17 @@ def test_decimals_may_begin_anywhere_in_memory(transform: str) -> None:
     expected = partition_of_each(DecimalType(9, 2), transform, *values)
     each = [expected, expected[1:2], expected[:2]] * 2
     assert [found.values[place][0] for place in found.places] == [value for part in each for value in part]
+
+
+@pytest.mark.parametrize(("type_", "bits"), [(LongType(), 63), (IntegerType(), 31)])
+def test_a_number_whose_partition_would_be_below_its_type_is_refused(type_: PrimitiveType, bits: int) -> None:
+    smallest = -(2**bits)
+    lowest = -(-smallest // 10 * 10)  # the lowest multiple of ten
+    assert partition_of_each(type_, "truncate[10]", 2**bits - 1, None, lowest)[2] == to_bytes(type_, lowest)
+    assert partition_of(type_, "bucket[10]", smallest) in range(10)
+    with pytest.raises(UserError) as raised:
+        partition_of_each(type_, "truncate[10]", 0, None, lowest - 1)
+    check_text(SNAPSHOTS, f"a number without a partition, {type_}", str(raised.value), {})
 
 
 def test_zero_minus_zero_nan_and_null_are_four_partitions() -> None:

@@ -23,7 +23,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding import data_pages, searched_keys
+from connector.encoding import data_pages, row_search, searched_keys
+from connector.encoding.column_types import arrow_type_of
 from connector.encoding.row_search import SearchedFile, search
 from connector.encoding.searched_keys import Bounds, Keys
 from connector.host.errors import RetryableError, UserError
@@ -65,6 +66,8 @@ def test_a_search_finds_what_a_model_finds(
     random = Random(seed)
     if seed % 2:
         monkeypatch.setattr(data_pages, "_PAGE_SIZE", 1)  # then any rows are few
+    elif seed:
+        monkeypatch.setattr(row_search, "_DOCUMENTS", 200)  # then a row group is decoded in several parts
     table = SearchedTable(tmp_path, types, is_exact=False)
 
     def some_keys(count: int) -> list[str]:
@@ -103,6 +106,22 @@ def test_values_that_statistics_leave_out_are_found(tmp_path: Path, column_type:
     path = table.write(["[1]", key, "[2]"])
 
     assert [row[2] for row in table.find([whole(path)], [key])] == [1]
+
+
+@pytest.mark.parametrize(
+    ("column_type", "far"),
+    [(DateType(), pa.array([0, 2_932_897], pa.int32())), (TimestamptzType(), pa.array([0, -(2**62)], pa.int64()))],
+    ids=["date", "timestamp"],
+)
+def test_a_row_group_with_years_that_python_does_not_have_is_searched(
+    tmp_path: Path, column_type: PrimitiveType, far: pa.Array
+) -> None:
+    """Another engine may have written the year 10000."""
+    table = SearchedTable(tmp_path, [column_type])
+    key = '["1970-01-01"]' if column_type == DateType() else '["1970-01-01T00:00:00Z"]'
+    path = table.write([key, "[null]"], k0=far.cast(arrow_type_of(column_type)))
+
+    assert [row[2] for row in table.find([whole(path)], [key])] == [0]
 
 
 def test_many_random_keys_of_two_columns_are_found(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from connector.encoding.decoder import RowDecoder
-from connector.encoding.key_digest import KeyDigest, digest_of_loads, sum_digests
+from connector.encoding.key_digest import KeyDigest, digest_of_loads, hash_keys, sum_digests
 from connector.encoding.load_lines import key_table, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from encoding.packed_encoder import pack
@@ -185,3 +185,13 @@ def test_a_slice_of_a_keys_table_has_the_digest_of_its_keys() -> None:
 
     assert digest_of_loads(table.slice(1)) == digest_of_loads(table.take(pa.array([1]))) == loads(of, ["bc"])
     assert digest_of_loads(table.slice(2)) == KeyDigest()
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 64, 65, 200])
+def test_a_text_has_one_hash_beside_texts_of_its_size_and_of_others(size: int) -> None:
+    random = Random(size)
+    texts = ["".join(random.choices("abc", k=size)) for _ in range(20)]
+    of_one_size = hash_keys([pa.array(["x", *texts]).slice(1)])
+
+    assert of_one_size.tolist() == [int(hash_keys([pa.array([text])])[0]) for text in texts]
+    assert of_one_size.tolist() == hash_keys([pa.array([*texts, "another size" * 20])])[:-1].tolist()

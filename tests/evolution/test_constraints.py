@@ -23,7 +23,7 @@ from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
-from connector.evolution.field_config import RESERVED_NAMES, parse_field_configs
+from connector.evolution.field_config import RESERVED_NAMES, fold_case, match_columns, parse_field_configs
 from connector.evolution.table_change import ExistingTable, Owner
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.binding import PLAIN, Arrangement, SortField
@@ -465,6 +465,26 @@ def test_who_has_the_column_already_keeps_it(column_name: str, former: dict[str,
 def test_a_field_without_a_type_takes_no_column_from_another() -> None:
     candidate = Candidate(collection(ID, projection("note", "null"), UPPER), {}, True)
     assert types_of(candidate, "NOTE") == [ConstraintType.LOCATION_RECOMMENDED]
+
+
+# Java's String.equalsIgnoreCase finds the first four pairs equal, and the last two different.
+@pytest.mark.parametrize(
+    ("name", "other", "is_same"),
+    [
+        ("i", "\u0131", True),
+        ("İon", "ion", True),
+        ("kelvin", "\u212aelvin", True),
+        ("\u017fize", "SIZE", True),
+        ("ß", "ss", False),
+        ("é", "e", False),
+    ],
+)
+def test_names_that_are_equal_by_javas_rules_are_one_column(name: str, other: str, is_same: bool) -> None:
+    bound = collection(ID, projection(name, "string"), projection(other, "string"))
+    refused = [ConstraintType.FIELD_FORBIDDEN] if is_same else [ConstraintType.LOCATION_RECOMMENDED]
+    assert types_of(Candidate(bound, {}, True), other) == refused
+    assert (fold_case(name) == fold_case(other)) is is_same
+    assert bool(match_columns(Schema(column(1, name)), [other])) is is_same
 
 
 def test_two_keys_that_differ_in_case_only_are_refused_by_both_their_names() -> None:

@@ -142,3 +142,12 @@ def test_a_table_whose_files_cannot_be_written_as_it_asks_is_refused_before_ther
     foreign_table(catalog, PATH, SCHEMA, {"write.target-file-size-bytes": "0"})
     with pytest.raises(UserError, match=r"shop\.orders: table property write\.target-file-size-bytes is '0'"):
         bind(catalog, FieldSelection(keys=("id",)))
+
+
+@pytest.mark.parametrize("sign", ["#", "?"])
+def test_a_location_that_pyiceberg_would_cut_is_refused(catalog: Catalog, tmp_path: Path, sign: str) -> None:
+    """All files of the table would have one name, and each would replace the one before it."""
+    catalog.create_namespace("shop")
+    catalog.create_table(PATH, SCHEMA, f"file://{tmp_path}/orders{sign}1")
+    text = refused(catalog, FieldSelection(keys=("id",)))
+    check_text(SNAPSHOTS, f"a location with {sign}", text, {str(tmp_path): "<directory>"})

@@ -61,11 +61,6 @@ def catalog(tmp_path: Path) -> FaultyCatalog:
     return catalog
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-
-
 def stage(
     catalog: SqlCatalog,
     ids: Sequence[int],
@@ -116,6 +111,10 @@ def conflicting(_: Callable[[], Any]) -> Any:
     raise CommitFailedException("branch main has changed")
 
 
+def broken(_: Callable[[], Any]) -> Any:
+    raise ValueError("Snapshot id 5 is unknown")
+
+
 def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -> None:
     staged = stage(catalog, [1, 2])
     finish(catalog, staged)
@@ -135,9 +134,11 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
         ("write.metadata.previous-versions-max", "abc"),
         ("write.py-location-provider.impl", "this.Names"),
         ("write.metadata.path", "meta"),
+        ("write.data.path", "file:///lake/orders#1"),
         ("write.object-storage.enabled", "perhaps"),
         ("schema.name-mapping.default", "id"),
         ("flow.converted.1", "two"),
+        ("flow.converted.2", "2"),
     ],
 )
 def test_a_table_property_that_no_commit_can_follow_is_told_at_the_first_attempt(
@@ -258,6 +259,7 @@ def test_a_commit_that_did_not_land_is_repeated(catalog: FaultyCatalog) -> None:
     [
         (refused, CommitUnknownError, "a catalog that stays silent"),
         (conflicting, RetryableError, "writers that are always faster"),
+        (broken, RetryableError, "a commit with a defect"),
     ],
 )
 def test_what_lets_no_commit_land_is_an_error_that_loses_nothing(

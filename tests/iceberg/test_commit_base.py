@@ -10,6 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
+from connector.iceberg.catalogs import sql
 from connector.iceberg.metadata.table_updates import CommitBase
 from connector.model.table_identifier import TableIdentifier
 from support.tables import ID_ONLY, foreign_table, local_catalog
@@ -40,13 +41,13 @@ def test_whatever_has_changed_since_the_table_was_loaded_refuses_a_commit(catalo
     assert "a" not in found.properties
 
 
-def test_what_a_commit_does_not_change_is_not_copied(catalog: Catalog) -> None:
+def test_what_a_commit_does_not_change_is_not_copied(catalog: Catalog, tmp_path: Path) -> None:
     append(foreign_table(catalog, PATH), 1)
     table = catalog.load_table(PATH)
     response = catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
     assert response.metadata.snapshots[0] is table.metadata.snapshots[0]
     assert "a" not in table.properties
-    assert catalog.load_table(PATH).metadata == response.metadata.model_copy(deep=True)
+    assert local_catalog(tmp_path).load_table(PATH).metadata == response.metadata.model_copy(deep=True)
 
 
 def test_other_threads_read_tables_while_one_commits(catalog: Catalog) -> None:
@@ -60,3 +61,26 @@ def test_other_threads_read_tables_while_one_commits(catalog: Catalog) -> None:
 
         base.commit(table, send)
     assert base.table is None
+
+
+def test_metadata_that_this_process_wrote_is_not_read_again(catalog: Catalog, tmp_path: Path) -> None:
+    append(foreign_table(catalog, PATH), 1)
+    append(catalog.load_table(PATH), 2)
+    table = catalog.load_table(PATH)
+    assert table.metadata == local_catalog(tmp_path).load_table(PATH).metadata
+    Path(table.metadata_location.removeprefix("file://")).unlink()
+    assert catalog.load_table(PATH).metadata is table.metadata
+
+
+def test_metadata_of_other_writers_is_read(catalog: Catalog, tmp_path: Path) -> None:
+    append(foreign_table(catalog, PATH), 1)
+    other = local_catalog(tmp_path)
+    append(other.load_table(PATH), 2)
+    assert catalog.load_table(PATH).metadata == other.load_table(PATH).metadata
+
+
+def test_metadata_with_many_snapshots_is_not_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(foreign_table(catalog, PATH), 1)
+    monkeypatch.setattr(sql, "KEPT_SNAPSHOTS", 1)
+    append(catalog.load_table(PATH), 2)
+    assert catalog.load_table(PATH).metadata is not catalog.load_table(PATH).metadata

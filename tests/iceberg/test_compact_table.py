@@ -1,6 +1,7 @@
 """A compacted table has the same rows, whatever happens between the plan and the commit."""
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ from pyiceberg.types import LongType, StringType
 from connector.encoding.compaction import Compaction, FailedGroup, FileGroup
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
-from connector.iceberg.commits import commit, compaction_commit
+from connector.iceberg.commits import compaction_commit
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
@@ -37,7 +38,6 @@ from connector.iceberg.maintenance.compact_table import CompactionBudget, compac
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError, file_name
-from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation
 from support.altered_tables import ID, PATH, QTY, append, current_manifests, entries, fit, rows, table_of, wanted
 from support.compacting import EAGER, compact, compact_here
@@ -45,7 +45,7 @@ from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_rows import WRITER
 from support.tables import local_catalog, record_property, upgrade_to_version_3
-from support.updated_rows import BY_PART, make_table, row, stage_updates, values_of
+from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 
 pytestmark = pytest.mark.long
 
@@ -60,21 +60,10 @@ def catalog(tmp_path: Path) -> Catalog:
     return catalog
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-
-
 def make_eager(catalog: Catalog, spec: PartitionSpec | None = None) -> None:
     make_table(catalog, spec)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
-    staged = stage_updates(catalog, values, removed)
-    commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def files(catalog: Catalog, content: DataFileContent = DataFileContent.DATA) -> list[str]:
@@ -510,6 +499,29 @@ def test_manifests_stay_few(catalog: Catalog) -> None:
     listed = [each for each in current_manifests(catalog.load_table(PATH)) if each.content is ManifestContent.DATA]
     assert len(listed) == 2
     assert values_of(catalog) == dict.fromkeys((*range(12), 20, 21, 22), "a")
+
+
+def test_manifests_of_files_that_stay_are_merged_too(catalog: Catalog) -> None:
+    land(catalog, {100: random.Random(1).randbytes(50_000).hex()})
+    for number in range(4):
+        land(catalog, {number: "a"})
+    [large] = files(catalog)[-1:]
+    compact(catalog, PATH)
+    assert large in files(catalog)
+    assert len(current_manifests(catalog.load_table(PATH))) == 2, "one has the new file, one has all others"
+    land(catalog, {5: "a"})
+    assert len(current_manifests(catalog.load_table(PATH))) == 3
+    assert files(catalog).count(large) == 1
+
+
+def test_a_table_without_merging_keeps_its_manifests(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"commit.manifest-merge.enabled": "false"})
+    land(catalog, {100: random.Random(1).randbytes(50_000).hex()})
+    for number in range(4):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    assert len(current_manifests(catalog.load_table(PATH))) == 3
 
 
 def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:

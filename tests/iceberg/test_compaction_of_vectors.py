@@ -10,14 +10,13 @@ from pyiceberg.manifest import DataFileContent
 
 from connector.encoding.position_deletes import Positions
 from connector.iceberg.commits import delete_files
-from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_changes import _Table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from support import compacted_tables
 from support.altered_tables import PATH
 from support.compacting import EAGER, compact
 from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import make_table, stage_updates, values_of
+from support.updated_rows import land, make_table, values_of
 from support.vectors import Listed, check_totals
 
 
@@ -27,10 +26,6 @@ def catalog(tmp_path: Path) -> Catalog:
     make_table(catalog, None, **EAGER)
     upgrade_to_version_3(catalog, PATH)
     return catalog
-
-
-def land(catalog: Catalog, values: dict[int, str], removed: tuple[int, ...] = ()) -> None:
-    commit_all_or_raise(catalog, [stage_updates(catalog, values, removed)])
 
 
 def test_rows_that_are_deleted_while_files_are_written_get_a_vector_of_the_new_file(

@@ -1,7 +1,6 @@
 """Delete files stay few, and what is deleted stays deleted: as other engines read it, and as the summaries count it."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -12,14 +11,13 @@ from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
-from connector.model.state import StagedCommit
 from support.altered_tables import PATH, append, current_manifests, entries
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_connection
 from support.snapshots import check_text
 from support.staged_rows import WRITER
 from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import make_table, row, stage_updates, values_of
+from support.updated_rows import land, make_table, row, stage_updates, values_of
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 MOST = 4
@@ -31,12 +29,6 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     catalog = local_catalog(tmp_path)
     make_table(catalog)
     return catalog
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
-    staged = stage_updates(catalog, values, removed)
-    commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def listed(catalog: Catalog, content: DataFileContent = DataFileContent.POSITION_DELETES) -> list[ManifestEntry]:

@@ -45,8 +45,7 @@ NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
     foreign_table(catalog, PATH, properties=NOTHING_OLD)
     return catalog

@@ -12,8 +12,6 @@ from connector.encoding import deleted_rows
 from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import RetryableError
 from connector.host.refresh import Refreshed
-from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.compact_table import compact_table
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -23,15 +21,14 @@ from support.altered_tables import PATH, entries
 from support.compacting import EAGER, compact_here
 from support.staged_files import place_of
 from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import make_table, stage_updates, values_of
+from support.updated_rows import land, make_table, values_of
 
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture(params=[2, 3], ids="version {}".format)
-def catalog(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def catalog(tmp_path: Path, request: pytest.FixtureRequest) -> Catalog:
     """Ten rows in a file, one of which is deleted by a delete file or a vector, and single rows in other files."""
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     catalog = local_catalog(tmp_path)
     make_table(catalog, None, **EAGER, **{MAX_AGE: "0"})
     if request.param == 3:
@@ -41,10 +38,6 @@ def catalog(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.
         land(catalog, {number: "a"})
     land(catalog, {3: "b"})
     return catalog
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Sequence[int] = ()) -> None:
-    commit_all_or_raise(catalog, [stage_updates(catalog, values, removed)])
 
 
 def change(catalog: Catalog, values: dict[int, Any], removed: Sequence[int] = ()) -> None:

@@ -17,6 +17,7 @@ FORMS = [
     "{}-deletes.parquet",
     "{}-located.parquet",
     "{}.jsonl",
+    "{}.run",
     "{}-m0.avro",
     "{}-files.json",
     "snap-123-{}.avro",

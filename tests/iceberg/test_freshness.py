@@ -17,6 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.table_status import read_status
 from connector.model.binding import Policy
 from connector.model.state import FileList, LocatedRows, StagedCommit
 from connector.storage.file_io import LIST_SUFFIX, write_list
@@ -99,6 +100,19 @@ def test_one_commit_of_several_transactions_has_the_times_of_all(catalog: Catalo
     summary = summary_after(catalog, first, second)
     assert times_of(summary) == ("2026-11-22T12:00:01.000000Z", "2026-11-22T12:00:05.000000Z")
     assert summary["flow.offsets"] == OFFSETS
+
+
+def test_the_newest_times_are_shown_whatever_the_order_of_snapshots_in_the_metadata(catalog: Catalog) -> None:
+    """Servers that are written in Rust keep snapshots in a hash map."""
+    first = stage(catalog, 1)
+    second = stage(catalog, 2, after=first)
+    for commit in (first, second):
+        commit_all_or_raise(catalog, [commit])
+    table = catalog.load_table(PATH)
+    table.metadata = table.metadata.model_copy(update={"snapshots": table.metadata.snapshots[::-1]})
+    freshness = read_status(PATH, table, None, None).freshness
+    assert freshness
+    assert freshness.last == NOON + timedelta(seconds=2)
 
 
 def test_a_later_attempt_has_the_times_of_its_own_transactions(catalog: Catalog) -> None:

@@ -1,5 +1,6 @@
 """Rows that were staged before a column of theirs was converted land with their values."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
+from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit
@@ -52,6 +53,19 @@ def test_it_lands_with_its_values_however_often_the_column_was_converted(catalog
     fit(catalog, *AS_DOUBLE)
     commit_all_or_raise(catalog, [late, between])
     assert rows(catalog) == [row(1, 10.0), row(2, 20.0), row(3, 30.0)]
+
+
+def test_it_lands_with_its_values_whatever_the_order_of_schemas_in_the_metadata(catalog: Catalog) -> None:
+    """Servers that are written in Rust keep schemas in a hash map."""
+    table_of(catalog, ID, NestedField(2, "qty", IntegerType()), NOTE)
+    fit(catalog, wanted("id", LongType()), wanted("qty", LongType()), wanted("note", StringType()))
+    late = staged(catalog, row(2, 2**40))
+    fit(catalog, *AS_TEXT)
+    metadata = Path(catalog.load_table(PATH).metadata_location.removeprefix("file://"))
+    content = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps({**content, "schemas": content["schemas"][::-1]}))
+    commit_all_or_raise(catalog, [late])
+    assert rows(catalog) == [row(2, str(2**40))]
 
 
 @pytest.mark.parametrize("history", [[], [row(1, 10)]])

@@ -132,14 +132,13 @@ def test_a_file_that_another_engine_has_deleted_does_not_come_back(catalog: Over
     assert all(manifest.deleted_files_count == 0 for manifest in manifests(catalog))
 
 
-def test_manifests_without_a_file_left_are_folded_to_none(catalog: OvertakenCatalog) -> None:
-    foreign_table(catalog, PATH, properties={COUNT: "3"})
-    for number in range(2):
-        land(catalog, number)
-        table_of(catalog).delete("id >= 0")
-    assert [manifest.deleted_files_count for manifest in manifests(catalog)] == [1, 1]
+def test_a_manifest_without_a_file_left_goes_with_the_next_commit(catalog: OvertakenCatalog) -> None:
+    foreign_table(catalog, PATH)
+    land(catalog, 1)
+    table_of(catalog).delete("id >= 0")
+    assert [manifest.deleted_files_count for manifest in manifests(catalog)] == [1]
     land(catalog, 2)
-    assert len(manifests(catalog)) == 1
+    assert [manifest.added_files_count for manifest in manifests(catalog)] == [1]
     assert ids_of(catalog, PATH) == [2]
 
 
@@ -242,3 +241,9 @@ def test_what_is_folded_fits_a_manifest_of_the_target_size() -> None:
     chosen = find_mergeable([*large, *small], 1, Thresholds(count=100, size=10_000))
     assert [manifest.manifest_length for manifest in chosen] == [3000] * 3
     assert find_mergeable(large, 1, Thresholds(count=2, size=10_000)) == []
+
+
+def test_manifests_of_few_files_are_merged_whatever_the_others_list() -> None:
+    held = [manifest_of(count, number) for number, count in enumerate((1, 20, 60))]
+    assert find_mergeable(held, 0, Thresholds(count=2)) == []
+    assert find_mergeable(held, 0, Thresholds(count=2, few=32)) == held[:2]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg.commits import commit, compaction_commit, snapshot
+from connector.iceberg.commits import compaction_commit, snapshot
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
@@ -33,11 +33,6 @@ def catalog(tmp_path: Path) -> Catalog:
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)
     return catalog
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
 def land(catalog: Catalog, *ids: int) -> None:

@@ -21,7 +21,7 @@ from support.foreign_deletes import delete_position
 from support.readers import duckdb_rows
 from support.spark_sql import spark_rows
 from support.tables import local_catalog
-from support.updated_rows import BY_PART, make_table, row, stage_updates, values_of
+from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 
 MOST = 4
 FEW = 2
@@ -35,12 +35,6 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     catalog = local_catalog(tmp_path)
     make_table(catalog, BY_PART)
     return catalog
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
-    staged = stage_updates(catalog, values, removed)
-    commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def listed(catalog: Catalog, content: DataFileContent = DataFileContent.POSITION_DELETES) -> list[DataFile]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -28,12 +28,11 @@ from connector.iceberg.maintenance.perform_actions import (
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
-from connector.model.state import StagedCommit
 from support.altered_tables import PATH
 from support.compacting import EAGER, compact_here
 from support.staged_rows import WRITER
 from support.tables import local_catalog, record_property
-from support.updated_rows import make_table, stage_updates, values_of
+from support.updated_rows import land, make_table, stage_updates, values_of
 
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 UNLIMITED: Final = Budget(None, None)
@@ -46,12 +45,6 @@ def catalog(tmp_path: Path) -> Catalog:
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({**EAGER, MAX_AGE: "0", OWNER_PROPERTY: OWNER.encode()})
     return catalog
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> StagedCommit:
-    staged = stage_updates(catalog, values, removed)
-    commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def perform(

@@ -12,7 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MIN_KEPT, due
+from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MAX_KEPT, MIN_KEPT, due
 from support.snapshots import check_text
 from support.tables import ID_ONLY
 
@@ -90,7 +90,22 @@ def test_a_batch_goes_once_the_oldest_is_a_quarter_late(table: Table) -> None:
     assert table.due(now=3251) == [1000, 2000, 2100]
 
 
-@pytest.mark.parametrize("properties", [{}, AGE | {GC_ENABLED: "false"}], ids=["no age", "gc.enabled=false"])
+def test_no_more_young_snapshots_stay_than_the_table_says(table: Table) -> None:
+    table.commit(*range(9900, 9910))
+    assert table.due(AGE | {MAX_KEPT: "8"}) == [], "a quarter more may wait"
+    assert table.due(AGE | {MAX_KEPT: "7"}) == [9900, 9901, 9902]
+    assert table.due(AGE | {MAX_KEPT: "1", MIN_KEPT: "9"}) == [9900]
+    table.point("release", 9900, SnapshotRefType.TAG)
+    assert table.due(AGE | {MAX_KEPT: "7"}) == [9901, 9902]
+    table.point("kept", 9905, max_snapshot_age_ms=1000)
+    assert table.due(AGE | {MAX_KEPT: "3"}) == [9906]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {MAX_KEPT: "1"}, AGE | {GC_ENABLED: "false"}],
+    ids=["no age", "a number without an age", "gc.enabled=false"],
+)
 def test_a_table_that_does_not_ask_for_it_keeps_all(table: Table, properties: dict[str, str]) -> None:
     table.commit(1000, 2000, 3000)
     assert table.due(properties) == []
@@ -98,7 +113,14 @@ def test_a_table_that_does_not_ask_for_it_keeps_all(table: Table, properties: di
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(MAX_AGE, "a while"), (MAX_AGE, "-1"), (MIN_KEPT, "a few"), (MIN_KEPT, "0"), (GC_ENABLED, "maybe")],
+    [
+        (MAX_AGE, "a while"),
+        (MAX_AGE, "-1"),
+        (MIN_KEPT, "a few"),
+        (MIN_KEPT, "0"),
+        (MAX_KEPT, "0"),
+        (GC_ENABLED, "maybe"),
+    ],
 )
 def test_a_property_that_makes_no_sense_expires_nothing(table: Table, name: str, value: str) -> None:
     table.commit(1000, 2000, 3000)

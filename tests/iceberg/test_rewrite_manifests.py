@@ -139,8 +139,8 @@ def test_no_more_bytes_are_read_than_allowed_but_one_group(catalog: Catalog) -> 
 
 def test_a_manifest_of_deleted_files_only_goes(catalog: Catalog) -> None:
     land(catalog, 1)
-    table_of(catalog).delete("id = 1")
     land(catalog, 2)
+    table_of(catalog).delete("id = 1")
     assert sorted(len(manifest.fetch_manifest_entry(table_of(catalog).io)) for manifest in manifests(catalog)) == [0, 1]
     with table_of(catalog).transaction() as transaction:
         transaction.set_properties({"commit.manifest.target-size-bytes": "1"})

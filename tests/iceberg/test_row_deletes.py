@@ -17,16 +17,16 @@ from pyiceberg.types import DoubleType, StringType
 
 from connector.encoding.row_search import search
 from connector.host.errors import UserError
-from connector.iceberg.commits import commit, row_deletes
+from connector.iceberg.commits import row_deletes
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.model.binding import KeyPart, Updates
-from connector.model.state import StagedCommit, WriterId
+from connector.model.state import StagedCommit
 from support.altered_tables import PATH, append, entries, fit, wanted
 from support.snapshots import check_text
 from support.staged_rows import WRITER
 from support.tables import local_catalog
-from support.updated_rows import make_table, row, stage_updates, values_of
+from support.updated_rows import land, make_table, row, stage_updates, values_of
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 LEFT, RIGHT = (replace(WRITER, key_range=key_range) for key_range in ("00000000-7fffffff", "80000000-ffffffff"))
@@ -37,11 +37,6 @@ def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
     make_table(catalog)
     return catalog
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture
@@ -55,12 +50,6 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(row_deletes, "search", note)
     return found
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = (), writer: WriterId = WRITER) -> StagedCommit:
-    staged = stage_updates(catalog, values, removed, writer=writer)
-    commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def compact(catalog: Catalog) -> None:

@@ -374,3 +374,16 @@ def test_another_engine_that_partitions_meanwhile_is_noticed(catalog: Catalog) -
     with pytest.raises(CommitFailedException):
         alterer().alter(catalog, table, changes)
     assert [name for _, name, _, _ in spec(catalog)] == ["id"]
+
+
+def test_rows_get_no_partition_of_a_default_that_they_do_not_have(catalog: Catalog) -> None:
+    """Readers take the default for the value of the column. In the partition of null they would not look for it."""
+    catalog.create_namespace(PATH.namespace)
+    columns = NestedField(1, "id", LongType()), NestedField(2, "theirs", LongType(), initial_default=7)
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "theirs"))
+    table = catalog.create_table(PATH, Schema(*columns), partition_spec=spec)
+    table.metadata = table.metadata.model_copy(update={"schemas": [Schema(*columns)]})  # PyIceberg drops defaults
+    assert find_arrangement(table, {1, 2}).partition == (model.PartitionField(2, "identity"),)
+    with pytest.raises(UserError) as error:
+        find_arrangement(table, {1})
+    check_text(SNAPSHOTS, "a partition of a default value", str(error.value), {})

@@ -1,7 +1,7 @@
 """The health of a table: what readers pay for its files, in figures that the rows themselves confirm."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -12,7 +12,6 @@ from pyiceberg.types import LongType
 
 from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
-from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
@@ -22,7 +21,7 @@ from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_equal, delete_position
 from support.staged_rows import WRITER
 from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import BY_PART, make_table, stage_updates, values_of
+from support.updated_rows import BY_PART, land, make_table, values_of
 
 TARGET: Final = "write.target-file-size-bytes"
 
@@ -42,10 +41,6 @@ def catalog(tmp_path: Path) -> Catalog:
 def set_properties(catalog: Catalog, properties: dict[str, str]) -> None:
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(properties)
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = ()) -> None:
-    commit_all_or_raise(catalog, [stage_updates(catalog, values, removed)])
 
 
 def list_files(catalog: Catalog) -> list[ListedFile]:

@@ -14,7 +14,6 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
@@ -25,15 +24,10 @@ from support.altered_tables import PATH, current_manifests, fit, wanted
 from support.foreign_deletes import delete_position
 from support.staged_rows import WRITER
 from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import BY_PART, make_table, stage_updates, values_of
+from support.updated_rows import BY_PART, land, make_table, stage_updates, values_of
 from support.vectors import Listed, check_totals, read_positions
 
 OTHER = WriterId("acme/other", "orders.v0", WRITER.key_range)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture
@@ -42,12 +36,6 @@ def catalog(tmp_path: Path) -> Catalog:
     make_table(catalog)
     upgrade_to_version_3(catalog, PATH)
     return catalog
-
-
-def land(catalog: Catalog, values: dict[int, Any], removed: Any = (), writer: WriterId = WRITER) -> StagedCommit:
-    staged = stage_updates(catalog, values, removed, writer=writer)
-    commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, event: Any) -> None:

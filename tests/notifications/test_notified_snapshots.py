@@ -89,6 +89,16 @@ def test_a_successor_goes_on_after_what_was_told(catalog: Catalog) -> None:
     assert untold(catalog) == [3]
 
 
+def test_snapshots_are_told_in_their_order_whatever_the_order_in_the_metadata(catalog: Catalog) -> None:
+    """Servers that are written in Rust keep snapshots in a hash map."""
+    for id_ in (1, 2, 3, 4):
+        commit(catalog, id_, notified=id_ // 2)
+    metadata = metadata_of(catalog)
+    mixed = metadata.model_copy(update={"snapshots": [metadata.snapshots[place] for place in (1, 3, 0, 2)]})
+    assert find_mark(mixed, TASK) == 2
+    assert [snapshot.sequence_number for snapshot in find_newer(mixed, TASK, 1)] == [2, 3, 4]
+
+
 def test_a_mark_never_decreases(catalog: Catalog) -> None:
     """A shard that has just started has told nothing itself; the other one has."""
     commit(catalog, 1)

@@ -12,10 +12,14 @@ from typing import Any, Final, TypeAlias
 
 import duckdb
 import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 
+from connector.iceberg.maintenance.background_compaction import COMMITS
 from fixtures.collection import NAMESPACE, encode
 from fixtures.conversation import CONFIG
 from support.canonical_rows import read_by_pyiceberg
+from support.compacting import EAGER
 from support.connector_process import run_conversation
 from support.conversations import Conversation
 from support.endpoint_configs import on_s3, rest
@@ -76,6 +80,30 @@ def test_keys_are_searched_for_on_a_cluster(
     rows = duckdb_reader.sql(f"SELECT id, _row_id FROM iceberg_scan('{table.metadata_location}')").fetchall()
     assert {row_id for number, row_id in rows if number < 20} == {*range(20)}, "those of the first transaction"
     assert not list((tmp_path / "warehouse").rglob("*.jsonl"))
+
+
+@pytest.mark.slow  # the third session on a cluster
+def test_tables_are_compacted_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    """Beside the transactions of the session, some of whose rows have moved when they are updated again."""
+    settings = {"delta_updates": False, "additional_table_properties": EAGER}
+    users = replace(LEDGER, settings=settings)
+    runtime = Runtime(tmp_path, (users,), on(cluster, CONFIG))
+    runtime.apply()
+    source = UpdatingSource(users, lambda key, version: {"id": key[0], "note": f"{version}"}, Random(5))
+    catalog = local_catalog(tmp_path / "warehouse")
+    with runtime.open() as session:
+        for first in range(0, 4 * COMMITS, 2):
+            source.transact(session, [[number] for number in range(first, first + 10)])
+        assert wait_until(lambda: is_compacted(catalog.load_table("shop.ledger")))
+        source.transact(session, [[number] for number in range(0, 4 * COMMITS, 3)], deleted=0.2)
+        assert session.finish().status == 0
+    documents = map(json.loads, catalog.load_table("shop.ledger").scan().to_arrow()["flow_document"].to_pylist())
+    assert {encode_key([document["id"]]): document for document in documents} == source.documents
+
+
+def is_compacted(table: Table) -> bool:
+    """Whether a snapshot of the table has exchanged files."""
+    return any(each.summary and each.summary.operation is Operation.REPLACE for each in table.snapshots())
 
 
 # Settings, and how many seconds there are for an executor.

@@ -16,7 +16,7 @@ SCALARS: Final = (
 VALUES: Final = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=20
 )
-many: Final = settings(max_examples=300, deadline=None, database=None)
+many: Final = settings(max_examples=100, deadline=None, database=None)
 
 
 def spaced(text: str, data: st.DataObject) -> bytes:

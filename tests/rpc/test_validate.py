@@ -145,6 +145,10 @@ def test_other_table_properties_are_the_users(tmp_path: Path) -> None:
     assert validated(tmp_path, binding(additional_table_properties={"format-version": "2", "color": "red"}))
 
 
+def test_the_number_of_snapshots_may_be_set(tmp_path: Path) -> None:
+    assert validated(tmp_path, binding(additional_table_properties={"flow.expire.max-snapshots-to-keep": "9000"}))
+
+
 def test_the_thresholds_of_compaction_may_be_set(tmp_path: Path) -> None:
     assert validated(tmp_path, binding(additional_table_properties={"flow.compaction.enabled": "false"}))
     [line] = refused(tmp_path, binding(additional_table_properties={"flow.compaction.min-input-files": "1"}))

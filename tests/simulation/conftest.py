@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 SCHEDULES: Final = 8_000  # in which each planted defect is found
-QUICK_SCHEDULES: Final = 500
+QUICK_SCHEDULES: Final = 300
 MANY_SCHEDULES: Final = 100_000
 BLOCK: Final = 1_000  # schedules of one test at most
 BLOCKS: Final = 4  # that run side by side, also of few schedules

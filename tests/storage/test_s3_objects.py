@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import (
+    S3_CONNECT_TIMEOUT,
     S3_ENDPOINT,
     S3_FORCE_VIRTUAL_ADDRESSING,
     S3_PROXY_URI,
@@ -213,6 +214,26 @@ def test_a_session_token_is_sent(s3_server: S3Server, proxy: FaultProxy, bucket:
 def test_only_pyarrow_knows_proxies_and_finds_regions(given: dict[str, str], s3_server: S3Server) -> None:
     every = {**s3_server.file_properties(), **given}
     assert (open_s3_objects(Properties({name: value for name, value in every.items() if value})) is None) == bool(given)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {S3_ENDPOINT: "minio:9000"},
+        {S3_ENDPOINT: "127.0.0.1:9000"},
+        {S3_ENDPOINT: "http://[::1"},
+        {S3_CONNECT_TIMEOUT: "0"},
+        {S3_SESSION_TOKEN: "copied\n"},
+        {S3_SESSION_TOKEN: "表"},
+        {S3_REGION: "eu-west-1\n"},
+    ],
+    ids=str,
+)
+def test_properties_that_an_http_client_refuses_are_left_to_pyarrow(odd: dict[str, str]) -> None:
+    """Its endpoint may be without a scheme, and an error of Python's client would quote the token."""
+    keys = {"s3.access-key-id": "AKIA", "s3.secret-access-key": "secret", S3_REGION: "eu-west-1"}
+    objects = open_s3_objects(Properties({S3_ENDPOINT: "http://127.0.0.1:1", **keys, **odd}))
+    assert objects is None or not objects.put("s3://bucket/key", b"content")
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,14 @@ def upgrade_to_version_3(catalog: Catalog, path: tuple[str, str]) -> None:
 
 
 def record_property(table: Table, name: str, value: str) -> None:
-    """Written into the table's metadata file: PyIceberg makes no table with properties that it cannot parse."""
+    """Written into another metadata file. PyIceberg makes no table with properties that it cannot parse."""
     file = Path(table.metadata_location.removeprefix("file://"))
     metadata = json.loads(file.read_text())
     metadata["properties"][name] = value
-    file.write_text(json.dumps(metadata))
+    changed = file.with_name(f"{file.name.partition('-')[0]}-{uuid.uuid4()}.metadata.json")
+    changed.write_text(json.dumps(metadata))
+    table.catalog.drop_table(table.name())
+    table.catalog.register_table(table.name(), f"file://{changed}")
 
 
 def turn_tables_into_views(warehouse: Path) -> None:

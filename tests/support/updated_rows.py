@@ -19,6 +19,7 @@ from connector.encoding.key_tables import keys_of_texts
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_search import search
 from connector.encoding.searched_keys import Keys
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import metadata_location
@@ -86,6 +87,15 @@ def stage_updates(
     location = new_located_location(table, prefix)
     write_located(table.io, location, [pa.Table.from_pylist(found)], updates)
     return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))
+
+
+def land(
+    catalog: Catalog, values: dict[int, Any], removed: Iterable[int] = (), writer: WriterId = WRITER
+) -> StagedCommit:
+    """A transaction that stores these values and deletes the removed ids, from its files to its commit."""
+    transaction = stage_updates(catalog, values, removed, writer=writer)
+    commit_all_or_raise(catalog, [transaction])
+    return transaction
 
 
 def values_of(

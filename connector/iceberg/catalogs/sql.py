@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from threading import Lock
 from typing import Any, Final
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 from sqlalchemy import insert, select
 from sqlalchemy.engine import URL, make_url
@@ -27,18 +29,43 @@ from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
+KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is kept: 10 MB
 DRIVER: Final = "postgresql+psycopg"
 # For a server that stops answering. The first is in seconds, the others in milliseconds.
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
 
 
+class WrittenMetadata:
+    """The metadata that this process wrote last to each table, in memory. The oldest is dropped if it becomes too much.
+
+    Locations are random, and a metadata file never changes: the same location has the same metadata.
+    """
+
+    def __init__(self) -> None:
+        self._by_location: dict[str, TableMetadata] = {}
+        self._lock = Lock()  # commits to several tables run at the same time
+
+    def replace(self, former: str, written: CommitTableResponse) -> None:
+        """Keep the metadata of a commit instead of that which it has replaced."""
+        with self._lock:
+            self._by_location.pop(former, None)
+            self._by_location[written.metadata_location] = written.metadata
+            while sum(len(each.snapshots) for each in self._by_location.values()) > KEPT_SNAPSHOTS:
+                self._by_location.pop(next(iter(self._by_location)))
+
+    def find(self, location: str | None) -> TableMetadata | None:
+        """Return the metadata at a location, if this process wrote it and still has it."""
+        return self._by_location.get(location or "")
+
+
 class SqlTables(RegisteredTables, SqlCatalog):
     """PyIceberg's catalog, but it finds the views that other engines keep in the same database, and a commit replaces
-    only the metadata that its table was loaded with."""
+    only the metadata that its table was loaded with. Metadata that was written here is not read again."""
 
     _base = CommitBase()
 
     def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        self._written = WrittenMetadata()
         try:
             super().__init__(name, **properties)
         except BaseException:
@@ -47,11 +74,21 @@ class SqlTables(RegisteredTables, SqlCatalog):
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
         """Commit to the metadata that the table was loaded with. Raises CommitFailedException if it was replaced."""
-        return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
+        response = self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
+        self._written.replace(table.metadata_location, response)
+        return response
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table. Within a commit, this is the table that the caller has loaded."""
         return self._base.table or super().load_table(identifier)
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        metadata = self._written.find(location)
+        if location is None or metadata is None:
+            return super()._convert_orm_to_iceberg(orm_table)
+        name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         """Whether a view has this name, if no table has it."""

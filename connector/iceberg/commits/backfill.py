@@ -2,7 +2,7 @@
 
 A backfill has two commits. Apply makes the first: it begins a new generation of rows, and adds the new columns. Readers
 do not notice it, because it makes neither the columns nor any rows current. The second one is the first commit of the
-new generation. In one step it removes all rows of before, adds the new ones, and makes the new columns current.
+new generation. In one step it removes all earlier rows, adds the new ones, and makes the new columns current.
 
 To the writers of the task, a new generation is a new table. What was staged for a former one is refused. A process of
 before the backfill is also fenced, even if its image knows no generations: apply's commit sets a fence value that it
@@ -72,7 +72,7 @@ _ROWS: Final = {
 def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> None:
     """Begin a new generation of the table's rows, in one commit.
 
-    The rows of before stay, except rejected rows, and rows that nobody can read any more: these are removed at once.
+    The earlier rows stay, except rejected rows, and rows that nobody can read any more: these are removed at once.
     CommitFailedException if the table has changed since it was loaded.
     """
     target, writer = change.target, _name_writer(change.target.owner)

@@ -40,8 +40,10 @@ _STILL_STAGED: Final = "Its files stay staged in the task's state."
 _PUBLISH: Final = " and publish the task again. Otherwise start the task again."
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
 
-# ValueError: the metadata changed under PyIceberg's own checks. The next attempt sees if the table is gone.
-REFUSED: Final = (CommitFailedException, NoSuchTableError, ValueError)
+# Another writer has committed, or has dropped the table. The next attempt sees if the table is gone.
+CONFLICTS: Final = (CommitFailedException, NoSuchTableError)
+# ValueError: the metadata changed under PyIceberg's own checks, or there is a defect.
+REFUSED: Final = (*CONFLICTS, ValueError)
 # ValidationError, a ValueError too: the answer came from a gateway instead of a catalog, or was cut short.
 _UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError)
 # The readers of metadata raise these if a file is cut short, is of another kind, or lacks a part.
@@ -129,10 +131,15 @@ def explain_last_attempt(path: TableIdentifier, last: Exception, seconds: float)
         return last
     if isinstance(last, TableLockError):
         return RetryableError(f"table {path}: not committed for {seconds:.0f} s, because {last} {_STILL_STAGED}")
-    if isinstance(last, REFUSED) and not isinstance(last, list_unknown_errors()):
+    if isinstance(last, CONFLICTS):
         return RetryableError(
             f"table {path}: other writers committed first for {seconds:.0f} s ({quote(last)}). {_STILL_STAGED} Let "
             "the other writers commit less often."
+        )
+    if isinstance(last, ValueError) and not isinstance(last, list_unknown_errors()):
+        return RetryableError(
+            f"table {path}: the commit could not be made for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "
+            f"{_STILL_STAGED} This is a defect of the connector or of a library that it uses: report it."
         )
     return CommitUnknownError(
         f"table {path}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "

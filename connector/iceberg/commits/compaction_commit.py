@@ -31,8 +31,8 @@ from connector.iceberg.commits.failed_attempts import FailureTexts, explain_fail
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.metadata.manifest_rewriting import remove_files
-from connector.iceberg.metadata.manifests import ManifestFactory, ManifestMerger, make_added_entry, manifests_of
+from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files
+from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_updates import (
@@ -201,10 +201,8 @@ class CompactionCommit:
             *self._list_added(table, factory, changes),
             *write_delete_manifests(table, prefix, factory, carried),
         ]
-        held, changed = remove_files(
-            table, prefix, factory, manifests_of(table.io, table.current_snapshot()), changes.removed
-        )
-        held = ManifestMerger(factory).merge(table, prefix, held, added)
+        held = manifests_of(table.io, table.current_snapshot())
+        held, changed = remove_files(table, prefix, factory, held, changes.removed, find_small(table, held))
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
         return snapshots.replace(table, prefix, [*added, *changed, *held], table.metadata.current_schema_id, summary)
 

@@ -245,7 +245,7 @@ def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, st
 
 
 def explain_backfilled(staged: StagedCommit) -> FencedError:
-    """Return the error of a process that still writes rows of before a backfill."""
+    """Return the error of a process that still writes rows from before a backfill."""
     return FencedError(
         f"table {staged.path}: {staged.writer.materialization} has been published with a backfill of this table since "
         f"this process began (with state key {staged.writer.state_key}). This process stops and adds nothing. If no "

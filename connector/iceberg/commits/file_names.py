@@ -18,7 +18,7 @@ _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(
     "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
     rf"(?P<table>{_UUID})-(?P<value>{fence.FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
-    rf"{_UUID}(?:\.parquet|-deletes\.(?:parquet|puffin)|-located\.parquet|\.jsonl|-m0\.avro|\.avro|-files\.json)"
+    rf"{_UUID}(?:\.parquet|-deletes\.(?:parquet|puffin)|-located\.parquet|\.jsonl|\.run|-m0\.avro|\.avro|-files\.json)"
 )
 _COMPACTION: Final = "compact"
 _COMPACTION_FILE: Final = re.compile(

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
-from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors
+from connector.iceberg.commits.commit_errors import CONFLICTS, list_unknown_errors
 from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
@@ -150,7 +150,7 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
         snapshot = SnapshotWriter().keep_files(table, writer, writer_summary(writer) | {"flow.fence-reset": reason})
     try:
         commit_snapshot(table.catalog, table, snapshot, properties)
-    except REFUSED as error:
+    except CONFLICTS as error:
         raise RetryableError(
             f"table {'.'.join(table.name())} was changed at the same time ({error}). Nothing was reset. Repeat the "
             "command."

@@ -19,7 +19,7 @@ from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import write_delete_manifests
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifest_rewriting import remove_files
+from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_files
 from connector.iceberg.metadata.manifests import (
     ManifestFactory,
     ManifestMerger,
@@ -81,7 +81,8 @@ class SnapshotWriter:
         prefix = file_prefix(table, staged[0].writer)
         added, summary = self._add(table, prefix, staged)
         if rows is None:
-            held = self._merger.merge(table, prefix, self._lists.manifests_of(table), added)
+            held = [each for each in self._lists.manifests_of(table) if lists_files(each)]
+            held = self._merger.merge(table, prefix, held, added)
             totals = _with_totals(Operation.APPEND, summary, table)
             return self._snapshot(table, prefix, [*added, *held], totals)
         changes = self._delete_files.write(table, prefix, rows)

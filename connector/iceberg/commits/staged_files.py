@@ -157,9 +157,12 @@ def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
     for name, value in properties.items():
         if name.startswith(CONVERTED_PREFIX):
             try:
-                yield int(name.removeprefix(CONVERTED_PREFIX)), int(value)
+                before, after = int(name.removeprefix(CONVERTED_PREFIX)), int(value)
             except ValueError as error:
                 raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
+            if after <= before:  # it could lead back to the same column
+                raise ValueError(f"{name} is {value!r}; it must name a newer column, whose id is higher")
+            yield before, after
 
 
 def _newest(column_id: int, successors: Mapping[int, int]) -> int:
@@ -177,8 +180,9 @@ def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, 
 
 
 def _columns(*schemas: Schema) -> dict[int, NestedField]:
-    """Return the columns by their ids. If schemas differ, the later one counts."""
-    return {column.field_id: column for schema in schemas for column in schema.fields}
+    """Return the columns by their ids. If schemas differ, the newest one counts. The metadata has them in any order."""
+    ordered = sorted(schemas, key=lambda each: each.schema_id)
+    return {column.field_id: column for schema in ordered for column in schema.fields}
 
 
 def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:

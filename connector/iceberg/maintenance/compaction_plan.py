@@ -8,12 +8,13 @@ A group is planned only if it has a gain: fewer files, or fewer deleted rows. A 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 
 from connector.encoding.compaction import FileGroup
 from connector.encoding.deletion_vectors import FileId
@@ -91,7 +92,22 @@ def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPla
     snapshot = table.current_snapshot()
     if snapshot is None or not is_compacted_here(table) or (generation and generation.is_awaited):
         return CompactionPlan(snapshot.snapshot_id if snapshot else None)
-    return CompactionPlan(snapshot.snapshot_id, tuple(plan_groups(listed, thresholds)))
+    partitions = {file.path: file.partition for file in listed}
+    return CompactionPlan(
+        snapshot.snapshot_id,
+        tuple(_add_partition_values(table, each, partitions) for each in plan_groups(listed, thresholds)),
+    )
+
+
+def _add_partition_values(table: Table, plan: GroupPlan, partitions: Mapping[str, Partition]) -> GroupPlan:
+    """Readers take the value of a column that a file lacks from its partition, if the column itself is its source."""
+    partition = partitions[plan.group.sources[0].path]
+    values = tuple(
+        (field.source_id, partition.record[place])
+        for place, field in enumerate(table.specs()[partition.spec_id].fields)
+        if isinstance(field.transform, IdentityTransform)
+    )
+    return replace(plan, group=replace(plan.group, partition_values=values))
 
 
 def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:

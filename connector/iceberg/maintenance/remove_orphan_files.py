@@ -99,7 +99,7 @@ def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCom
         return value is not None and fence.is_passed(origin.prev, value)
 
     def is_orphan(origin: FileOrigin) -> bool:
-        is_void = origin.table_uuid in generation.former  # nothing of before a backfill can be committed any more
+        is_void = origin.table_uuid in generation.former  # nothing from before a backfill can be committed any more
         return (
             (is_void or (origin.table_uuid == generation.uuid and is_passed(origin)))
             and origin.writer_hash.startswith(fence.materialization_hash(writer))

@@ -24,14 +24,14 @@ def remove_staged_files_after(
 ) -> Iterator[None]:
     """Delete the files of dropped commits after the block has replaced the table or its rows.
 
-    Files that a snapshot refers to were committed. They stay with the other files of before.
+    Files that a snapshot refers to were committed. They stay with the other earlier files.
     """
     table = load_table(catalog, path) if dropped else None
     discarded = _find_unreferenced(table, dropped) if table else []
     yield
     if table is None or not discarded:
         return
-    # A process of before may have committed the files in the meantime. It cannot do that any more.
+    # An earlier process may have committed the files in the meantime. It cannot do that any more.
     with _warn_of_failures(path):
         after = load_table(catalog, path)
         if after and after.metadata.table_uuid == table.metadata.table_uuid:

@@ -6,39 +6,67 @@ are written as one, as far as it has the size of a manifest.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from connector.encoding.deletion_vectors import FileId
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds
+from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds, find_mergeable
 from connector.iceberg.metadata.row_lineage import read_entries
 
 T = TypeVar("T")
 
+_FEW_FILES: Final = 32  # that are listed again in some milliseconds
+
 
 def remove_files(
-    table: Table, prefix: str, factory: ManifestFactory, held: Sequence[ManifestFile], removed: Collection[ListedFile]
+    table: Table,
+    prefix: str,
+    factory: ManifestFactory,
+    held: Sequence[ManifestFile],
+    removed: Collection[ListedFile],
+    merged: Iterable[ManifestFile] = (),
 ) -> tuple[list[ManifestFile], list[ManifestFile]]:
-    """Return the manifests that stay, and new ones in place of those that list removed files.
+    """Return the manifests that stay, and new ones in place of those that list removed files or are to be merged.
 
     The new ones name the removed files as deleted. Manifests that list no files any more are left out. Names of new
     manifests begin with the prefix.
     """
-    gone, changed = {file.id for file in removed}, {file.manifest for file in removed}
-    by_kind: dict[tuple[int, int], list[ManifestFile]] = {}
-    for manifest in held:
-        if manifest.manifest_path in changed:
-            by_kind.setdefault((manifest.partition_spec_id, manifest.content), []).append(manifest)
+    gone = {file.id for file in removed}
+    changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
         _write(table, prefix, factory, together, gone)
-        for of_kind in by_kind.values()
+        for of_kind in group_by_kind(each for each in held if each.manifest_path in changed)
         for together in divide(of_kind, size_of, Thresholds.size)
     ]
     return [each for each in held if each.manifest_path not in changed and lists_files(each)], written
+
+
+def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[ManifestFile]:
+    """Return the manifests that a compaction merges. It does so even if they are few.
+
+    A reader takes as long to open a manifest as to open a small data file. No transaction waits for a compaction.
+    """
+    try:
+        thresholds = Thresholds.of(table.properties)
+    except ValueError:  # the next commit of a transaction warns of it
+        return []
+    if thresholds is None:
+        return []
+    eager = replace(thresholds, count=2, few=_FEW_FILES)
+    return [each for of_kind in group_by_kind(manifests) for each in find_mergeable(of_kind, 0, eager)]
+
+
+def group_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
+    """Return the manifests of each partition spec and content."""
+    by_kind: dict[tuple[int, int], list[ManifestFile]] = {}
+    for manifest in manifests:
+        by_kind.setdefault((manifest.partition_spec_id, manifest.content), []).append(manifest)
+    return list(by_kind.values())
 
 
 def size_of(manifest: ManifestFile) -> int:

@@ -201,6 +201,7 @@ class Thresholds:
 
     count: int = 100
     size: int = 8 << 20
+    few: int = 0  # files; a manifest that lists so few is merged with any others
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
@@ -218,14 +219,14 @@ class Thresholds:
 def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
     """Return the manifests of one partition spec that are to be merged, now that `added` more come.
 
-    A manifest is merged only with others that together list at least as many files as it does. So an entry is rewritten
-    each time the number of files doubles, not with every merge.
+    Unless it lists few files, a manifest is merged only with others that together list at least as many as it does. So
+    an entry is rewritten each time the number of files doubles, not with every merge.
     """
     chosen: list[ManifestFile] = []
     files = size = 0
     small = [manifest for manifest in manifests if manifest.manifest_length < thresholds.size]
     for manifest in sorted(small, key=_file_count):
-        if files and _file_count(manifest) > files:
+        if files and _file_count(manifest) > max(files, thresholds.few):
             break
         size += manifest.manifest_length
         if size > thresholds.size:

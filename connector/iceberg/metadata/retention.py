@@ -1,11 +1,12 @@
 """Finds the snapshots that have expired by a table's properties: a pure function of its metadata and of the time.
 
-The properties are Iceberg's. Their meaning differs from Iceberg's in two points, which help readers and other writers:
-the age of a snapshot counts from when it was replaced, and snapshots that are staged for an audit are kept.
+The properties are Iceberg's, and one for the largest number of snapshots. Their meaning differs from Iceberg's in two
+points, which help readers and other writers: the age of a snapshot counts from when it was replaced, and snapshots that
+are staged for an audit are kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
@@ -15,20 +16,22 @@ from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
+MAX_KEPT: Final = "flow.expire.max-snapshots-to-keep"
 GC_ENABLED: Final = "gc.enabled"
 STAGED: Final = "wap.id"
 
 # To expire snapshots costs a commit, and the manifest list of every snapshot that stays is read. So it waits for a
 # batch. At a steady pace of commits, a fifth of the snapshots expire at once.
-LATENESS: Final = 4  # the oldest may be older than the maximal age, by that age divided by this
+LATENESS: Final = 4  # the maximal age and the largest number may be exceeded, by themselves divided by this
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How long a table keeps its snapshots, and how many of them at any age."""
+    """How long a table keeps its snapshots, how many of them at any age, and how many younger ones at most."""
 
     max_age: int  # milliseconds
     min_kept: int
+    max_kept: int | None = None  # if it is less than `min_kept`, that counts
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Retention | None":
@@ -38,12 +41,18 @@ class Retention:
         max_age, min_kept = property_as_int(found, MAX_AGE), property_as_int(found, MIN_KEPT, 1)
         if max_age is None or not property_as_bool(found, GC_ENABLED, True):
             return None
+        max_kept = property_as_int(found, MAX_KEPT)
         assert min_kept is not None
         # People set -1 to keep all snapshots. It would mean the opposite.
-        for name, value, least in ((MAX_AGE, max_age, 0), (MIN_KEPT, min_kept, 1)):
-            if value < least:
+        for name, value, least in ((MAX_AGE, max_age, 0), (MIN_KEPT, min_kept, 1), (MAX_KEPT, max_kept, 1)):
+            if value is not None and value < least:
                 raise ValueError(f"{name} is {value}, less than {least}")
-        return cls(max_age, min_kept)
+        return cls(max_age, min_kept, max_kept)
+
+    @property
+    def late(self) -> "Retention":
+        """The same with the number of snapshots at which a batch is removed."""
+        return replace(self, max_kept=self.max_kept and self.max_kept + self.max_kept // LATENESS)
 
 
 def find_expired(metadata: TableMetadata, now: int) -> list[int]:
@@ -55,7 +64,7 @@ def find_expired(metadata: TableMetadata, now: int) -> list[int]:
 def due(metadata: TableMetadata, now: int) -> list[int]:
     """Return the ids of all expired snapshots once one of them is late; before, none. `now` is in milliseconds."""
     retention = Retention.of(metadata.properties)
-    if retention is None or not _find_expired(metadata, retention, now - retention.max_age // LATENESS):
+    if retention is None or not _find_expired(metadata, retention.late, now - retention.max_age // LATENESS):
         return []
     return _find_expired(metadata, retention, now)
 
@@ -84,13 +93,15 @@ def _ancestors(by_id: Mapping[int, Snapshot], snapshot_id: int | None) -> Iterat
 
 
 def _of_branch(ref: SnapshotRef, table: Retention) -> Retention:
-    return Retention(ref.max_snapshot_age_ms or table.max_age, ref.min_snapshots_to_keep or table.min_kept)
+    max_kept = None if ref.max_snapshot_age_ms else table.max_kept
+    return Retention(ref.max_snapshot_age_ms or table.max_age, ref.min_snapshots_to_keep or table.min_kept, max_kept)
 
 
 def _find_kept(newest_first: Iterable[Snapshot], retention: Retention, now: int) -> Iterator[int]:
     replaced_at = now
     for number, snapshot in enumerate(newest_first):
-        if number >= retention.min_kept and replaced_at < now - retention.max_age:
+        is_too_many = retention.max_kept is not None and number >= retention.max_kept
+        if number >= retention.min_kept and (is_too_many or replaced_at < now - retention.max_age):
             return
         yield snapshot.snapshot_id
         replaced_at = snapshot.timestamp_ms

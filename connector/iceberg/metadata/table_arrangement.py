@@ -81,6 +81,7 @@ def find_arrangement(table: Table, written: Collection[int]) -> model.Arrangemen
     spec cannot be made. If those of the sort order cannot be made, rows are not sorted.
     """
     check_partition_spec(table)
+    _check_defaults(table, written)
     arrangement = read_arrangement(table)
     types = _column_types(table.schema())
     for field in arrangement.sort:
@@ -95,6 +96,20 @@ def find_arrangement(table: Table, written: Collection[int]) -> model.Arrangemen
             )
             return replace(arrangement, sort_order_id=UNSORTED_SORT_ORDER.order_id, sort=())
     return replace(arrangement, sort=tuple(field for field in arrangement.sort if field.source_id in written))
+
+
+def _check_defaults(table: Table, written: Collection[int]) -> None:
+    """Raise UserError if rows would be in the partition of null, but readers would see another value: a default."""
+    columns = {column.field_id: column for column in table.schema().fields if column.field_id not in written}
+    for field in table.spec().fields:
+        column = columns.get(field.source_id)
+        if column and column.initial_default is not None and not isinstance(field.transform, VoidTransform):
+            raise UserError(
+                f"Table {'.'.join(table.name())}: its partition field {field.name!r} is made from the column "
+                f"{column.name!r}, which has a default value, and which the binding does not write. Readers would not "
+                "find its rows. Select a field for this column, or remove the partition field (in Spark: ALTER TABLE … "
+                "DROP PARTITION FIELD …)."
+            )
 
 
 def make_partition_spec(schema: Schema, terms: Sequence[Term]) -> PartitionSpec:

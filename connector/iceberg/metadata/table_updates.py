@@ -45,7 +45,7 @@ PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
 NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 QUOTED_CHARACTERS: Final = 60  # of a value
 _LAST_ADDED: Final = -1
-_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+_LOCATION: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[^#?]*", re.DOTALL)
 
 
 def find_generation(table: Table, materialization: str) -> Generation:
@@ -57,7 +57,7 @@ def find_generation(table: Table, materialization: str) -> Generation:
 
 
 def show_generation(table: Table, generation: Generation) -> Table:
-    """Return the table as the task of this generation has it: with its columns, and without rows of before.
+    """Return the table as the task of this generation has it: with its columns, and without earlier rows.
 
     The metadata is changed in memory only. A commit asserts the table as it was loaded.
     """
@@ -214,9 +214,10 @@ def check_properties(properties: Mapping[str, str]) -> None:
     if PROVIDER in given:
         raise ValueError(f"{PROVIDER} is set, but the connector does not run code that a table names")
     for name in DIRECTORIES:
-        # PyIceberg would write below the current directory of the process.
-        if (path := given.get(name)) and not _ABSOLUTE.match(path):
-            raise ValueError(f"{name} is {path!r}; it must be an absolute location, such as s3://bucket/directory")
+        if (path := given.get(name)) and not is_location(path):
+            raise ValueError(
+                f"{name} is {path!r}; it must be an absolute location without # and ?, such as s3://bucket/directory"
+            )
     for name in SWITCHES:
         with _demand(given, name, "must be true or false"):
             property_as_bool(given, name, False)
@@ -225,6 +226,15 @@ def check_properties(properties: Mapping[str, str]) -> None:
     if mapping := given.get(NAME_MAPPING):
         with _demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
             parse_mapping_from_json(mapping)
+
+
+def is_location(text: str) -> bool:
+    """Whether files can be written below a location.
+
+    PyIceberg would write below the current directory of the process if the location is not absolute. It ignores what
+    comes after # or ?, so all files of the table would replace each other.
+    """
+    return _LOCATION.fullmatch(text) is not None
 
 
 @contextmanager
