@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from connector.config.endpoint_config import EndpointConfig
@@ -17,7 +17,6 @@ from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
-from connector.iceberg.table_view import SessionViews, TableViews
 from connector.iceberg.tables import load_table
 from connector.model.binding import Policy, UpdateMode
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
@@ -33,6 +32,7 @@ from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
 
 if TYPE_CHECKING:
+    from connector.iceberg.table_view import SessionViews
     from connector.notifications.notifier import Load, Notifier
 
 V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
@@ -48,8 +48,9 @@ def open_session(
     check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
     policies = [_make_policy(resource, config) for resource in resource_configs]
     with ExitStack() as resources:
-        server = open_claim_server(config.advanced.spark, engine.directories.sockets / "claims")
-        claims = resources.enter_context(closing(server))
+        claims = resources.enter_context(
+            closing(open_claim_server(config.advanced.spark, engine.directories.sockets / "claims"))
+        )
         catalog = open_catalog(config)
         lists = WrittenLists()
         manifests = ManifestReader(lists)
@@ -61,13 +62,19 @@ def open_session(
         committer = _make_committer(
             partial(try_commits, catalog, locks=locks), config, new_writer, maintenance, notifier
         )
+
+        @cache
+        def open_views() -> "SessionViews":
+            from connector.iceberg.table_view import SessionViews, TableViews  # only for standard updates
+
+            return SessionViews(catalog, TableViews(manifests), committer.find_pending)
+
         with translate_errors(config):
             measure_recovered(staged)
             recovered = recover(staged, committer, partial(bind_all, catalog, task, key_range, policies))
             tables = recovered.tables
             access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
-            views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
-            jobs = WriteJobs(engine, claims, tables, access, len(task.bindings), views)
+            jobs = WriteJobs(engine, claims, tables, access, len(task.bindings), open_views)
             measure_opened(table.binding.table for table in tables)
             session = Session(tables, recovered.commits, committer, jobs.start_writing, jobs.start_loading)
         maintenance.finish_earlier_work(tables, staged)

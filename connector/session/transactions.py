@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 
@@ -21,13 +21,11 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure, file_prefix
-from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
 from connector.session.commit_facts import measure_staged
 from connector.session.committer import Committer, run_retries
-from connector.session.loads import Found, SearchedTable, TransactionLoads, check_stored
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
 from connector.spark.block_transfer import Source
@@ -38,11 +36,15 @@ from connector.spark.table_files import Layout, TableLayout
 from connector.spark.write_job import WriteJob, Written, choose_transfer
 from protocol import request
 
+if TYPE_CHECKING:
+    from connector.iceberg.table_view import SessionViews, TableView
+    from connector.session.loads import Found, TransactionLoads
+
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
 # The first argument of both has the prefix of each table's files.
 StartWriting: TypeAlias = Callable[[Sequence[str], Mapping[int, Source]], WriteJob]
-StartLoading: TypeAlias = Callable[[Sequence[str]], TransactionLoads]
+StartLoading: TypeAlias = Callable[[Sequence[str]], "TransactionLoads"]
 
 
 class Session:
@@ -104,12 +106,10 @@ class Session:
         tables = zip(self._tables, self._tenures, strict=True)
         return [file_prefix(table.writer, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
 
-    def _stage(self, written: Written, found: Mapping[int, Found], message: request.StartCommit) -> StagedTransaction:
+    def _stage(self, written: Written, found: "Mapping[int, Found]", message: request.StartCommit) -> StagedTransaction:
         """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
         value."""
-        for index, table in enumerate(self._tables):
-            if table.binding.updates:
-                check_stored(table.binding, found.get(index), written.updates.get(index))
+        self._check_updates(written, found)
         digest = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
         offsets = message.describe_offsets(LONGEST_OFFSETS)
         commits = {
@@ -127,8 +127,17 @@ class Session:
             measure_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
+    def _check_updates(self, written: Written, found: "Mapping[int, Found]") -> None:
+        updated = [table.binding for table in self._tables if table.binding.updates]
+        if not updated:
+            return
+        from connector.session.loads import check_stored  # only for standard updates
+
+        for binding in updated:
+            check_stored(binding, found.get(binding.index), written.updates.get(binding.index))
+
     def _stage_table(
-        self, index: int, files: tuple[DataFile, ...] | FileList, found: Found | None, checkpoint: str
+        self, index: int, files: tuple[DataFile, ...] | FileList, found: "Found | None", checkpoint: str
     ) -> StagedCommit:
         table, tenure = self._tables[index], self._tenures[index]
         staged = StagedCommit(
@@ -158,8 +167,8 @@ class OpenTransaction:
         self,
         progress: TransactionProgress,
         start_writing: Callable[[Mapping[int, Source]], WriteJob],
-        start_loading: Callable[[], TransactionLoads],
-        stage: Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction],
+        start_loading: "Callable[[], TransactionLoads]",
+        stage: "Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction]",
     ) -> None:
         self._progress = progress
         self._start_writing = start_writing
@@ -212,7 +221,8 @@ class WriteJobs:
     """Knows the tables of a session and their storage, and starts the search and the write job of each transaction.
 
     `tables` has the bindings' tables first, then the tables of rejected rows. `bindings` is the number of the former.
-    `access` has the storage settings of each table, with credentials that are refreshed.
+    `access` has the storage settings of each table, with credentials that are refreshed. `open_views` returns the views
+    that Loads search, the same ones each time.
     """
 
     def __init__(
@@ -222,7 +232,7 @@ class WriteJobs:
         tables: Sequence[BoundTable],
         access: Sequence[Refreshed[Properties]],
         bindings: int,
-        views: SessionViews,
+        open_views: "Callable[[], SessionViews]",
     ) -> None:
         self._engine = engine
         are_plain = all(table.arrangement.is_plain for table in tables)
@@ -231,11 +241,13 @@ class WriteJobs:
         self._tables = tables
         self._access = access
         self._bindings = bindings
-        self._views = views
+        self._open_views = open_views
         self._numbers = count(1)  # of the directories
 
-    def start_loading(self, file_prefixes: Sequence[str]) -> TransactionLoads:
+    def start_loading(self, file_prefixes: Sequence[str]) -> "TransactionLoads":
         """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
+        from connector.session.loads import SearchedTable, TransactionLoads  # only for standard updates
+
         layouts = self._make_layouts(file_prefixes)
         searched = {
             index: SearchedTable(table.binding, layouts[index], partial(self._find_view, table))
@@ -245,8 +257,8 @@ class WriteJobs:
         directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
         return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
 
-    def _find_view(self, table: BoundTable) -> TableView:
-        return self._views.find((table.binding.path, table.table_uuid), table.writer, table.binding.keys)
+    def _find_view(self, table: BoundTable) -> "TableView":
+        return self._open_views().find((table.binding.path, table.table_uuid), table.writer, table.binding.keys)
 
     def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, Source]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by

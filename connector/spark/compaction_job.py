@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
 from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.encoding.group_compaction import compact_group
 from connector.host.cgroup import Cgroup
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.host.machine import lower_priority
@@ -111,6 +110,8 @@ def _compact(
 
     The input is left unread. So Spark replaces the worker, which keeps its low priority and its memory.
     """
+    from connector.encoding.group_compaction import compact_group  # only workers compact
+
     lower_priority()
     gc.collect()  # the daemon has turned the automatic collection off
     try:

@@ -48,6 +48,19 @@ print(*resource.getrlimit(resource.RLIMIT_CORE)[:1])
     assert ended.stderr.splitlines()[-1] == "0"
 
 
+def test_what_only_some_sessions_or_only_workers_need_is_loaded_later() -> None:
+    later = {
+        "connector.encoding.group_compaction",
+        "connector.encoding.row_search",
+        "connector.iceberg.table_view",
+        "connector.session.loads",
+        "connector.spark.search_job",
+    }
+    loaded = imported("connector.session.open_session")
+    assert "connector.spark.compaction_job" in loaded
+    assert not loaded & later
+
+
 def imported(*modules: str) -> set[str]:
     """Everything that a process has loaded once it has imported these."""
     program = f"import sys, {', '.join(modules)}; print(*sys.modules)"

@@ -70,7 +70,7 @@ def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionView
     directories = SimpleNamespace(files=_NoDirectory())
     engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, spool_limit=1, disk_limit=2)
     no_claims: Any = None
-    return WriteJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, views)
+    return WriteJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
 
 
 def search_names(patch: pytest.MonkeyPatch) -> None:

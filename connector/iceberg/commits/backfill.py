@@ -14,7 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent, ManifestFile
@@ -27,7 +27,6 @@ from connector.evolution.altered_schema import plan_schema
 from connector.evolution.table_change import OWNER_PROPERTY, Owner, StartBackfill
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.row_lineage import read_entries
@@ -47,6 +46,9 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation
 from connector.storage import storage_errors
 from protocol.flow import WHOLE_RANGE
+
+if TYPE_CHECKING:
+    from connector.iceberg.commits.row_deletes import DeletedRows
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +113,7 @@ def begin_generation(table: Table, generation: Generation, schema: Schema) -> tu
 
 
 def replace_rows(
-    table: Table, shown: Table, staged: Sequence[StagedCommit], snapshots: SnapshotWriter, rows: DeletedRows | None
+    table: Table, shown: Table, staged: Sequence[StagedCommit], snapshots: SnapshotWriter, rows: "DeletedRows | None"
 ) -> tuple[Snapshot, tuple[TableUpdate, ...]]:
     """Write a snapshot that replaces all rows by the staged ones, and return it with the other updates of its commit.
 

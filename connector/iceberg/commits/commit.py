@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -25,7 +25,6 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
-from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
 from connector.iceberg.metadata.table_updates import (
@@ -41,6 +40,9 @@ from connector.iceberg.metadata.table_updates import (
 from connector.model.state import ChainId, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
+
+if TYPE_CHECKING:
+    from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +170,7 @@ def _commit_pending(
 ) -> Landed | Superseded:
     began = time.monotonic()
     files, late = StagedFiles(), LateFiles()
-    deletes = RowDeletes(snapshots.manifests) if any(commit.located for commit in pending) else None
+    deletes = _find_deletes(pending, snapshots)
     path = pending[0].path
     last: Exception | None = None
     for number in count_attempts(0.0 if has_failed else RETRY_FOR):
@@ -203,6 +205,14 @@ def _commit_pending(
             last = error
     assert last is not None
     raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
+
+
+def _find_deletes(pending: Sequence[StagedCommit], snapshots: SnapshotWriter) -> "RowDeletes | None":
+    if not any(commit.located for commit in pending):
+        return None
+    from connector.iceberg.commits.row_deletes import RowDeletes  # only for standard updates
+
+    return RowDeletes(snapshots.manifests)
 
 
 def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
@@ -261,7 +271,7 @@ def _commit(
     staged: Sequence[StagedCommit],
     snapshots: SnapshotWriter,
     properties: dict[str, str],
-    rows: DeletedRows | None,
+    rows: "DeletedRows | None",
 ) -> TableMetadata:
     with storage_errors.translate_errors(table.location()):
         if shown is not table:

@@ -8,7 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +28,13 @@ from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes
 from connector.iceberg.commits.file_names import new_delete_location
-from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import has_row_lineage
 from connector.model.state import DataFile
+
+if TYPE_CHECKING:
+    from connector.iceberg.commits.row_deletes import DeletedRows
 
 MOST: Final = 16  # delete files for many data files that a partition has, beside merged ones, before they are merged
 OWN_FILES: Final = 8  # data files: if a commit touches up to so many, they get a delete file each
@@ -73,7 +75,7 @@ class DeleteFiles:
     def __init__(self) -> None:
         self._written: dict[tuple[str, str, bytes], tuple[WrittenDeletes, ...]] = {}
 
-    def write(self, table: Table, prefix: str, rows: DeletedRows) -> DeleteChanges:
+    def write(self, table: Table, prefix: str, rows: "DeletedRows") -> DeleteChanges:
         """Write the delete files. They are durable when this returns; their names begin with the prefix."""
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
@@ -158,7 +160,7 @@ class _Merge:
     Each commit removes delete files of one data file that is gone, vectors and others.
     """
 
-    def __init__(self, table: Table, rows: DeletedRows) -> None:
+    def __init__(self, table: Table, rows: "DeletedRows") -> None:
         self._table = table
         self._rows = rows
         self._manifest_sizes = Counter(file.manifest for file in rows.live.values())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -17,7 +17,6 @@ from pyiceberg.typedef import Record
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import write_delete_manifests
-from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_files
@@ -33,6 +32,9 @@ from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.table_updates import find_generation, find_next_row_id
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
 from connector.storage.file_io import WrittenFile, files_of
+
+if TYPE_CHECKING:
+    from connector.iceberg.commits.row_deletes import DeletedRows
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
@@ -74,7 +76,7 @@ class SnapshotWriter:
         self._mark = mark
         self._manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
 
-    def append(self, table: Table, staged: Sequence[StagedCommit], rows: DeletedRows | None = None) -> Snapshot:
+    def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
         prefix = file_prefix(table, staged[0].writer)
         added, summary = self._add(table, prefix, staged)
@@ -97,7 +99,7 @@ class SnapshotWriter:
         table: Table,
         shown: Table,
         staged: Sequence[StagedCommit],
-        rows: DeletedRows | None,
+        rows: "DeletedRows | None",
         removed: RemovedFiles,
     ) -> Snapshot:
         """Write a snapshot of the staged files that replaces all rows. `shown` is the table without them, and with the
