@@ -269,7 +269,7 @@ def test_a_reset_whose_answer_is_lost_is_looked_up(
     monkeypatch.setattr(table.catalog, "commit_table", lost)
     with pytest.raises(CommitUnknownError) as error:
         perform_reset(table, planned, "restored a backup")
-    told = re.sub(r"\(.*\)", "(THE ERROR)", str(error.value), flags=re.DOTALL)
+    told = re.sub(r"\(.*\)", "(ERROR: MESSAGE)", str(error.value), flags=re.DOTALL)
     check_text(SNAPSHOTS, "a reset whose answer is lost", told, {})
     assert recorded(fenced.catalog) == planned.value
 
