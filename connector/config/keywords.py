@@ -64,8 +64,8 @@ def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterato
         yield ValidationError(PATTERN_DEMANDS[pattern])
 
 
-def _enum(_validator: Any, values: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
-    if type(instance) in map(type, values) and instance not in values:
+def _enum(validator: Any, values: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
+    if instance not in values and validator.is_type(instance, schema["type"]):  # otherwise `type` complains
         yield ValidationError(f"must be one of {', '.join(map(repr, values))}")
 
 

@@ -423,6 +423,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         (with_advanced(nanosecond_timestamps=1), "/advanced/nanosecond_timestamps: must be true or false"),
         (with_advanced(feature_flags=True), "/advanced/feature_flags: must be a string"),
         (with_advanced(format_version=4), "/advanced/format_version: must be one of 2, 3"),
+        (with_advanced(format_version=1.0), "/advanced/format_version: must be one of 2, 3"),
         (
             with_advanced(schema_evolution="fool"),
             "/advanced/schema_evolution: must be one of 'strict', 'add_columns', 'full'",
