@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 INTERVAL: Final = 0.25  # seconds
+PROCESSOR_INTERVAL: Final = 0.1  # seconds: a task of maintenance may be as short
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -74,6 +75,56 @@ class PeakMemory:
         if process.name == str(self._root):
             return Kind.CONNECTOR
         return Kind.JVM if _program(process) == "java" else Kind.PYTHON_WORKERS
+
+
+class ProcessorTime:
+    """Samples a process tree's user and system time while it is entered, also that of processes that end meanwhile.
+
+    A process that ends loses what it used since its last sample.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._seconds: dict[int, float] = {}
+        self._idle: set[int] = set()
+        self._done = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._sampler.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._sampler.join()
+
+    @property
+    def seconds(self) -> float:
+        """All processes together."""
+        return sum(list(self._seconds.values()))
+
+    @property
+    def seconds_when_idle(self) -> float:
+        """Those of the processes that run only while a core is idle, as the workers of maintenance do."""
+        return sum(self._seconds[pid] for pid in list(self._idle))
+
+    def _sample(self) -> None:
+        while not self._done.wait(PROCESSOR_INTERVAL):
+            for pid in _descendants(self._root):
+                if stat := _stat(Path(f"/proc/{pid}")):
+                    self._seconds[pid] = sum(map(int, stat[11:13])) / TICKS
+                    if int(stat[38]) == os.SCHED_IDLE:
+                        self._idle.add(pid)
+
+
+def _descendants(root: int) -> Iterator[int]:
+    """Yield the tree's processes. Unlike `_tree`, this reads nothing of other processes."""
+    yield root
+    for thread in Path(f"/proc/{root}/task").glob("*"):
+        for child in _read(thread / "children").split():
+            yield from _descendants(int(child))
 
 
 def memory(root: int) -> Memory:

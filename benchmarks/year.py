@@ -21,7 +21,7 @@ from benchmarks import rows
 from benchmarks.commits import CACHE, EARLY, LATE, LEAST, measure_yardstick, open_session
 from benchmarks.connector import Connector
 from benchmarks.once import Copies
-from benchmarks.process_tree import cpu_seconds
+from benchmarks.process_tree import ProcessorTime
 from benchmarks.report import conditions, publish
 from benchmarks.sources import TABLES, Source, make_sources
 from connector.evolution.table_change import COMPACTION_PROPERTY
@@ -34,6 +34,7 @@ from support.scraping import Scraped, scrape
 from support.server_process import free_address
 
 SEED: Final = 3
+PROGRESS: Final = 500  # transactions
 MAINTENANCE_SECONDS: Final = "maintenance_duration_seconds_sum"
 
 
@@ -74,7 +75,8 @@ class SessionMeasurement:
     cpu_seconds: float
     maintenance_seconds: float
     compaction_seconds: float
-    maintenance_over_cpu_seconds: float  # more than its share of processor time: maintenance also waits
+    compaction_cpu_seconds: float  # of the workers that rewrite files, without plans and commits
+    compaction_share_of_cpu: float
     compacted_over_written_bytes: float
 
 
@@ -90,8 +92,11 @@ class Transaction:
 class Year:
     """A session with three tables, and the runtime's part of the conversation."""
 
-    def __init__(self, connector: Connector, directory: Path, sources: Sequence[Source], address: str) -> None:
+    def __init__(
+        self, connector: Connector, directory: Path, sources: Sequence[Source], address: str, used: ProcessorTime
+    ) -> None:
         self.transactions: list[Transaction] = []
+        self._used = used
         self._connector = connector
         self._directory = directory
         self._sources = sources
@@ -108,7 +113,7 @@ class Year:
         self._connector.send(rows.START_COMMIT, line("acknowledge", {}))
         self._connector.expect("startedCommit", "acknowledged")
         self._before = self._scrape()
-        self._began, self._cpu = time.perf_counter(), cpu_seconds(self._connector.pid)
+        self._began, self._cpu = time.perf_counter(), self._used.seconds
 
     def transact(self) -> None:
         """Hold one transaction of all tables."""
@@ -130,6 +135,15 @@ class Year:
         self._connector.expect("acknowledged")
         acknowledged = time.perf_counter() - began
         self.transactions.append(Transaction(loaded, acknowledged, measure_yardstick(self._directory / "yardstick")))
+
+    def show_progress(self) -> None:
+        """Print the medians of the last transactions."""
+        last = self.transactions[-PROGRESS:]
+        milliseconds = {
+            part: round(median(getattr(each, part) for each in last) * 1000, 1)
+            for part in ("load", "acknowledge", "yardstick")
+        }
+        print(len(self.transactions), "transactions; of the last, ms:", milliseconds, file=sys.stderr, flush=True)
 
     def measure_tables(self, *, with_spark: bool) -> list[TableMeasurement]:
         """Compare each table with its copy, and look at its files."""
@@ -169,7 +183,7 @@ class Year:
 
     def measure_session(self) -> SessionMeasurement:
         """Compare its last transactions with early ones, and its maintenance with all of its work."""
-        cpu, seconds = cpu_seconds(self._connector.pid) - self._cpu, time.perf_counter() - self._began
+        cpu, seconds = self._used.seconds - self._cpu, time.perf_counter() - self._began
         metrics = self._scrape()
         maintenance = self._count(metrics, MAINTENANCE_SECONDS)
         early, late = self.transactions[EARLY], self.transactions[LATE]
@@ -191,7 +205,8 @@ class Year:
             cpu_seconds=cpu,
             maintenance_seconds=maintenance,
             compaction_seconds=self._count(metrics, MAINTENANCE_SECONDS, action=COMPACT_DATA_FILES),
-            maintenance_over_cpu_seconds=maintenance / cpu,
+            compaction_cpu_seconds=self._used.seconds_when_idle,
+            compaction_share_of_cpu=self._used.seconds_when_idle / cpu,
             compacted_over_written_bytes=self._amplify(metrics),
         )
 
@@ -231,11 +246,16 @@ def measure(arguments: argparse.Namespace) -> tuple[list[TableMeasurement], Sess
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
         directory = Path(name)
-        with open_session(directory, [source.collection for source in sources], config) as connector:
-            year = Year(connector, directory, sources, address)
+        with (
+            open_session(directory, [source.collection for source in sources], config) as connector,
+            ProcessorTime(connector.pid) as used,
+        ):
+            year = Year(connector, directory, sources, address, used)
             year.fill(arguments.rows)
             for number in range(1, count + 1):
                 year.transact()
+                if number % PROGRESS == 0:
+                    year.show_progress()
                 if number in reports:
                     measured += year.measure_tables(with_spark=False)
                     print(*measured[-len(TABLES) :], sep="\n", flush=True)
