@@ -52,7 +52,7 @@ ROWS: Final = (
     "0, 0, '', X'', 0.00, -0.0D, false, DATE '1970-01-01', TIMESTAMP '1970-01-01T00:00:00Z'",
     "9223372036854775807, 2147483647, '😀😀😀😀', X'00', 9999999.99, double('NaN'), true, DATE '9999-12-31', "
     "TIMESTAMP '9999-12-31T23:59:59.999999Z'",
-    "-9223372036854775808, -2147483648, 'iceberg', X'00010203', -123.45, double('-Infinity'), false, "
+    "-9223372036854775808, -2147483646, 'iceberg', X'00010203', -123.45, double('-Infinity'), false, "
     "DATE '0001-01-01', TIMESTAMP '0001-01-01T00:00:00Z'",
     "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL",
 )
