@@ -122,7 +122,10 @@ class ProcessorTime:
 def _descendants(root: int) -> Iterator[int]:
     """Yield the tree's processes. Unlike `_tree`, this reads nothing of other processes."""
     yield root
-    for thread in Path(f"/proc/{root}/task").glob("*"):
+    threads: list[Path] = []
+    with suppress(FileNotFoundError):  # it ended meanwhile
+        threads += Path(f"/proc/{root}/task").iterdir()
+    for thread in threads:
         for child in _read(thread / "children").split():
             yield from _descendants(int(child))
 
