@@ -2,6 +2,7 @@
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,25 +34,40 @@ class Kind(Enum):
     PYTHON_WORKERS = auto()
 
 
-class PeakMemory:
-    """Samples a process tree's memory while it is entered."""
+class _Sampler(ABC):
+    """Samples a process tree in regular intervals while it is entered."""
 
-    def __init__(self, root: int) -> None:
+    def __init__(self, root: int, interval: float) -> None:
         self._root = root
-        self._samples = [Memory(0, 0)]
-        self._shares: Counter[Kind] = Counter()
+        self._interval = interval
         self._done = threading.Event()
-        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        self._sampler.start()
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
-        self._sampler.join()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._done.wait(self._interval):
+            self._sample()
+
+    @abstractmethod
+    def _sample(self) -> None: ...
+
+
+class PeakMemory(_Sampler):
+    """Samples a process tree's memory while it is entered."""
+
+    def __init__(self, root: int) -> None:
+        super().__init__(root, INTERVAL)
+        self._samples = [Memory(0, 0)]
+        self._shares: Counter[Kind] = Counter()
 
     @property
     def peak(self) -> Memory:
@@ -63,13 +79,12 @@ class PeakMemory:
         return self._shares
 
     def _sample(self) -> None:
-        while not self._done.wait(INTERVAL):
-            by_process = {process: _memory_of(process) for process in _tree(self._root)}
-            self._samples.append(_total(by_process.values()))
-            shares: Counter[Kind] = Counter()
-            for process, used in by_process.items():
-                shares[self._kind(process)] += used.pss
-            self._shares = max(self._shares, shares, key=Counter.total)
+        by_process = {process: _memory_of(process) for process in _tree(self._root)}
+        self._samples.append(_total(by_process.values()))
+        shares: Counter[Kind] = Counter()
+        for process, used in by_process.items():
+            shares[self._kind(process)] += used.pss
+        self._shares = max(self._shares, shares, key=Counter.total)
 
     def _kind(self, process: Path) -> Kind:
         if process.name == str(self._root):
@@ -77,28 +92,16 @@ class PeakMemory:
         return Kind.JVM if _program(process) == "java" else Kind.PYTHON_WORKERS
 
 
-class ProcessorTime:
+class ProcessorTime(_Sampler):
     """Samples a process tree's user and system time while it is entered, also that of processes that end meanwhile.
 
     A process that ends loses what it used since its last sample.
     """
 
     def __init__(self, root: int) -> None:
-        self._root = root
+        super().__init__(root, PROCESSOR_INTERVAL)
         self._seconds: dict[int, float] = {}
         self._idle: set[int] = set()
-        self._done = threading.Event()
-        self._sampler = threading.Thread(target=self._sample, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._sampler.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self._sampler.join()
 
     @property
     def seconds(self) -> float:
@@ -111,12 +114,11 @@ class ProcessorTime:
         return sum(self._seconds[pid] for pid in list(self._idle))
 
     def _sample(self) -> None:
-        while not self._done.wait(PROCESSOR_INTERVAL):
-            for pid in _descendants(self._root):
-                if stat := _stat(Path(f"/proc/{pid}")):
-                    self._seconds[pid] = sum(map(int, stat[11:13])) / TICKS
-                    if int(stat[38]) == os.SCHED_IDLE:
-                        self._idle.add(pid)
+        for pid in _descendants(self._root):
+            if stat := _stat(Path(f"/proc/{pid}")):
+                self._seconds[pid] = sum(map(int, stat[11:13])) / TICKS
+                if int(stat[38]) == os.SCHED_IDLE:
+                    self._idle.add(pid)
 
 
 def _descendants(root: int) -> Iterator[int]:
