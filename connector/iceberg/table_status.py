@@ -29,7 +29,7 @@ from connector.iceberg.commits.snapshot import (
 )
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.iceberg.metadata.table_updates import list_newest_first, name_table_in_errors
 from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -199,8 +199,7 @@ def _read_sort_term(table: Table, field: SortField) -> SortTerm:
 
 
 def _read_freshness(table: Table) -> Freshness | None:
-    # Some catalogs keep snapshots in no order.
-    for snapshot in sorted(table.snapshots(), key=lambda each: each.sequence_number or 0, reverse=True):
+    for snapshot in list_newest_first(table.metadata):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         try:
             first, last = (datetime.fromisoformat(summary[name]) for name in (SUMMARY_FIRST, SUMMARY_LAST))

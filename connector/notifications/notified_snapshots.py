@@ -17,6 +17,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION
+from connector.iceberg.metadata.table_updates import list_newest_first
 
 SUMMARY_NOTIFIED: Final = "flow.notified"
 MARK: Final = re.compile("[0-9]{1,18}")
@@ -48,11 +49,8 @@ def find_newer(metadata: TableMetadata, materialization: str, sequence_number: i
 
 
 def _marked(metadata: TableMetadata, materialization: str) -> Iterator[tuple[Snapshot, int]]:
-    """Yield the task's snapshots with a mark, the newest first. Snapshots that another engine has rolled back count.
-
-    The metadata has snapshots in any order: some catalogs keep them in a hash map.
-    """
-    for snapshot in sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True):
+    """Yield the task's snapshots with a mark, the newest first. Snapshots that another engine has rolled back count."""
+    for snapshot in list_newest_first(metadata):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         mark = summary.get(SUMMARY_NOTIFIED, "")
         if summary.get(SUMMARY_MATERIALIZATION) == materialization and MARK.fullmatch(mark):

@@ -56,6 +56,12 @@ def find_generation(table: Table, materialization: str) -> Generation:
         return Generation.of(str(table.metadata.table_uuid), table.properties, materialization)
 
 
+def list_newest_first(metadata: TableMetadata) -> list[Snapshot]:
+    """Return the snapshots of all branches, the newest first. The metadata has them in any order: some catalogs keep
+    them in a hash map."""
+    return sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
+
+
 def show_generation(table: Table, generation: Generation) -> Table:
     """Return the table as the task of this generation has it: with its columns, and without earlier rows.
 
