@@ -4,7 +4,7 @@ A backfill has two commits. Apply makes the first: it begins a new generation of
 do not notice it, because it makes neither the columns nor any rows current. The second one is the first commit of the
 new generation. In one step it removes all earlier rows, adds the new ones, and makes the new columns current.
 
-To the writers of the task, a new generation is a new table. What was staged for a former one is refused. A process of
+To the writers of the task, a new generation is a new table. What was staged for a former one is refused. A process from
 before the backfill is also fenced, even if its image knows no generations: apply's commit sets a fence value that it
 does not know, for all keys (decision 7), and moves the main branch, which a commit that is on its way asserts.
 """
