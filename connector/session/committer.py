@@ -106,11 +106,14 @@ class Committer:
 
     def find_pending(self, table: TableId, key_range: str) -> list[StagedCommit]:
         """Return the pending commits of a table whose key ranges overlap this one."""
-        return [commit for commit in self._backlog.find_pending(table) if commit.writer.overlaps(key_range)]
+        with self._changed:
+            pending = self._backlog.find_pending(table)
+        return [commit for commit in pending if commit.writer.overlaps(key_range)]
 
     def find_error(self, chain_id: ChainId) -> ConnectorError | None:
         """Return the reason why a chain is pending. None if it is not pending, or was not tried yet."""
-        return self._backlog.find_error(chain_id)
+        with self._changed:
+            return self._backlog.find_error(chain_id)
 
     def log_waiting(self) -> None:
         """Log a warning for each table whose last attempt failed."""

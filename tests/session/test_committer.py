@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -270,6 +271,32 @@ def test_only_what_overlaps_a_key_range_waits_for_it(tables: Tables) -> None:
     committer.commit([left, right])
     assert committer.find_pending(left.table_id, LEFT) == [left]
     assert committer.find_pending(left.table_id, WHOLE) == [left, right]
+
+
+def test_what_waits_can_be_looked_at_while_a_retry_commits_it() -> None:
+    """The views of Loads do so, in the main thread."""
+    committer, chains = Committer(Tables().attempt, GENEROUS), [staged(f"table{number}", "c1") for number in range(100)]
+    has_ended, failures = threading.Event(), list[Exception]()
+
+    def look() -> None:
+        while not has_ended.is_set() and not failures:
+            try:
+                committer.find_pending(chains[0].table_id, WHOLE)
+            except Exception as error:  # noqa: BLE001 - the test reports it
+                failures.append(error)
+
+    switching = sys.getswitchinterval()
+    looking = threading.Thread(target=look)
+    sys.setswitchinterval(1e-5)
+    try:
+        looking.start()
+        for _ in range(5):
+            committer.commit(chains)
+    finally:
+        sys.setswitchinterval(switching)
+        has_ended.set()
+        looking.join()
+    assert failures == []
 
 
 def test_a_table_in_its_pause_is_not_asked_for_another_range_either(
