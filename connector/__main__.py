@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from connector.host import logs, signals
+from connector.host import logs, machine, signals
 from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import redact
 from connector.rpc import spec
@@ -76,6 +76,7 @@ def _serve() -> None:
     wire = stdio.claim_stdout()
     _check_codec()
     signals.install(wire)
+    machine.allow_many_files()
     if sys.stdin.isatty():
         log.info("reading requests of Flow's protocol, JSON lines, from this terminal; --help lists the commands")
     # Set before PyArrow is loaded. PyArrow takes ten megabytes for each small file that it writes to S3, and its

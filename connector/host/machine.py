@@ -2,6 +2,7 @@
 has a portable way for them; no other module of the connector uses something that only Linux has."""
 
 import os
+import resource
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Final
 
 MOUNTS: Final = Path("/proc/mounts")
 THREADS: Final = Path("/proc/self/task")
+
+_MOST_FILES: Final = 10_240  # more bindings than a task has; macOS accepts no larger limit
 
 _LOWEST_PRIORITY: Final = 19  # as the highest nice value
 
@@ -39,6 +42,16 @@ def lower_priority() -> None:
     for thread in THREADS.glob("[0-9]*"):
         with suppress(OSError):  # the thread has ended, or the container forbids it
             os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+
+
+def allow_many_files() -> None:
+    """Let this process, and those that it starts, open more files at the same time than is usual. A transaction has an
+    open file for each binding."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(ValueError, OSError):  # the system has a lower limit than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def is_in_memory(directory: Path) -> bool:

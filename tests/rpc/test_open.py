@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 
 def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
@@ -46,6 +47,22 @@ print(*resource.getrlimit(resource.RLIMIT_CORE)[:1])
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert ended.stderr.splitlines()[-1] == "0"
+
+
+def test_a_transaction_may_have_rows_for_more_bindings_than_files_are_usually_allowed(tmp_path: Path) -> None:
+    """Each binding has an open block on the spool."""
+    program = f"""
+import pathlib, resource
+from connector import __main__
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+__main__.main([])
+from connector.spark.spool import Spool
+from protocol.request import Store
+spool = Spool(pathlib.Path({str(tmp_path / "spool")!r}))
+for binding in range(1000):
+    spool.add(Store(binding, binding + 1, 1, (b"{{}}\\n",)))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def test_what_only_some_sessions_or_only_workers_need_is_loaded_later() -> None:
