@@ -52,6 +52,10 @@ class StagedRows(msgspec.Struct, frozen=True):
     is_recovered: bool = False  # an earlier session has staged it
 
 
+class StagedTransaction(msgspec.Struct, frozen=True):
+    """The open transaction has ended: all of its rows are staged, or were rejected."""
+
+
 class CommittedRows(msgspec.Struct, frozen=True):
     """One commit has added the rows of staged commits to a table."""
 
@@ -174,6 +178,7 @@ Fact: TypeAlias = (
     | AnsweredLoads
     | TreatedValues
     | StagedRows
+    | StagedTransaction
     | CommittedRows
     | EndedCommits
     | FailedAttempt

@@ -79,6 +79,9 @@ class FactCounter:
             self._counts.add(definitions.BYTES_STAGED, fact.size, table)
         self._waiting.stage(fact)
 
+    def _count_staged_transaction(self, _: facts.StagedTransaction) -> None:
+        self._waiting.close()
+
     def _count_committed(self, fact: facts.CommittedRows) -> None:
         table = self._label(fact.table)
         for metric, amount in (
@@ -122,7 +125,6 @@ class FactCounter:
     def _count_acknowledged(self, fact: facts.AcknowledgedTransaction) -> None:
         self._counts.add(definitions.TRANSACTIONS, fact.has_rows)
         self._counts.add(definitions.HELD, fact.held)
-        self._waiting.close()
 
     def _count_spool(self, fact: facts.SpoolSize) -> None:
         self._counts.set(definitions.SPOOL, fact.size)
@@ -155,6 +157,7 @@ COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
     facts.AnsweredLoads: FactCounter._count_loads,
     facts.TreatedValues: FactCounter._count_treated,
     facts.StagedRows: FactCounter._count_staged,
+    facts.StagedTransaction: FactCounter._count_staged_transaction,
     facts.CommittedRows: FactCounter._count_committed,
     facts.EndedCommits: FactCounter._count_ended,
     facts.FailedAttempt: FactCounter._count_attempt,

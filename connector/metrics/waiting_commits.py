@@ -47,7 +47,7 @@ class WaitingCommits:
         self._staged[fact.commit_id] = _Waiting(fact.table, fact.rows, fact.size, since)
 
     def close(self) -> None:
-        """Note that the open transaction has ended: all of its rows are staged."""
+        """Note that the open transaction has ended: all of its rows are staged, or were rejected."""
         self._open.clear()
         self._oldest_open = None
 

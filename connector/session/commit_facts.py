@@ -14,6 +14,7 @@ from connector.host.facts import (
     FailedCommit,
     OpenedTables,
     StagedRows,
+    StagedTransaction,
     TableState,
     TreatedValues,
 )
@@ -34,6 +35,7 @@ def measure_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally],
     for index, tally in treated.items():
         for _, treatment, values in tally:
             _tell(TreatedValues(tables[index], treatment, values.count))
+    _tell(StagedTransaction())
 
 
 def measure_recovered(staged: Sequence[StagedCommit]) -> None:

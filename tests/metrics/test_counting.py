@@ -64,7 +64,7 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
     counter.count(facts.OpenedTables((ORDERS,)))
     counter.count(facts.ReceivedRows(ORDERS, 1, 10, 1.0))
     counter.count(facts.StagedRows(ORDERS, "1", 1, 10))
-    counter.count(facts.AcknowledgedTransaction(0.0, has_rows=True))
+    counter.count(facts.StagedTransaction())
     counter.count(facts.FailedCommit(ORDERS, CommitFailure.OTHER))
     counter.count(facts.EndedCommits(ORDERS, ("1",)))
     assert counts.replaced == 0
@@ -105,20 +105,19 @@ def test_the_oldest_row_waits_from_its_receipt_until_its_commit(counted: Counted
     assert counted.tell(facts.ReceivedRows(ORDERS, 1, 10, 995.0)).value(oldest) == 995
     assert counted.tell(facts.StagedRows(ORDERS, "1", 1, 10)).value(oldest) == 995
     counted.clock.now = 1010.0
-    counted.tell(facts.AcknowledgedTransaction(0.0, has_rows=True), facts.ReceivedRows(ORDERS, 1, 10, 1009.0))
+    counted.tell(facts.StagedTransaction(), facts.ReceivedRows(ORDERS, 1, 10, 1009.0))
     assert counted.tell().value(oldest) == 995, "the first transaction waits on"
     seen = counted.tell(facts.EndedCommits(ORDERS, ("1",)))
     assert seen.value(oldest) == 1009
     assert seen.value("last_commit_timestamp_seconds") == 1010
-    counted.tell(facts.StagedRows(ORDERS, "2", 1, 10), facts.EndedCommits(ORDERS, ("2",)))
-    assert not counted.tell(facts.AcknowledgedTransaction(0.0, has_rows=True)).values(oldest)
+    counted.tell(facts.StagedRows(ORDERS, "2", 1, 10), facts.StagedTransaction())
+    assert not counted.tell(facts.EndedCommits(ORDERS, ("2",))).values(oldest), "also while no acknowledgement is sent"
 
 
 def test_rows_whose_transaction_staged_nothing_for_their_table_wait_no_more(counted: Counted) -> None:
     """All of them were rejected, for instance."""
     counted.tell(facts.ReceivedRows(ORDERS, 1, 10, 995.0), facts.StagedRows("shop.rejected", "1", 1, 10))
-    counted.tell(facts.EndedCommits("shop.rejected", ("1",)))
-    seen = counted.tell(facts.AcknowledgedTransaction(0.0, has_rows=True))
+    seen = counted.tell(facts.StagedTransaction(), facts.EndedCommits("shop.rejected", ("1",)))
     assert not seen.values("oldest_waiting_row_timestamp_seconds")
 
 

@@ -13,6 +13,8 @@ from fixtures.conversation import CONFIG, line
 from support.processes import wait_until
 from support.readers import local_catalog
 from support.runtime import Runtime, Session
+from support.scraping import scrape
+from support.server_process import free_address
 
 pytestmark = pytest.mark.spark
 
@@ -43,17 +45,24 @@ def check_held(session: Session) -> None:
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Iterator[Session]:
+def address() -> str:
+    """Where the session publishes its metrics."""
+    return free_address()
+
+
+@pytest.fixture
+def held(tmp_path: Path, address: str) -> Iterator[Session]:
     """A session that has committed a transaction and holds its acknowledgement."""
-    with open_session(tmp_path, {}) as session:
+    with open_session(tmp_path, {"metrics": {"listen": address}}) as session:
         stage(session, rows=1)
         check_held(session)
         yield session
 
 
 @pytest.mark.usefixtures("held")
-def test_the_rows_are_visible_while_the_acknowledgement_is_held(tmp_path: Path) -> None:
+def test_the_rows_are_visible_while_the_acknowledgement_is_held(tmp_path: Path, address: str) -> None:
     assert local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().num_rows == ROWS
+    assert not scrape(address).values("oldest_waiting_row_timestamp_seconds")
 
 
 def test_a_flush_that_is_there_already_ends_the_wait(held: Session) -> None:
