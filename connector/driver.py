@@ -90,21 +90,24 @@ class UploadInterval:
         self._interval = interval.total_seconds()
         self._enough_rows = enough_rows
         self._enough_bytes = enough_bytes
-        self._rows = self._commits = 0
+        self._rows = self._transactions = 0
 
     def count_rows(self, rows: int) -> None:
-        """Note that so many rows have been received for the next commit."""
+        """Note that the open transaction has received so many rows."""
         self._rows += rows
 
-    def find_delay(self, committed: int | None) -> float:
-        """Return the delay in seconds after a transaction that committed so many bytes of data files; None if it
-        committed nothing. A transaction that only deletes rows has committed 0 bytes."""
-        if committed is None:
-            return 0.0
+    def find_delay(self, staged: int | None) -> float:
+        """Return the delay in seconds of a transaction that staged so many bytes of data files; None if it staged
+        nothing. A transaction that only deletes rows has staged 0 bytes.
+
+        It does not matter if a table refuses the commit: its small transactions must not pile up either.
+        """
         rows, self._rows = self._rows, 0
-        self._commits += 1
-        is_large = committed >= self._enough_bytes or (self._enough_rows is not None and rows >= self._enough_rows)
-        return 0.0 if is_large or self._commits <= QUICK_TRANSACTIONS else self._interval
+        if staged is None:
+            return 0.0
+        self._transactions += 1
+        is_large = staged >= self._enough_bytes or (self._enough_rows is not None and rows >= self._enough_rows)
+        return 0.0 if is_large or self._transactions <= QUICK_TRANSACTIONS else self._interval
 
 
 def _serve_transactions(
@@ -119,9 +122,8 @@ def _serve_transactions(
         match message:
             case request.Acknowledge():
                 _check_patches(message.state_patches, requests)
-                committed = session.acknowledge(staged)
-                answer = response.Acknowledged(_patch(committed.patch))
-                held = _hold_back(interval.find_delay(committed.size), requests, partial(send, answer))
+                answer = response.Acknowledged(_patch(session.acknowledge(staged).patch))
+                held = _hold_back(interval.find_delay(staged.size), requests, partial(send, answer))
                 if facts.observe:
                     facts.observe(AcknowledgedTransaction(held, bool(staged.commits)))
                 transaction = session.begin()

@@ -221,6 +221,11 @@ class StagedTransaction:
         """The patch of `startedCommit`, which adds the commits to the state."""
         return encode_added(self.commits) if self.commits else None
 
+    @property
+    def size(self) -> int | None:
+        """Bytes of the data files. None if nothing is staged; 0 if rows are only deleted."""
+        return sum(commit.size for commit in self.commits) if self.commits else None
+
 
 @dataclass(frozen=True)
 class LandedTransaction:
@@ -232,12 +237,6 @@ class LandedTransaction:
     def patch(self) -> Json | None:
         """The patch of `acknowledged`, which removes the commits from the state."""
         return encode_removed(self.commits) if self.commits else None
-
-    @property
-    def size(self) -> int | None:
-        """Bytes of the data files of this session. None if all commits are of earlier sessions."""
-        own = [commit for commit in self.commits if not commit.is_recovered]
-        return sum(commit.size for commit in own) if own else None
 
 
 def encode_added(staged: Iterable[StagedCommit]) -> dict[str, Any]:

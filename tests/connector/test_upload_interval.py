@@ -17,11 +17,11 @@ def in_full_swing(rows: int | None = None) -> UploadInterval:
     return interval
 
 
-def delay_after(interval: UploadInterval, *runs: int, committed: int | None = SMALL) -> float:
+def delay_after(interval: UploadInterval, *runs: int, staged: int | None = SMALL) -> float:
     """The delay after a transaction with runs of so many rows."""
     for rows in runs:
         interval.count_rows(rows)
-    return interval.find_delay(committed)
+    return interval.find_delay(staged)
 
 
 def test_small_transactions_wait_for_the_interval_after_the_first_few() -> None:
@@ -39,14 +39,7 @@ def test_a_transaction_of_many_rows_is_never_delayed() -> None:
     interval = in_full_swing(rows=10)
     assert delay_after(interval, 9) == 300
     assert delay_after(interval, 4, 6) == 0
-    assert delay_after(interval, 9) == 300, "the rows of earlier transactions are committed"
-
-
-def test_rows_that_no_table_has_taken_yet_count_for_the_next_commit() -> None:
-    interval = in_full_swing(rows=10)
-    assert delay_after(interval, 6, committed=None) == 0
-    assert delay_after(interval, 6) == 0
-    assert delay_after(interval, 6) == 300
+    assert delay_after(interval, 9) == 300, "the rows of earlier transactions do not count"
 
 
 def test_without_a_limit_by_rows_any_number_of_rows_waits() -> None:

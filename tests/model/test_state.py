@@ -12,9 +12,9 @@ from connector.model.state import (
     ColumnStatistics,
     DataFile,
     FileList,
-    LandedTransaction,
     LocatedRows,
     StagedCommit,
+    StagedTransaction,
     WriterId,
 )
 from connector.model.state_reader import read_state
@@ -161,12 +161,10 @@ def test_entries_of_an_image_that_knew_no_partitions_are_read() -> None:
     assert read_state("acme/orders", patch) == [commit]
 
 
-def test_the_size_of_a_report_leaves_out_what_earlier_sessions_staged() -> None:
-    own, recovered = staged("c", prev="b"), replace(staged("b"), is_recovered=True)
-    assert LandedTransaction((recovered, own)).size == FILE.size
-    assert LandedTransaction((recovered,)).size is None
-    assert LandedTransaction(()).size is None
-    assert LandedTransaction((replace(own, files=()),)).size == 0
+def test_the_size_of_a_transaction_is_that_of_its_data_files() -> None:
+    assert StagedTransaction((staged("b"), staged("c", prev="b"))).size == 2 * FILE.size
+    assert StagedTransaction((replace(staged("b"), files=()),)).size == 0, "it only deletes rows"
+    assert StagedTransaction().size is None
 
 
 def test_entries_of_an_image_that_staged_no_deletes_are_read() -> None:

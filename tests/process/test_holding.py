@@ -15,6 +15,7 @@ from support.readers import local_catalog
 from support.runtime import Runtime, Session
 from support.scraping import scrape
 from support.server_process import free_address
+from support.tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 
@@ -63,6 +64,16 @@ def held(tmp_path: Path, address: str) -> Iterator[Session]:
 def test_the_rows_are_visible_while_the_acknowledgement_is_held(tmp_path: Path, address: str) -> None:
     assert local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().num_rows == ROWS
     assert not scrape(address).values("oldest_waiting_row_timestamp_seconds")
+
+
+def test_the_acknowledgement_of_rows_that_their_table_refuses_is_held_too(tmp_path: Path) -> None:
+    """Otherwise a busy source would soon have more transactions waiting than `max_waiting_commits` allows."""
+    with open_session(tmp_path, {}) as session:
+        with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+            stage(session, rows=1)
+            check_held(session)
+        assert session.finish().status == 0
+    assert local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().num_rows == ROWS
 
 
 def test_a_flush_that_is_there_already_ends_the_wait(held: Session) -> None:
