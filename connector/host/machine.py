@@ -2,6 +2,7 @@
 has a portable way for them; no other module of the connector uses something that only Linux has."""
 
 import os
+import re
 import resource
 import socket
 from contextlib import suppress
@@ -57,12 +58,17 @@ def allow_many_files() -> None:
 def is_in_memory(directory: Path) -> bool:
     """Return whether the directory is in a tmpfs: its files count as memory. False if the system does not say it."""
     try:
-        mounts = MOUNTS.read_text()
+        mounts = MOUNTS.read_bytes()
     except OSError:
         return False
-    kinds = {Path(place): kind for _, place, kind, *_ in (line.split(" ") for line in mounts.splitlines())}
+    kinds = {_read_place(place): kind for _, place, kind, *_ in (line.split(b" ") for line in mounts.split(b"\n")[:-1])}
     path = directory.resolve()
-    return next((kinds[place] for place in (path, *path.parents) if place in kinds), "") == "tmpfs"
+    return next((kinds[place] for place in (path, *path.parents) if place in kinds), b"") == b"tmpfs"
+
+
+def _read_place(mounted: bytes) -> Path:
+    """Return the path that the kernel has written. It writes spaces and some other bytes as octal numbers."""
+    return Path(os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), mounted)))
 
 
 def keep_alive(connection: socket.socket) -> None:

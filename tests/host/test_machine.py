@@ -47,6 +47,17 @@ def test_a_list_of_mounts_without_a_root_names_nothing_in_memory(
     assert not machine.is_in_memory(tmp_path)
 
 
+@pytest.mark.parametrize("name", [b"two words", b"M\xfcll", "Müll".encode()], ids=["space", "latin-1", "utf-8"])
+def test_a_mount_may_have_any_name(name: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel writes a space as \\040, and other bytes as they are."""
+    place = bytes(tmp_path / os.fsdecode(name))
+    mounts = b"overlay / overlay rw 0 0\ntmpfs %b tmpfs rw 0 0\n" % place.replace(b" ", rb"\040")
+    (tmp_path / "mounts").write_bytes(mounts)
+    monkeypatch.setattr(machine, "MOUNTS", tmp_path / "mounts")
+    assert machine.is_in_memory(tmp_path / os.fsdecode(name))
+    assert not machine.is_in_memory(tmp_path)
+
+
 def test_a_connection_is_probed_after_half_a_minute(pair: tuple[socket.socket, socket.socket]) -> None:
     connection, _ = pair
     machine.keep_alive(connection)
