@@ -87,8 +87,10 @@ def comparable(values: pa.Array) -> pa.Array:
     """Return values of a type that Arrow compares as Iceberg does.
 
     Iceberg orders doubles as Java does: -0.0 before 0.0, and NaN after everything. The integers that stand for doubles
-    have this order. The integer of a null is that of 0.0.
+    have this order. The integer of a null is that of 0.0. UUIDs have the order of their bytes.
     """
+    if isinstance(values, pa.ExtensionArray):
+        return values.storage
     if not pa.types.is_floating(values.type):
         return values
     doubles = values.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import NestedField
 
 from connector.evolution.field_config import fold_case
@@ -63,7 +63,8 @@ def plan_schema(
     """Return the schema of a table that has only these columns, once a backfill has replaced its rows.
 
     A column that does not change keeps its id: partition specs, sort orders and other engines know it by that. So do
-    older rows, which branches may still have. Columns with `pinned` ids stay, for what depends on them.
+    older rows, which branches may still have. Columns with `pinned` ids, also of columns within them, stay for what
+    depends on them.
     """
     before = {field.name: field for field in schema.fields}
     ids = count(last_column_id + 1)
@@ -71,7 +72,7 @@ def plan_schema(
     held = {field.field_id for field in fields}
     taken = {fold_case(field.name) for field in fields}
     for field in schema.fields:
-        if field.field_id in pinned and field.field_id not in held:
+        if field.field_id not in held and not index_by_id(Schema(field)).keys().isdisjoint(pinned):
             is_taken = fold_case(field.name) in taken
             name = f"{field.name}_{field.field_id}_before_backfill" if is_taken else field.name
             fields.append(field.model_copy(update={"name": name, "required": False}))

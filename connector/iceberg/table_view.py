@@ -168,8 +168,10 @@ def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[St
 
 
 def _search_live(live: Iterable[ListedFile], deletes: PositionDeletes, unit_size: int) -> Iterator[SearchedFile]:
-    for file in sorted(live, key=lambda file: file.sequence_number):
-        found = tuple(delete.id for delete in deletes.find(file))
+    files = sorted(live, key=lambda file: file.sequence_number)
+    applied = deletes.find_all(files)
+    for file in files:
+        found = tuple(delete.id for delete in applied[file.path])
         whole = SearchedFile(file.path, file.size, position_deletes=found, lineage=file.lineage)
         yield from _split(whole, file.row_groups, unit_size)
 

@@ -24,7 +24,7 @@ from connector.encoding.data_files import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
 from connector.host.errors import ConnectorError
-from connector.iceberg.metadata.table_updates import NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
+from connector.iceberg.metadata.table_updates import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.tables import evolve
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
@@ -138,6 +138,7 @@ NOT_VALIDATED = {
     "files of another codec": proposed(proposing(additional_table_properties={CODEC: "lzo"})),
     "files of too high a level": proposed(proposing(additional_table_properties={LEVEL: "23"})),
     "files with names by code": proposed(proposing(additional_table_properties={PROVIDER: "os.Names"})),
+    "encrypted files": proposed(proposing(additional_table_properties={ENCRYPTION: "key-1"})),
     "files of no size": proposed(proposing(additional_table_properties={TARGET_SIZE: "512 MB"})),
     "a table with files of another codec": proposed(proposing(), on=with_properties({CODEC: "lzo"}), last=LAST),
     "metadata below no directory": proposed(proposing(additional_table_properties={"write.metadata.path": "meta"})),
@@ -145,6 +146,7 @@ NOT_VALIDATED = {
         proposing(), on=with_properties({"write.data.path": "data/orders"}), last=LAST
     ),
     "a table with names by code": proposed(proposing(), on=with_properties({PROVIDER: "os.Names"}), last=LAST),
+    "a table with encrypted files": proposed(proposing(), on=with_properties({ENCRYPTION: "key-1"}), last=LAST),
     "a table with a name mapping of something else": proposed(
         proposing(), on=with_properties({NAME_MAPPING: "id"}), last=LAST
     ),

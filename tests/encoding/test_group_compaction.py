@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import duckdb
 import numpy as np
@@ -21,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType, UUIDType
 
 from connector.encoding import copied_row_groups, group_files, sorted_compaction, sorted_runs, source_rows
 from connector.encoding.assembled_files import AssembledFile, ColumnChunk
@@ -394,6 +395,22 @@ def test_a_source_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/broken.parquet", 17),)), (), target_size=1)
     check_text(SNAPSHOTS, "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
+
+
+def test_rows_are_sorted_by_uuids(tmp_path: Path) -> None:
+    """The connector writes none, but other engines do. Arrow itself does not sort them."""
+    numbers = [7 << 120, 1, 255 << 120, 128, 3]
+    path = tmp_path / "source.parquet"
+    uuids = pa.array([UUID(int=number).bytes for number in numbers], pa.uuid())
+    pq.write_table(pa.table([uuids], schema=pa.schema([_field("u", pa.uuid(), 1)])), path, store_schema=False)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "metadata").mkdir()
+    column = TargetColumn(1, "u", UUIDType(), False, 1, UUIDType())
+    order = (SortField(1, "identity", False, True),)
+    compaction = Compaction((column,), order, f"file://{tmp_path}", Properties(), "compact-1")
+    [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{path}", path.stat().st_size),))).files
+    written = pq.read_table(file.path.removeprefix("file://"))["u"].to_pylist()
+    assert [each.int for each in written] == sorted(numbers)
 
 
 def test_nested_columns_of_another_form_go_to_another_file(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, Summary
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import LongType, PrimitiveType, StringType
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, StructType
 
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Owner, StartBackfill, TableChange, Target
@@ -189,6 +190,19 @@ def test_a_column_that_a_partition_spec_needs_stays(tmp_path: Path) -> None:
         (3, "qty"),
         (2, "qty_2_before_backfill"),
     ]
+
+
+def test_a_column_stays_that_has_the_source_of_a_partition_spec_within_it(tmp_path: Path) -> None:
+    """Java reads no table whose partition spec lacks its source."""
+    catalog = local_catalog(tmp_path)
+    place = NestedField(2, "place", StructType(NestedField(3, "country", StringType())))
+    by_country = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "country"))
+    table_of(catalog, ID, place, spec=by_country, rows=[[{"id": 1, "place": {"country": "at"}}]])
+    fit(catalog, target())
+    land(catalog, staged(catalog, {"id": 7}, writer=writer(1)))
+    table = catalog.load_table(PATH)
+    assert table.schema().find_column_name(table.spec().fields[0].source_id) == "place.country"
+    assert rows(catalog) == [{"id": 7, "place": None}]
 
 
 def test_a_table_without_rows_is_backfilled(tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
     [
         ("write.metadata.previous-versions-max", "abc"),
         ("write.py-location-provider.impl", "this.Names"),
+        ("encryption.key-id", "key-1"),
         ("write.metadata.path", "meta"),
         ("write.data.path", "file:///lake/orders#1"),
         ("write.object-storage.enabled", "perhaps"),

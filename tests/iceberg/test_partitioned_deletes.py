@@ -134,7 +134,7 @@ def test_deletes_of_another_partition_are_not_applied(catalog: Catalog) -> None:
     [delete] = [file for file in files if file.content is DataFileContent.POSITION_DELETES]
 
     def applied(to: ListedFile) -> list[ListedFile]:
-        return PositionDeletes([replace(delete, bounds=None)]).find(to)
+        return PositionDeletes([replace(delete, bounds=None)]).find_all([to])[to.path]
 
     older = {text: replace(file, sequence_number=1) for text, file in data.items()}
     assert [text for text, file in older.items() if applied(file)] == ["['a']"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,16 +10,17 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import FileFormat, ManifestEntry
+from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
 from connector.encoding.located_rows import write_located
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg import table_view
-from connector.iceberg.commits import commit
+from connector.iceberg.commits import commit, delete_files
 from connector.iceberg.commits.staged_files import CONVERTED_PREFIX
 from connector.iceberg.metadata import listed_files
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
 from connector.model.state import DataFile, LocatedRows, StagedCommit
@@ -29,7 +31,7 @@ from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import WRITER, staged
 from support.tables import local_catalog
-from support.updated_rows import UPDATES, new_located_location
+from support.updated_rows import UPDATES, land, make_table, new_located_location
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 
@@ -80,6 +82,40 @@ def test_files_are_found_oldest_first_with_the_deletes_that_apply_to_them(catalo
     files = view(catalog)
     assert ids(catalog, *files) == [[1], [2]]
     assert [len(file.position_deletes) for file in files] == [1, 0]
+
+
+class _CountedBounds(tuple[bytes, bytes]):
+    """The bounds of a delete file. They count how often they are read."""
+
+    reads = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        _CountedBounds.reads += 1
+        return super().__getitem__(place)
+
+
+class _CountingReader(ManifestReader):
+    def list_files(self, table: Table) -> list[ListedFile]:
+        return [
+            replace(file, bounds=_CountedBounds(file.bounds)) if file.bounds else file
+            for file in super().list_files(table)
+        ]
+
+
+def test_not_each_data_file_is_compared_with_each_delete_file(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of many data files has a quarter as many delete files for several of them."""
+    monkeypatch.setattr(delete_files, "OWN_FILES", 1)
+    make_table(catalog)
+    for number in range(12):
+        land(catalog, {number: "a", 100 + number: "a"})
+    for number in range(0, 12, 2):
+        land(catalog, {number: "b", number + 1: "b"})
+    monkeypatch.setattr(_CountedBounds, "reads", 0)
+    files = TableViews(_CountingReader()).view(catalog.load_table(PATH), ()).files
+    assert all(file.position_deletes for file in files[:12])
+    assert _CountedBounds.reads <= 6 * 4, "each of 6 delete files is placed among the data files"
 
 
 def test_the_rows_of_a_commit_that_waits_are_found_and_those_that_it_deletes_are_known(catalog: Catalog) -> None:

@@ -126,10 +126,11 @@ def _find_newer(
     live: Iterable[ListedFile], since: int, writer: WriterId, deletes: PositionDeletes
 ) -> Iterator[SearchedFile]:
     """Find the files above a sequence number that may have rows of the writer's keys."""
-    for file in live:
-        if file.file_sequence_number > since and not _is_of_other_keys(file, writer):
-            found = tuple(delete.id for delete in deletes.find(file))
-            yield SearchedFile(file.path, file.size, position_deletes=found)
+    newer = [file for file in live if file.file_sequence_number > since and not _is_of_other_keys(file, writer)]
+    applied = deletes.find_all(newer)
+    for file in newer:
+        found = tuple(delete.id for delete in applied[file.path])
+        yield SearchedFile(file.path, file.size, position_deletes=found)
 
 
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:

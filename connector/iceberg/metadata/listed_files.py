@@ -156,26 +156,22 @@ class PositionDeletes:
                 target = file.data_path
                 (self.of_many if target is None else self.of_one.setdefault(target, [])).append(file)
 
-    def find(self, data: ListedFile) -> list[ListedFile]:
-        """Return the delete files that may apply to a data file."""
-        path = data.path.encode()
-        of_many = [file for file in self.of_many if file.bounds is None or file.bounds[0] <= path <= file.bounds[1]]
-        return self._find_vectors(data) or [
-            file for file in (*self.of_one.get(data.path, ()), *of_many) if file.applies_to(data)
-        ]
-
     def find_all(self, files: Iterable[ListedFile]) -> dict[str, list[ListedFile]]:
-        """Return the delete files that may apply to each of these data files, by its path."""
-        data = sorted(files, key=lambda file: file.path)
-        paths = [file.path.encode() for file in data]
-        found = {
-            file.path: self._find_vectors(file)
-            or [each for each in self.of_one.get(file.path, ()) if each.applies_to(file)]
-            for file in data
-        }
+        """Return the delete files that may apply to each of these data files, by its path.
+
+        A large table has many of both, so they are not all compared with each other.
+        """
+        by_partition: dict[Partition, list[ListedFile]] = {}
+        found: dict[str, list[ListedFile]] = {}
+        for file in sorted(files, key=lambda file: file.path):
+            by_partition.setdefault(file.partition, []).append(file)
+            found[file.path] = self._find_vectors(file) or [
+                each for each in self.of_one.get(file.path, ()) if each.applies_to(file)
+            ]
+        paths = {partition: [file.path.encode() for file in data] for partition, data in by_partition.items()}
         for delete in self.of_many:
-            begin, end = find_range(paths, delete)
-            for file in data[begin:end]:
+            begin, end = find_range(paths.get(delete.partition, ()), delete)
+            for file in by_partition.get(delete.partition, ())[begin:end]:
                 if delete.applies_to(file) and not (found[file.path] and found[file.path][0].vector):
                     found[file.path].append(delete)
         return found

@@ -46,13 +46,13 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
                     position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
-    deletes = PositionDeletes(position_deletes)
-    return LiveFiles([_make_live_file(*each, deletes) for each in data], equality_deletes)
+    applied = PositionDeletes(position_deletes).find_all(listed for _, listed in data)
+    return LiveFiles([_make_live_file(*each, applied[each[1].path]) for each in data], equality_deletes)
 
 
-def _make_live_file(entry: ManifestEntry, listed: ListedFile, position_deletes: PositionDeletes) -> LiveFile:
+def _make_live_file(entry: ManifestEntry, listed: ListedFile, applied: Sequence[ListedFile]) -> LiveFile:
     _check_format(entry.data_file)
-    deletes = sorted(position_deletes.find(listed), key=lambda delete: delete.path)
+    deletes = sorted(applied, key=lambda delete: delete.path)
     source = SourceFile(listed.path, listed.size, tuple(delete.id for delete in deletes), listed.lineage)
     return LiveFile(entry, source, next((delete for delete in deletes if delete.vector), None))
 

@@ -39,6 +39,7 @@ from connector.host.errors import UserError
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
 
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+ENCRYPTION: Final = "encryption.key-id"  # PyIceberg has no name for it
 DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS)
 PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
@@ -219,6 +220,10 @@ def check_properties(properties: Mapping[str, str]) -> None:
     # PyIceberg would import the module when it names the next file.
     if PROVIDER in given:
         raise ValueError(f"{PROVIDER} is set, but the connector does not run code that a table names")
+    # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no
+    # reader could decrypt the others any more.
+    if ENCRYPTION in given:
+        raise ValueError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
     for name in DIRECTORIES:
         if (path := given.get(name)) and not is_location(path):
             raise ValueError(
