@@ -96,6 +96,31 @@ def test_each_panel_has_a_place_of_its_own() -> None:
     assert all(x < 24 for x, _ in taken)
 
 
+def test_a_panel_is_known_by_its_title() -> None:
+    titles = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+    assert len(titles) == len(set(titles))
+
+
+@pytest.mark.parametrize("title", [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "table"])
+def test_a_table_of_the_dashboard_formats_and_sorts_columns_that_it_has(title: str) -> None:
+    panel = next(panel for panel in DASHBOARD["panels"] if panel["title"] == title)
+    (organize,) = (each["options"] for each in panel["transformations"] if each["id"] == "organize")
+    columns = set(organize["renameByName"].values())
+    assert {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]} <= columns
+    assert {each["displayName"] for each in panel["options"].get("sortBy", ())} <= columns
+    assert organize["renameByName"].keys() == organize["indexByName"].keys()
+    queried = {"Value"} | {f"Value #{target['refId']}" for target in panel["targets"]}
+    assert {name for name in organize["renameByName"] if name.startswith("Value")} <= queried
+
+
+@pytest.mark.parametrize("alarm", [name for name, rule in RULES.items() if rule["labels"]["severity"] == "critical"])
+def test_the_first_panels_tell_of_each_critical_alarm(alarm: str) -> None:
+    first = [panel for panel in DASHBOARD["panels"] if panel["type"] == "stat" and panel["gridPos"]["y"] == 1]
+    shown = {name for each in expressions(first) for name in used_in(each) | set(re.findall(r"\bup\b", each))}
+    expression = RULES[alarm]["expr"]
+    assert shown & (used_in(expression) | set(re.findall(r"\bup\b", expression)))
+
+
 def test_compose_mounts_files_that_exist() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     mounted = {
