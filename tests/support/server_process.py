@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError, URLError
@@ -50,28 +51,27 @@ def running(
         process.wait()
 
 
-def _ask(address: str) -> None:
+def _answers(address: str) -> bool:
+    """Return whether a server answers. A refusal is an answer, too, but "unavailable" is not: it is still starting."""
     place = urlsplit(address)
-    if place.scheme == "http":
-        with urlopen(address, timeout=5):
-            return
-    with socket.create_connection((place.hostname, place.port), timeout=5):
-        return
+    try:
+        if place.scheme == "http":
+            with urlopen(address, timeout=5):
+                return True
+        with socket.create_connection((place.hostname, place.port), timeout=5):
+            return True
+    except HTTPError as refusal:
+        refusal.close()
+        return refusal.code != HTTPStatus.SERVICE_UNAVAILABLE
+    except (URLError, ConnectionError, TimeoutError):
+        return False
 
 
 def _wait_until_it_answers(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + START_DEADLINE
-    while time.monotonic() < deadline:
-        try:
-            _ask(address)
-            return
-        except HTTPError as refusal:
-            refusal.close()
-            return
-        except (URLError, ConnectionError, TimeoutError):
-            try:
-                status = process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-            raise AssertionError(f"{process.args!r} ended with status {status}:\n{log.read_text()}") from None
-    raise AssertionError(f"{process.args!r} did not answer within {START_DEADLINE:.0f} s:\n{log.read_text()}")
+    while not _answers(address):
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(0.1)
+            raise AssertionError(f"{process.args!r} ended with status {status}:\n{log.read_text()}")
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{process.args!r} did not answer within {START_DEADLINE:.0f} s:\n{log.read_text()}")
