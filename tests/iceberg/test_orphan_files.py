@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
+from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import SetPartitionStatisticsUpdate
 
 from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
@@ -155,8 +156,9 @@ def test_unknown_files_are_found_if_they_are_old(catalog: Catalog) -> None:
 def test_files_of_other_engines_that_the_table_refers_to_are_kept(catalog: Catalog) -> None:
     table = table_of(catalog)
     table.append(pa.table({"id": [1]}, schema=table.schema().as_arrow()))
-    statistics = f"{table.location()}/metadata/1.stats"
+    statistics, of_partitions = (f"{table.location()}/metadata/{name}" for name in ("1.stats", "1-partitions.parquet"))
     place_of(statistics).write_text("")
+    place_of(of_partitions).write_text("")
     snapshot = table_of(catalog).current_snapshot()
     assert snapshot
     blob = BlobMetadata(
@@ -171,6 +173,13 @@ def test_files_of_other_engines_that_the_table_refers_to_are_kept(catalog: Catal
     )
     with table_of(catalog).update_statistics() as update:
         update.set_statistics(file)
+    assert remove(catalog, UNKNOWN) == {of_partitions}
+    place_of(of_partitions).write_text("")
+    added = PartitionStatisticsFile(
+        snapshot_id=snapshot.snapshot_id, statistics_path=of_partitions, file_size_in_bytes=0
+    )
+    update_statistics = SetPartitionStatisticsUpdate(partition_statistics=added)
+    catalog.commit_table(table_of(catalog), (), (update_statistics,))
     assert remove(catalog, UNKNOWN) == set()
     assert ids_of(catalog, PATH) == [1]
 

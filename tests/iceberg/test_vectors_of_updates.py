@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
@@ -19,6 +20,8 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.maintenance.table_health import read_health
 from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.row_lineage import find_manifest_key
+from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import StagedCommit, WriterId
 from support.altered_tables import PATH, current_manifests, fit, wanted
 from support.foreign_deletes import delete_position
@@ -83,6 +86,19 @@ def test_a_commit_writes_one_puffin_file_with_a_vector_for_each_data_file(catalo
         "total-position-deletes": "4",
     }
     check_totals(catalog, PATH)
+
+
+def test_manifests_of_vectors_take_no_row_ids(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    land(catalog, {2: "b", 3: "b", 4: "b"})
+    table = catalog.load_table(PATH)
+    first_ids = [(manifest.content, find_manifest_key(manifest)[1]) for manifest in current_manifests(table)]
+    assert sorted(first_ids, key=str) == [
+        (ManifestContent.DATA, 0),
+        (ManifestContent.DATA, 2),
+        (ManifestContent.DELETES, None),
+    ]
+    assert find_next_row_id(table) == 5
 
 
 def test_data_files_of_each_partition_spec_have_a_puffin_file(
