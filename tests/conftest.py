@@ -6,6 +6,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.workermanage import WorkerController
 
 from support import lanes
@@ -23,6 +24,12 @@ from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalo
 from support.s3_server import S3Server, versitygw, versitygw_server
 
 pytest.register_assert_rewrite("support.snapshots")
+
+# How long an example takes depends on the machine, and tests assert no times. No database: each run is as the first.
+settings.register_profile(
+    "any machine", settings.default, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 

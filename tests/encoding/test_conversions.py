@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import (
     BinaryType,
@@ -171,7 +171,6 @@ SCALARS: dict[PrimitiveType, st.SearchStrategy[Any]] = {
 
 
 @pytest.mark.parametrize("type_", SCALARS, ids=str)
-@settings(deadline=None, database=None)
 @given(data=st.data())
 def test_a_value_as_text_is_what_a_string_column_would_have_got_in_either_form(
     type_: PrimitiveType, data: st.DataObject
@@ -185,14 +184,12 @@ def test_a_value_as_text_is_what_a_string_column_would_have_got_in_either_form(
         assert texts == column(decode(binding(StringType()), [packed(1, value) for value in values]))
 
 
-@settings(deadline=None, database=None)
 @given(st.lists(st.none() | st.floats(), max_size=9))
 def test_a_double_comes_back_from_its_text_as_it_was(values: list[float | None]) -> None:
     texts = convert(array(values, DoubleType()), DoubleType(), StringType())
     assert repr(convert(texts, StringType(), DoubleType()).to_pylist()) == repr(values)
 
 
-@settings(deadline=None, database=None)
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**53), 2**53), max_size=9))
 def test_an_integer_that_becomes_a_double_keeps_every_digit(values: list[int | None]) -> None:
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -274,7 +274,6 @@ def test_columns_whose_names_collide_in_parquet_keep_their_own_statistics(new_wr
 LONG_TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\ud7ff\ue000\U0010ffff"), min_size=17)
 
 
-@settings(database=None, deadline=None)
 @given(LONG_TEXTS)
 def test_the_upper_bound_of_a_text_is_above_it_and_short(text: str) -> None:
     bound = upper_bound_of_text(text)
@@ -286,7 +285,6 @@ def test_the_upper_bound_of_a_text_is_above_it_and_short(text: str) -> None:
         assert len(bound) <= 16
 
 
-@settings(database=None, deadline=None)
 @given(st.binary(min_size=17) | st.lists(st.sampled_from([b"\xff", b"\xfe"]), min_size=17).map(b"".join))
 def test_the_upper_bound_of_bytes_is_above_them_and_short(value: bytes) -> None:
     bound = upper_bound_of_bytes(value)

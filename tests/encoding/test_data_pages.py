@@ -43,7 +43,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.sets(st.integers(0, ROWS // 2 - 1)).map(sorted), st.integers(0, 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_rows_are_read_as_arrow_reads_them(file: Path, rows: list[int], group: int) -> None:
     expected = texts()[group * ROWS // 2 :]
     assert read(file, rows, group) == [expected[row] for row in rows]
@@ -95,7 +95,6 @@ def test_a_page_with_nulls_is_left_to_arrow(tmp_path: Path) -> None:
     assert read(write(tmp_path / "rows.parquet", values), [1]) is None
 
 
-@settings(max_examples=100, deadline=None)
 @given(place=st.integers(0, 200), byte=st.integers(0, 255), row=st.integers(0, 100))
 def test_a_damaged_page_is_left_to_arrow_or_read_as_it_is(file: Path, place: int, byte: int, row: int) -> None:
     """Headers, lengths and compressed bytes that make no sense are not what the connector reports: Arrow does."""

@@ -1,7 +1,7 @@
 """Numbers of any form in columns of any precision and scale: all their digits land, or they are unfit."""
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType
 
@@ -33,7 +33,6 @@ def _digits(count: int) -> st.SearchStrategy[str]:
     return digits | st.just("9" * count) | st.just(f"{2**128}000"[:count])
 
 
-@settings(deadline=None, database=None)
 @given(columns())
 def test_every_digit_lands_or_the_number_is_unfit(column: tuple[DecimalType, list[str | None]]) -> None:
     type_, numbers = column

@@ -197,7 +197,7 @@ class _Descending:
         return bool(other.value < self.value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sources(), st.just(()) | ORDERS, st.sampled_from([1, 2000, 1 << 30]))
 def test_new_files_have_the_live_rows_in_order_and_moved_rows_are_found(
     drawn: list[Source], order: tuple[SortField, ...], target_size: int

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import BooleanType, DoubleType, LongType, StringType
 
@@ -49,7 +49,6 @@ def test_numbers_and_booleans_in_a_text_column_are_their_json() -> None:
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-@settings(deadline=None, database=None)
 @given(st.lists(st.none() | st.sampled_from(WIDTHS) | st.integers(-(2**63), 2**63 - 1) | st.floats(), min_size=1))
 def test_a_column_of_numbers_has_the_text_of_each(values: list[int | float | None]) -> None:
     texts = column(decode(binding(StringType()), [packed(1, value) for value in values]))

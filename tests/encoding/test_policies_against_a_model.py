@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DateType
 
@@ -54,7 +54,6 @@ def is_leap_second(value: Any) -> bool:
 
 required_columns = st.sets(st.integers(0, len(TYPES)), max_size=2)
 cuts = st.sets(st.integers(1, 11), max_size=2)
-few = settings(max_examples=100, deadline=None, database=None)
 
 
 @dataclass
@@ -120,7 +119,6 @@ def as_text(value: Any) -> str | None:
             return str(value)
 
 
-@few
 @given(batches(), required_columns, cuts)
 def test_stop_stops_at_an_invalid_value_and_at_nothing_else(
     documents: list[Document], required: set[int], cuts: set[int]
@@ -137,7 +135,6 @@ def test_stop_stops_at_an_invalid_value_and_at_nothing_else(
         assert not model.invalid
 
 
-@few
 @given(batches(), required_columns, cuts)
 def test_null_changes_invalid_values_only_and_none_in_keys_and_required_columns(
     documents: list[Document], required: set[int], cuts: set[int]
@@ -158,7 +155,6 @@ def test_null_changes_invalid_values_only_and_none_in_keys_and_required_columns(
         assert not model.never_null
 
 
-@few
 @given(batches(), required_columns, cuts)
 def test_quarantine_divides_the_rows_and_loses_none(
     documents: list[Document], required: set[int], cuts: set[int]

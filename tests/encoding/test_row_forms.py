@@ -14,7 +14,7 @@ rows = st.lists(
     st.tuples(longs, st.tuples(*(st.none() | values for values in VALUES.values())), st.none() | json_values),
     min_size=1,
 )
-few = settings(max_examples=40, deadline=None, database=None)
+few = settings(max_examples=40)
 
 
 def line(form: Any, row: Any) -> bytes:

@@ -145,7 +145,7 @@ def tables(draw: st.DrawFn, *, is_sorted: bool = True) -> tuple[Runs, list[Row],
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tables(), st.integers(1, 4))
 def test_merged_rows_are_all_rows_in_the_order_that_python_sorts_them_in(
     table: tuple[Runs, list[Row], list[SortField]], tasks: int
@@ -163,7 +163,7 @@ def test_merged_rows_are_all_rows_in_the_order_that_python_sorts_them_in(
         assert keys == [tuple(repr(row[field.source_id - 1]) for field in fields) for row in sorted(found, key=order)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(tables(is_sorted=False), st.integers(1, 4))
 def test_without_a_sort_order_rows_stay_in_the_order_of_the_input(
     table: tuple[Runs, list[Row], list[SortField]], tasks: int

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.encoding import thrift_structs as thrift
@@ -43,7 +43,6 @@ def structs(values: st.SearchStrategy[tuple[int, Any]]) -> st.SearchStrategy[tup
 ANY = st.recursive(st.one_of([fields(kind) for kind in VALUES]), structs, max_leaves=10)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.integers(1, 2**15 - 1), ANY, max_size=8))
 def test_a_struct_is_read_as_it_was_written(struct: Struct) -> None:
     assert read_struct(BytesIO(write_struct(struct) + b"what follows")) == struct

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from evolution.local_task import LocalTask
 from evolution.random_collections import Drawn, collections
@@ -20,7 +20,6 @@ from support.expected_rows import Row, expected_tables
 from support.tables import local_catalog
 
 REFUSED: Final = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
-of_any_kind = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +31,14 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTask]:
 
 @pytest.mark.long
 @given(collections())
-@settings(of_any_kind, max_examples=60)
+@settings(max_examples=60)
 def test_what_is_stored_is_read_back(task: LocalTask, drawn: Drawn) -> None:
     check(task, drawn)
 
 
 @pytest.mark.slow  # minutes: a table is made for every example
 @given(collections())
-@settings(of_any_kind, max_examples=3000)
+@settings(max_examples=3000)
 def test_what_is_stored_is_read_back_whatever_it_is(task: LocalTask, drawn: Drawn) -> None:
     check(task, drawn)
 

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.json_parts import MalformedJsonError, parse_items, parse_members
@@ -16,7 +16,6 @@ SCALARS: Final = (
 VALUES: Final = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=20
 )
-many: Final = settings(max_examples=100, deadline=None, database=None)
 
 
 def spaced(text: str, data: st.DataObject) -> bytes:
@@ -24,7 +23,6 @@ def spaced(text: str, data: st.DataObject) -> bytes:
     return (data.draw(SPACES) + text + data.draw(SPACES)).encode()
 
 
-@many
 @given(st.lists(VALUES, max_size=5), st.booleans(), st.data())
 def test_the_items_of_an_array_are_its_values_as_written(
     values: list[Any], is_ascii: bool, data: st.DataObject
@@ -34,7 +32,6 @@ def test_the_items_of_an_array_are_its_values_as_written(
     assert parse_items(text if values else b" [ ] ") == [value.encode() for value in written]
 
 
-@many
 @given(st.lists(st.tuples(st.text(), VALUES), max_size=5), st.booleans(), st.data())
 def test_the_members_of_an_object_are_its_pairs_in_their_order(
     pairs: list[tuple[str, Any]], is_ascii: bool, data: st.DataObject
@@ -44,7 +41,6 @@ def test_the_members_of_an_object_are_its_pairs_in_their_order(
     assert parse_members(b"{" + text + b"}") == [(name, json.dumps(value).encode()) for name, value in pairs]
 
 
-@many
 @given(VALUES, st.data())
 def test_a_text_with_one_wrong_byte_is_taken_apart_only_if_it_still_is_json(value: Any, data: st.DataObject) -> None:
     text = json.dumps([value])

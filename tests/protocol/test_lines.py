@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import request
@@ -211,7 +211,6 @@ conversations = st.booleans().flatmap(
 )
 
 
-@settings(deadline=None)  # how long an example takes depends on the machine
 @given(conversations, st.data())
 def test_any_conversation_cut_anywhere_is_the_same_requests(lines: list[Line], data: st.DataObject) -> None:
     text = b"".join(line for line, _ in lines)
@@ -222,7 +221,6 @@ def test_any_conversation_cut_anywhere_is_the_same_requests(lines: list[Line], d
     assert list(flattened(parsed(text[at : at + 1] for at in range(len(text))))) == expected
 
 
-@settings(deadline=None)
 @given(conversations)
 def test_every_line_of_a_run_decodes_to_the_binding_of_its_run(lines: list[Line]) -> None:
     for _, binding, text in flattened(parsed([b"".join(line for line, _ in lines)])):
