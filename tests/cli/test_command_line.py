@@ -104,12 +104,14 @@ def test_a_config_and_a_specification_cannot_both_be_given() -> None:
     [
         (["--json"], "--json needs a command, or --version"),
         (["check", "--config", "a.yaml", "--task", "acme/lake"], "--task needs --flow"),
+        (["inspect", "--config", "-", "--state", "-"], "only one of --config, --flow and --state can be -"),
+        (["plan", "--flow", "-", "--state", "-"], "only one of --config, --flow and --state can be -"),
         (["plan", "--task", "acme/lake"], "--task needs --flow"),
         (["plan", "--state", "state.json"], "--state of `plan` needs --flow"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_an_argument_without_the_one_that_it_needs_is_wrong(arguments: list[str], problem: str) -> None:
+def test_arguments_that_do_not_go_together_are_wrong(arguments: list[str], problem: str) -> None:
     said = run(*arguments)
     assert (said.returncode, said.stdout) == (2, "")
     assert problem in said.stderr
