@@ -117,6 +117,13 @@ def test_arguments_that_do_not_go_together_are_wrong(arguments: list[str], probl
     assert problem in said.stderr
 
 
+def test_a_stdout_of_another_encoding_takes_what_it_can_and_the_rest_escaped(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("namespace: 1")
+    said = run("check", "--config", str(tmp_path / "config.yaml"), PYTHONIOENCODING="latin-1")
+    assert (said.returncode, said.stderr) == (1, "")
+    assert said.stdout.startswith(r"\u2717 config")
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_the_page_of_commands_has_each_command_with_its_arguments(command: list[str]) -> None:
     page = (REPOSITORY / "docs" / "commands.md").read_text()
