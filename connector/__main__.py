@@ -6,6 +6,7 @@ import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 from connector.host import logs, machine, signals
@@ -192,6 +193,8 @@ def _find_source(options: "Namespace") -> "ConfigFile | FlowFile":
 
 def _show(text: str) -> None:
     """Print the text. If stdout takes nothing, the exit status says so."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: the locale's encoding may lack characters
     try:
         print(redact(text), flush=True)  # noqa: T201 - the output of a command; nothing else prints
     except BrokenPipeError:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from connector.cli.config_files import STDIN
 from connector.cli.maintain_arguments import add_maintain, check_maintain
 from protocol.flow import WHOLE_RANGE
 
@@ -71,6 +72,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--json needs a command, or --version")
     if options.command == "maintain":
         check_maintain(parser, options)
+    files = (vars(options).get(name) for name in ("config", "flow", "state"))
+    if [*files].count(STDIN) > 1:
+        parser.error(f"only one of --config, --flow and --state can be {STDIN}: stdin can be read once")
     if options.command in ("check", "plan", "inspect", "fence", "maintain") and not options.flow:
         if options.task:
             parser.error("--task needs --flow")

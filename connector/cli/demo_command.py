@@ -75,7 +75,7 @@ def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
             "catalog": {"catalog_type": "Local", "warehouse": str(warehouse)},
         }
         say(f"warehouse: {warehouse}")
-        has_catalog = (warehouse / CATALOG_FILE).exists()
+        has_catalog = os.path.exists(warehouse / CATALOG_FILE)  # Path.exists raises if it may not look
         if has_catalog and (found := _load_table(config, table)):
             does = "updates them, or adds to them" if demo.updates else "adds to them"
             say(f"{table} has {count_rows(found)} rows already. A new transaction {does}.")

@@ -83,9 +83,7 @@ def open_documents(name: str) -> Iterator[DocumentFile]:
     if name == STDIN:
         if sys.stdin is None:
             raise UserError("stdin must be open: the argument - says that the documents come from it.")
-        with translate_disk_errors("copy of stdin"), TemporaryFile() as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-            copy.flush()
+        with _copy_stdin() as copy:
             yield DocumentFile("stdin", copy)
         return
     try:
@@ -94,6 +92,14 @@ def open_documents(name: str) -> Iterator[DocumentFile]:
         raise UserError(f"{name} cannot be read: {error.strerror}.") from error
     with file:
         yield DocumentFile(name, file)
+
+
+def _copy_stdin() -> BinaryIO:
+    with translate_disk_errors("copy of stdin"):
+        copy = TemporaryFile()  # noqa: SIM115 - the caller closes it
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+    return copy
 
 
 def read_location(document: Json, ptr: str) -> Json:

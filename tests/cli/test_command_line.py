@@ -104,15 +104,24 @@ def test_a_config_and_a_specification_cannot_both_be_given() -> None:
     [
         (["--json"], "--json needs a command, or --version"),
         (["check", "--config", "a.yaml", "--task", "acme/lake"], "--task needs --flow"),
+        (["inspect", "--config", "-", "--state", "-"], "only one of --config, --flow and --state can be -"),
+        (["plan", "--flow", "-", "--state", "-"], "only one of --config, --flow and --state can be -"),
         (["plan", "--task", "acme/lake"], "--task needs --flow"),
         (["plan", "--state", "state.json"], "--state of `plan` needs --flow"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_an_argument_without_the_one_that_it_needs_is_wrong(arguments: list[str], problem: str) -> None:
+def test_arguments_that_do_not_go_together_are_wrong(arguments: list[str], problem: str) -> None:
     said = run(*arguments)
     assert (said.returncode, said.stdout) == (2, "")
     assert problem in said.stderr
+
+
+def test_a_stdout_of_another_encoding_takes_what_it_can_and_the_rest_escaped(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("namespace: 1")
+    said = run("check", "--config", str(tmp_path / "config.yaml"), PYTHONIOENCODING="latin-1")
+    assert (said.returncode, said.stderr) == (1, "")
+    assert said.stdout.startswith(r"\u2717 config")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -171,6 +171,15 @@ def test_what_is_wrong_with_the_arguments_is_one_error_and_no_table_is_made(
     assert not (tmp_path / "warehouse").exists()
 
 
+@pytest.mark.parametrize("file", ["-", "documents.jsonl"])
+def test_a_warehouse_that_cannot_be_made_is_an_error_that_names_it(file: str, tmp_path: Path) -> None:
+    (tmp_path / "documents.jsonl").write_text(DOCUMENTS)
+    warehouse = tmp_path / ("x" * 300)
+    said = demo(tmp_path, file, "--key", "id", "--into", str(warehouse), stdin=DOCUMENTS)
+    assert said.returncode == 1
+    assert f"the warehouse directory {warehouse} of the Local catalog cannot be used: File name too long" in said.stderr
+
+
 def test_a_table_of_another_task_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "warehouse").mkdir()
     catalog = local_catalog(tmp_path / "warehouse")

@@ -161,6 +161,22 @@ def test_entries_of_an_image_that_knew_no_partitions_are_read() -> None:
     assert read_state("acme/orders", patch) == [commit]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ("00000000-7fffffff", "80000000-ffffffff", False),
+        ("00000000-7fffffff", "7fffffff-ffffffff", True),
+        ("00000000-ffffffff", "80000000-80000000", True),
+        ("80000000-80000000", "80000000-80000000", True),
+        ("00000000-7fffffff", "80000000-80000000", False),
+    ],
+)
+def test_key_ranges_overlap_if_they_have_a_key_in_common(one: str, other: str, overlap: bool) -> None:
+    """Both ends belong to a key range."""
+    assert WriterId("acme/orders", "orders.v1", one).overlaps(other) is overlap
+    assert WriterId("acme/orders", "orders.v1", other).overlaps(one) is overlap
+
+
 def test_the_size_of_a_transaction_is_that_of_its_data_files() -> None:
     assert StagedTransaction((staged("b"), staged("c", prev="b"))).size == 2 * FILE.size
     assert StagedTransaction((replace(staged("b"), files=()),)).size == 0, "it only deletes rows"

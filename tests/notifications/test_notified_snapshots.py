@@ -14,7 +14,9 @@ from pyiceberg.table.metadata import TableMetadata
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.model.state import StagedCommit, WriterId, encode_added
+from connector.model.table_identifier import TableIdentifier
 from connector.notifications.notified_snapshots import find_mark, find_newer, mark_commit
+from connector.notifications.table_queue import TableQueue
 from connector.rpc.apply import apply
 from protocol import request
 from protocol.flow import MaterializationBinding
@@ -106,6 +108,26 @@ def test_a_mark_never_decreases(catalog: Catalog) -> None:
     commit(catalog, 3, RIGHT, notified=0)
     assert find_mark(metadata_of(catalog), TASK) == 1
     assert untold(catalog) == [2, 3]
+
+
+def test_a_mark_is_not_below_that_of_another_shard(catalog: Catalog) -> None:
+    """That shard has told more snapshots than this one."""
+    for id_ in (1, 2, 3):
+        commit(catalog, id_, notified=id_ - 1)
+    commit(catalog, 4, RIGHT, notified=1)
+    assert find_mark(metadata_of(catalog), TASK) == 2
+    assert untold(catalog) == [3, 4]
+
+
+def test_a_message_that_another_shard_has_told_is_not_posted(catalog: Catalog) -> None:
+    queue = TableQueue(TableIdentifier(*PATH))
+    for id_ in (1, 2, 3):
+        commit(catalog, id_)
+    queue.add(metadata_of(catalog), TASK)
+    assert [queue.waiting, queue.first and queue.first.sequence_number] == [3, 1]
+    commit(catalog, 4, RIGHT, notified=2)
+    queue.add(metadata_of(catalog), TASK)
+    assert [queue.waiting, queue.first and queue.first.sequence_number] == [2, 3]
 
 
 def test_what_was_committed_while_notifications_were_off_is_not_told(catalog: Catalog) -> None:

@@ -16,6 +16,7 @@ from protocol.lines import LONGEST_LINE
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 from protocol.stdio import QUEUED_BYTES, RequestReader, Wire, write_response
+from support.processes import wait_until
 
 LOAD = b'{"load":{"binding":1}}\n'
 FLUSH = b'{"flush":{}}\n'
@@ -138,12 +139,21 @@ def test_a_descriptor_that_cannot_be_read_is_raised(tmp_path: Path) -> None:
     os.close(directory)
 
 
+def has_ended_or_waits(thread: threading.Thread) -> bool:
+    """Whether the thread does nothing until something changes."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is None or frame.f_code is threading.Condition.wait.__code__
+
+
 def test_no_more_is_read_ahead_than_the_queue_may_hold(tmp_path: Path) -> None:
     path = tmp_path / "stores"
     path.write_bytes(STORE * 16_000)
     with path.open("rb") as file:
+        others = threading.enumerate()
         reader = RequestReader(file.fileno(), queued_bytes=4 << 20)
+        [reading] = {*threading.enumerate()}.difference(others)
         assert reader.wait_for((), LONG_ENOUGH), "the queue is full"
+        assert wait_until(lambda: has_ended_or_waits(reading))
         assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 5 << 20  # what is queued, and the block that must wait
         assert sum(message.count for message in reader if isinstance(message, Store)) == 16_000
 
