@@ -1,5 +1,6 @@
 """Finds the rows of keys in data files: by the key columns, and by the documents where columns cannot tell."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -211,8 +212,8 @@ class _Source:
         document_id = self._keys.updates.document_id
         if document_id not in self._names:
             raise self._lacks_document(positions[0])
-        first, rows = int(self._begins[group]), self._footer.row_group(group).num_rows
-        if (few := self._read_few(stream, group, document_id, positions - first)) is not None:
+        rows, places = self._footer.row_group(group).num_rows, positions - self._begins[group]
+        if (few := self._read_few(stream, group, document_id, places)) is not None:
             yield 0, len(positions), few
             return
         size = sum(chunk.total_uncompressed_size for chunk in self._chunks(group, [document_id]))
@@ -221,18 +222,19 @@ class _Source:
         batches = self._open(stream).iter_batches(
             at_once, [group], columns=self._columns([document_id]), use_threads=False
         )
+        wanted: list[int] = places.tolist()
         gathered: list[pa.Array] = []
-        begin = end = 0
+        begin = end = decoded = 0
         for batch in batches:
-            own, end = np.searchsorted(positions, (first, first + batch.num_rows)).tolist()
+            own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
             if own < end:
-                gathered.append(_column(batch, document_id).take(pa.array(positions[own:end] - first)))
-            if gathered and (end - begin >= at_once or end == len(positions)):
+                gathered.append(_column(batch, document_id).take(pa.array(places[own:end] - decoded)))
+            if gathered and (end - begin >= at_once or end == len(wanted)):
                 yield begin, end, pa.concat_arrays(gathered).cast(pa.string())
                 gathered, begin = [], end
-            if end == len(positions):
+            if end == len(wanted):
                 return
-            first += batch.num_rows
+            decoded += batch.num_rows
 
     def _read_few(self, stream: Any, group: int, document_id: int, rows: Positions) -> pa.StringArray | None:
         """Return the documents of a few rows of a row group. None if there are many, or if Arrow has to read them."""
@@ -268,8 +270,7 @@ class _Source:
         chunks = self._chunks(group, [number])
         # Names are only for people, and two columns may have one.
         statistics = chunks[0].statistics if len(chunks) == 1 else None
-        has_nulls = statistics is None or not statistics.has_null_count or statistics.null_count > 0
-        return Bounds(_extremes(statistics, arrow_type), has_nulls)
+        return Bounds.of_statistics(statistics, arrow_type)
 
     def _lacks_document(self, position: int) -> UserError:
         return UserError(
@@ -284,16 +285,8 @@ def _join(arrays: Sequence[Places]) -> Places:
 
 
 def _column(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.ChunkedArray:
-    """Return the column with this field id. Several columns may have its name."""
+    """Return the column with this field id, which was read by its name. Several columns may have the name."""
+    if rows.num_columns == 1:
+        return rows.column(0)
     [place] = [place for place, field in enumerate(rows.schema) if column_id(field) == number]
     return rows.column(place)
-
-
-def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.Array | None:
-    # NaN is in no statistics.
-    if statistics is None or not statistics.has_min_max or pa.types.is_floating(arrow_type):
-        return None
-    try:
-        return pa.array([statistics.min, statistics.max]).cast(arrow_type)
-    except (pa.ArrowException, ValueError, OverflowError):  # Python cannot represent them
-        return None

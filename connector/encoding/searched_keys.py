@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from connector.encoding.document_keys import Key, parse_key
 from connector.encoding.key_digest import hash_keys
@@ -31,6 +32,12 @@ class Bounds:
 
     extremes: pa.Array | None  # the lowest and the highest value; None: unknown
     has_nulls: bool
+
+    @classmethod
+    def of_statistics(cls, statistics: pq.Statistics | None, arrow_type: pa.DataType) -> "Bounds":
+        """Return the bounds of a column of this type. `statistics` are those of its column chunk."""
+        has_nulls = statistics is None or not statistics.has_null_count or statistics.null_count > 0
+        return cls(_extremes(statistics, arrow_type), has_nulls)
 
     def allow(self, values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """Return which of these values the row group may have."""
@@ -120,6 +127,16 @@ class Keys:
         for column, of_keys in zip(values, self._columns, strict=True):
             is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys.take(pa.array(places))))
         return rows[is_equal], places[is_equal]
+
+
+def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.Array | None:
+    # NaN is in no statistics.
+    if statistics is None or not statistics.has_min_max or pa.types.is_floating(arrow_type):
+        return None
+    try:
+        return pa.array([statistics.min, statistics.max]).cast(arrow_type)
+    except (pa.ArrowException, ValueError, OverflowError):  # Python cannot represent them
+        return None
 
 
 def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:

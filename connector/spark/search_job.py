@@ -53,12 +53,12 @@ class Search:
     def run(self, access: Properties, groups: Iterable[Group]) -> Iterator["SearchedGroup | ConnectorError"]:
         """Search one group after the other. An error is returned, since Spark would hide its type."""
         assert self.binding.updates, "only bindings that update rows are searched"
+        gc.collect()  # the daemon has turned the automatic collection off
         io = open_file_io(access)
         keys = Keys(open_keys(self.keys, access), self.binding.updates)
         return (self._search(io, keys, group) for group in groups)
 
     def _search(self, io: FileIO, keys: Keys, group: Group) -> "SearchedGroup | ConnectorError":
-        gc.collect()  # the daemon has turned the automatic collection off
         found: list[RowsOfKeys] = []
         try:
             with _Lines(group.documents, io, self.binding.index) as lines:
