@@ -32,6 +32,7 @@ PATIENCE: Final = 120.0  # seconds: compaction gives way to everything else on t
 SETTINGS: Final = {
     "additional_table_properties": {
         "write.target-file-size-bytes": "131072",
+        "flow.compaction.bytes-per-commit": "64",  # as the target size, a thousandth of what tables have
         "commit.manifest.min-count-to-merge": "10",
     }
 }
