@@ -2,6 +2,9 @@
 
 One table gets rows, one gets updates of random keys, and one gets new keys and updates of recent ones. What readers pay
 is compared with tables that have the same rows, written in one transaction.
+
+A transaction comes every few tenths of a second, and in production every few minutes. So the tables are measured when
+compaction has done the work that was due, as a reader finds them in production.
 """
 
 import argparse
@@ -17,6 +20,8 @@ from random import Random
 from statistics import median
 from typing import Final
 
+from pyiceberg.table import Table
+
 from benchmarks import rows
 from benchmarks.commits import CACHE, EARLY, LATE, LEAST, measure_yardstick, open_session
 from benchmarks.connector import Connector
@@ -26,21 +31,27 @@ from benchmarks.report import conditions, publish
 from benchmarks.sources import TABLES, Source, make_sources
 from connector.evolution.table_change import COMPACTION_PROPERTY
 from connector.host.facts import COMPACT_DATA_FILES
+from connector.iceberg.maintenance.background_compaction import COMMITS
 from connector.iceberg.metadata.retention import MAX_AGE
 from fixtures.collection import Json
 from fixtures.conversation import CONFIG, line
+from support.processes import wait_until
 from support.readers import local_catalog
 from support.scraping import Scraped, scrape
 from support.server_process import free_address
 
 SEED: Final = 3
 PROGRESS: Final = 500  # transactions
+COMPACTION_PATIENCE: Final = 600.0  # seconds
 MAINTENANCE_SECONDS: Final = "maintenance_duration_seconds_sum"
 
 
 @dataclass(frozen=True)
 class TableMeasurement:
-    """One table after so many transactions. Ratios are to the table that was written once."""
+    """One table after so many transactions. Ratios are to the table that was written once.
+
+    Files in flight are those that the table had directly after the last transaction, while compaction still had work.
+    """
 
     table: str
     transactions: int
@@ -48,6 +59,9 @@ class TableMeasurement:
     data_files: int
     delete_files: int
     manifests: int
+    data_files_in_flight: int
+    delete_files_in_flight: int
+    manifests_in_flight: int
     snapshots: int
     metadata_json_kilobytes: float
     scan_ratio: float
@@ -81,6 +95,24 @@ class SessionMeasurement:
 
 
 @dataclass(frozen=True)
+class Files:
+    """How many files the current snapshot of a table has."""
+
+    data: int
+    deletes: int
+    manifests: int
+
+    @classmethod
+    def of(cls, table: Table) -> "Files":
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        totals = snapshot.summary.additional_properties
+        manifests = len(snapshot.manifests(table.io))
+        return cls(int(totals["total-data-files"]), int(totals["total-delete-files"]), manifests)
+
+
+@dataclass(frozen=True)
 class Transaction:
     """Seconds of its parts, and of a fixed piece of work directly afterwards."""
 
@@ -93,7 +125,14 @@ class Year:
     """A session with three tables, and the runtime's part of the conversation."""
 
     def __init__(
-        self, connector: Connector, directory: Path, sources: Sequence[Source], address: str, used: ProcessorTime
+        self,
+        connector: Connector,
+        directory: Path,
+        sources: Sequence[Source],
+        address: str,
+        used: ProcessorTime,
+        *,
+        is_compacted: bool,
     ) -> None:
         self.transactions: list[Transaction] = []
         self._used = used
@@ -101,6 +140,7 @@ class Year:
         self._directory = directory
         self._sources = sources
         self._address = address
+        self._is_compacted = is_compacted
         self._random = Random(SEED)
 
     def fill(self, count: int) -> None:
@@ -145,6 +185,24 @@ class Year:
         }
         print(len(self.transactions), "transactions; of the last, ms:", milliseconds, file=sys.stderr, flush=True)
 
+    def wait_for_compaction(self) -> None:
+        """Wait until compaction has no work that is due: it looks at a table's files after some commits."""
+        self._in_flight = {source: Files.of(self._load_table(source)) for source in TABLES}
+        if self._is_compacted and not wait_until(lambda: not self._is_compaction_due(), COMPACTION_PATIENCE):
+            sys.exit(f"compaction still has work after {COMPACTION_PATIENCE:.0f} s: nothing is reported")
+
+    def _is_compaction_due(self) -> bool:
+        metrics = self._scrape()
+        return any(
+            metrics.value("compaction_debt_bytes", table=table) > 0
+            or metrics.value("commits_total", table=table)
+            >= metrics.value("compaction_checked_commits_total", table=table) + COMMITS
+            for table in (f"shop.{name}" for name in TABLES)
+        )
+
+    def _load_table(self, name: str) -> Table:
+        return local_catalog(self._directory / "warehouse").load_table(f"shop.{name}")
+
     def measure_tables(self, *, with_spark: bool) -> list[TableMeasurement]:
         """Compare each table with its copy, and look at its files."""
         copies = Copies(self._directory, [source.collection for source in self._sources])
@@ -160,19 +218,19 @@ class Year:
     ) -> TableMeasurement:
         name = source.collection.table
         source.check(self._directory)
-        table = local_catalog(self._directory / "warehouse").load_table(f"shop.{name}")
-        snapshot = table.current_snapshot()
-        assert snapshot is not None
-        assert snapshot.summary is not None
-        totals = snapshot.summary.additional_properties
+        table = self._load_table(name)
+        files, in_flight = Files.of(table), self._in_flight[name]
         ratio = copies.compare(name, Random(SEED))
         return TableMeasurement(
             table=name,
             transactions=len(self.transactions),
             rows=len(source.prices),
-            data_files=int(totals["total-data-files"]),
-            delete_files=int(totals["total-delete-files"]),
-            manifests=len(snapshot.manifests(table.io)),
+            data_files=files.data,
+            delete_files=files.deletes,
+            manifests=files.manifests,
+            data_files_in_flight=in_flight.data,
+            delete_files_in_flight=in_flight.deletes,
+            manifests_in_flight=in_flight.manifests,
             snapshots=len(table.snapshots()),
             metadata_json_kilobytes=len(table.io.new_input(table.metadata_location)) / 1e3,
             scan_ratio=ratio.scan,
@@ -250,15 +308,17 @@ def measure(arguments: argparse.Namespace) -> tuple[list[TableMeasurement], Sess
             open_session(directory, [source.collection for source in sources], config) as connector,
             ProcessorTime(connector.pid) as used,
         ):
-            year = Year(connector, directory, sources, address, used)
+            year = Year(connector, directory, sources, address, used, is_compacted=not arguments.without_compaction)
             year.fill(arguments.rows)
             for number in range(1, count + 1):
                 year.transact()
                 if number % PROGRESS == 0:
                     year.show_progress()
                 if number in reports:
+                    year.wait_for_compaction()
                     measured += year.measure_tables(with_spark=False)
                     print(*measured[-len(TABLES) :], sep="\n", flush=True)
+            year.wait_for_compaction()
             session = year.measure_session()
             measured += year.measure_tables(with_spark=not arguments.without_spark)
     return measured, session

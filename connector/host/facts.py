@@ -164,6 +164,7 @@ class CompactionDebt(msgspec.Struct, frozen=True):
 
     table: str
     size: int  # bytes of data files
+    commits: int  # since its files were looked at before
 
 
 class RefreshedCredentials(msgspec.Struct, frozen=True):

@@ -144,7 +144,9 @@ class FactCounter:
         self._counts.add(definitions.MAINTENANCE_BYTES, fact.size, *labels)
 
     def _count_debt(self, fact: facts.CompactionDebt) -> None:
-        if (table := self._label(fact.table)) != OTHER_TABLES:  # the tables would take turns
+        table = self._label(fact.table)
+        self._counts.add(definitions.COMPACTION_COMMITS, fact.commits, table)
+        if table != OTHER_TABLES:  # the tables would take turns
             self._counts.set(definitions.COMPACTION_DEBT, fact.size, table)
 
     def _count_refreshed(self, fact: facts.RefreshedCredentials) -> None:

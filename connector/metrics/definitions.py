@@ -118,6 +118,9 @@ MAINTENANCE_BYTES: Final = _count(
 COMPACTION_DEBT: Final = _measure(
     "compaction_debt_bytes", "Bytes of data files that are still to be compacted.", unit="bytes"
 )
+COMPACTION_COMMITS: Final = _count(
+    "compaction_checked_commits", "Commits after which compaction has looked at the table's files."
+)
 TRANSACTIONS: Final = _count("transactions", "Transactions that were acknowledged.", ())
 HELD: Final = _count("held_seconds", "Time for which acknowledgements were held back.", (), "seconds")
 LAST_RECEIPT: Final = _measure("last_receipt_timestamp_seconds", "When the last row arrived.", (), "seconds")

@@ -45,9 +45,9 @@ def guard_compaction() -> None:
     swap(CompactionThresholds, "min_files", 2)
     note_commit, commit = BackgroundCompaction.note_commit, CompactionCommit.commit
 
-    def note_some(self: BackgroundCompaction, committed: Committed) -> None:
+    def note_some(self: BackgroundCompaction, committed: Committed, count: int) -> None:
         if committed.table.name()[-1] in TABLES:
-            note_commit(self, committed)
+            note_commit(self, committed, count)
 
     swap(BackgroundCompaction, "note_commit", note_some)
 

@@ -111,6 +111,12 @@ def test_a_table_is_looked_at_after_its_first_commit_and_then_after_some(running
     assert len(running.run(PATH)) == 2
 
 
+def test_commits_that_are_noted_at_once_count_one_by_one(running: Running) -> None:
+    running.run(PATH)
+    running.compaction.note_commit(Table(PATH).committed, COMMITS)
+    assert len(running.run()) == 2
+
+
 def test_compaction_takes_a_limited_share_of_the_time(running: Running) -> None:
     debts = iter([5, 4, 3, 2, 1, 0])
     running.results = lambda _: CompactionResult(commits=1, debt=next(debts))
@@ -223,13 +229,26 @@ def test_of_several_shards_the_first_one_compacts() -> None:
 
 
 def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    noted: list[Committed] = []
-    maintained = Maintenance(catalog, noted.append)
+    noted: list[int] = []
+    maintained = Maintenance(catalog, lambda _, count: noted.append(count))
     land(catalog, maintained, 1)
-    assert len(noted) == 1
+    assert noted == [1]
     monkeypatch.setattr(stored_files, "BUCKET_SUFFIX", "")
     land(catalog, maintained, 2)
-    assert len(noted) == 1
+    assert noted == [1]
+
+
+def test_commits_that_come_while_maintenance_is_busy_are_noted_together(catalog: Catalog) -> None:
+    noted: list[tuple[int | None, int]] = []
+    maintained = Maintenance(catalog, lambda commit, count: noted.append((commit.metadata.current_snapshot_id, count)))
+    for number in range(3):
+        [outcome] = try_commits(catalog, [stage_updates(catalog, {number: "a"})])
+        assert isinstance(outcome, Landed)
+        assert outcome.commit
+        maintained.after_commit(outcome.commit)
+    maintained.finish()
+    maintained.run()
+    assert noted == [(catalog.load_table(PATH).metadata.current_snapshot_id, 3)]
 
 
 def test_a_commit_waits_for_the_lock_of_its_table(catalog: Catalog) -> None:

@@ -170,6 +170,60 @@ def test_a_row_is_rewritten_a_few_times_while_its_file_grows(seed: int) -> None:
     assert most <= 20, "small files"
 
 
+def test_an_old_file_of_a_small_table_is_rewritten_for_one_deleted_row() -> None:
+    """It is old after as many commits as the table has allowances, 64 KiB each: here 16."""
+    old = data("old", MB, number=1)
+    assert not plan(old, deletes(1, "old", number=16))
+    assert plan(old, deletes(1, "old", number=17)) == [["old"]]
+    assert plan(old, vector(1, "old", number=17)) == [["old"]]
+    assert not plan(old, data("new", MB, number=17), deletes(1, "old", number=17)), "all files count"
+    assert not plan(old, data("new", 1, number=17)), "without deletes, nothing is gained"
+    assert not plan(data("tiny", 1), deletes(1, "tiny", number=5)), "there are always some commits between"
+
+
+def test_of_files_that_share_a_delete_file_the_old_ones_are_rewritten() -> None:
+    files = [data("a", TARGET, number=1), data("b", TARGET, number=2), data("c", TARGET, number=40)]
+    age = 3 * TARGET // THRESHOLDS.commit_allowance
+    assert not plan(*files, deletes(1, "a", "c", number=age))
+    assert plan(*files, deletes(1, "a", "c", number=age + 1)) == [["a"]]
+    assert plan(*files, deletes(1, "a", "c", number=age + 2)) == [["a"], ["b"]]
+    assert plan(*files, deletes(1, "b", "c", number=age + 2)) == [["b"]]
+
+
+def test_an_old_file_takes_smaller_ones_along() -> None:
+    files = [data("old", 2 * MB, 1), data("small", MB, 99), data("larger", 4 * MB, 99)]
+    assert plan(*files, deletes(1, "old", number=200)) == [["old", "small"]]
+
+
+def test_an_old_small_file_is_merged_although_the_new_one_is_hardly_larger() -> None:
+    largest, smaller = data("x", 8 * MB, 1), many(4)
+    assert not plan(largest, *smaller[:3], data("newest", MB, 190))
+    assert len(plan(largest, *smaller[:3], data("newest", MB, 200))[0]) == 5
+    assert not plan(largest, *smaller[:2], data("newest", MB, 200)), "fewer than flow.compaction.min-input-files"
+
+
+@pytest.mark.parametrize("size", [MB // 16, MB, 4 * MB, 50 * MB, TARGET])
+def test_old_files_cost_at_most_the_allowance_of_each_commit(size: int) -> None:
+    """Every commit deletes a row of each file."""
+    files = [data(f"f{number}", size, 0, rows=10_000_000) for number in range(4)]
+    commits, rewritten = 5000, 0
+    for number in range(1, commits + 1):
+        since = {file.path: number - file.sequence_number for file in files}
+        deleted = [deletes(since[file.path], file.path, number=number) for file in files]
+        for planned in plan_groups([*files, *deleted], THRESHOLDS):
+            rewritten += planned.size
+            gone = {source.path for source in planned.group.sources}
+            made = [replace(file, sequence_number=number, file_sequence_number=number) for file in files]
+            files = [new if file.path in gone else file for file, new in zip(files, made, strict=True)]
+    assert rewritten <= commits * THRESHOLDS.commit_allowance
+    assert (rewritten > 0) == (4 * size <= commits * THRESHOLDS.commit_allowance)
+
+
+def test_no_allowance_leaves_old_files_alone() -> None:
+    thresholds = CompactionThresholds.of({"flow.compaction.bytes-per-commit": "0"})
+    assert not plan_groups([data("old", 1), deletes(1, "old", number=10_000)], thresholds)
+
+
 @pytest.mark.long
 def test_a_hundred_thousand_files_are_planned_quickly() -> None:
     files = many(100_000)
@@ -195,6 +249,7 @@ def test_the_thresholds_without_properties_are_those_of_spark() -> None:
         ("flow.compaction.min-input-files", "1"),
         ("flow.compaction.delete-ratio-threshold", "many"),
         ("flow.compaction.delete-ratio-threshold", "0"),
+        ("flow.compaction.bytes-per-commit", "-1"),
     ],
 )
 def test_an_invalid_threshold_is_refused(name: str, value: str) -> None:

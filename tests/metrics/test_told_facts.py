@@ -121,10 +121,10 @@ def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> N
     assert isinstance(landed, commit.Landed)
     assert landed.commit
     with run_compaction(lambda *_: next(results)) as compaction:
-        compaction.note_commit(landed.commit)
+        compaction.note_commit(landed.commit, 3)
         assert wait_until(lambda: len(told) == 3)
     assert told == [
         MaintenanceRun("shop.orders", COMPACT_DATA_FILES, 0.5, has_failed=False),
         MaintainedFiles("shop.orders", COMPACT_DATA_FILES, 7, 70),
-        CompactionDebt("shop.orders", 0),
+        CompactionDebt("shop.orders", 0, 3),
     ]

@@ -16,8 +16,12 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 
-# Everything is merged, and a file is rewritten for one deleted row in a hundred.
-EAGER: Final = {"flow.compaction.min-input-files": "2", "flow.compaction.delete-ratio-threshold": "0.01"}
+# Everything is merged, and a file is rewritten for one deleted row in a hundred, whatever its age.
+EAGER: Final = {
+    "flow.compaction.min-input-files": "2",
+    "flow.compaction.delete-ratio-threshold": "0.01",
+    "flow.compaction.bytes-per-commit": "0",
+}
 
 
 def compact_here(

@@ -16,7 +16,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFileContent, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -32,7 +32,7 @@ from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files
-from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
+from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_updates import (
@@ -197,17 +197,15 @@ class CompactionCommit:
     def _write(self, table: Table, changes: CompactionChanges, snapshots: SnapshotWriter) -> Snapshot:
         prefix, factory = self._base.origin.file_prefix, snapshots.factory
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
-        added = [
-            *self._list_added(table, factory, changes),
-            *write_delete_manifests(table, prefix, factory, carried),
-        ]
+        deletes = write_delete_manifests(table, prefix, factory, carried)
         held = manifests_of(table.io, table.current_snapshot())
-        held, changed = remove_files(table, prefix, factory, held, changes.removed, find_small(table, held))
+        merged, added = find_small(table, held), self._list_added(changes)
+        held, changed = remove_files(table, prefix, factory, held, changes.removed, merged, added)
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
-        return snapshots.replace(table, prefix, [*added, *changed, *held], table.metadata.current_schema_id, summary)
+        return snapshots.replace(table, prefix, [*deletes, *changed, *held], table.metadata.current_schema_id, summary)
 
-    def _list_added(self, table: Table, factory: ManifestFactory, changes: CompactionChanges) -> Iterator[ManifestFile]:
-        """Write a manifest of new data files for each partition spec."""
+    def _list_added(self, changes: CompactionChanges) -> dict[int, list[ManifestEntry]]:
+        """Return the entries of the new data files, by their partition spec."""
         by_spec: dict[int, list[ManifestEntry]] = {}
         for partition, file in _list_new_files(changes):
             # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
@@ -219,8 +217,7 @@ class CompactionCommit:
                 sort_order_id=self._base.sort_order_id,
             )
             by_spec.setdefault(partition.spec_id, []).append(entry)
-        for spec_id, entries in by_spec.items():
-            yield factory.of_added(table, self._base.origin.file_prefix, spec_id, entries)
+        return by_spec
 
 
 def _list_new_files(changes: CompactionChanges) -> Iterator[tuple[Partition, DataFile]]:

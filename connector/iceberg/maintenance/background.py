@@ -33,6 +33,7 @@ from connector.model.table_identifier import TableIdentifier
 log = logging.getLogger(__name__)
 
 IsInterrupted: TypeAlias = Callable[[], bool]
+NoteCommit: TypeAlias = Callable[[Committed, int], object]
 
 
 @dataclass(frozen=True)
@@ -48,25 +49,32 @@ class _Recent:
     """The commits of one table since its maintenance was last looked at."""
 
     newest: Committed
+    count: int
     named_before: frozenset[str]  # metadata files that the table's log named before one of these commits
     located: frozenset[str]  # objects of located rows that these commits have used
 
     def after(self, earlier: "_Recent") -> "_Recent":
         """Return the same, with what was due already."""
-        return _Recent(self.newest, self.named_before | earlier.named_before, self.located | earlier.located)
+        return _Recent(
+            self.newest,
+            self.count + earlier.count,
+            self.named_before | earlier.named_before,
+            self.located | earlier.located,
+        )
 
 
 class Maintenance:
     """Runs one task after another, so that two tasks never work on the same files.
 
-    `note_commit` is told of commits, so that what needs more time than a task may begin. It must return at once.
+    `note_commit` is told of a table's newest commit, and how many there were since it was last told. So what needs more
+    time than a task may begin. It must return at once.
     `locks` are shared with the transactions of the session.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        note_commit: Callable[[Committed], object] = lambda _: None,
+        note_commit: NoteCommit = lambda *_: None,
         locks: TableLocks | None = None,
     ) -> None:
         self._catalog = catalog
@@ -87,7 +95,7 @@ class Maintenance:
         named = frozenset(entry.metadata_file for entry in commit.table.metadata.metadata_log)
         with self._noting:
             earlier = self._recent.get(uuid)
-            recent = _Recent(commit, named, commit.located)
+            recent = _Recent(commit, 1, named, commit.located)
             self._recent[uuid] = recent.after(earlier) if earlier else recent
         if earlier is None:
             self._tasks.put(
@@ -107,7 +115,7 @@ class Maintenance:
         if is_in_table_bucket(table.location()):
             return
         path = TableIdentifier(*table.name())
-        self._note_commit(recent.newest)
+        self._note_commit(recent.newest, recent.count)
         dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
         is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
         if recent.located:
@@ -189,7 +197,7 @@ def _measure(task: _Task, began: float, *, has_failed: bool) -> None:
 @contextmanager
 def run_maintenance(
     catalog: Catalog,
-    note_commit: Callable[[Committed], object] = lambda _: None,
+    note_commit: NoteCommit = lambda *_: None,
     locks: TableLocks | None = None,
 ) -> Iterator[Maintenance]:
     """Run a thread that performs maintenance tasks until the session ends."""

@@ -42,7 +42,8 @@ class _Account:
     """When a table is looked at, and how its debt has changed."""
 
     properties: Mapping[str, str]  # of the table
-    commits: int = COMMITS  # since the table was looked at; a session looks at each table after its first commit
+    commits: int = 0  # since the table was looked at
+    is_due: bool = True  # also after fewer commits; a session looks at each table after its first commit
     due: float = 0.0  # not before
     pause: float = FIRST_PAUSE
     debt: int = 0
@@ -60,20 +61,20 @@ class BackgroundCompaction:
         self._changed = threading.Condition()  # guards all of the above
         self._ended = threading.Event()
 
-    def note_commit(self, commit: Committed) -> None:
-        """Note that a table has got commits, the newest of which is given. Nothing is read."""
+    def note_commit(self, commit: Committed, count: int = 1) -> None:
+        """Note that a table has got so many commits, the newest of which is given. Nothing is read."""
         with self._changed:
             account = self._accounts.setdefault(TableIdentifier(*commit.table.name()), _Account({}))
             account.properties = commit.metadata.properties
-            account.commits += 1
+            account.commits += count
             self._changed.notify_all()
 
     def run(self) -> None:
         """Compact the tables that are due until `end` was called."""
         with suppress(SessionEndedError):
-            while path := self._wait():
+            while due := self._wait():
                 began = time.monotonic()
-                self._compact_one(path)
+                self._compact_one(*due)
                 with self._changed:
                     self._rested_at = time.monotonic() + REST * (time.monotonic() - began)
 
@@ -83,24 +84,26 @@ class BackgroundCompaction:
         with self._changed:
             self._changed.notify_all()
 
-    def _wait(self) -> TableIdentifier | None:
-        """Return the next table when it is due: the one that has waited longest. None if the session has ended."""
+    def _wait(self) -> tuple[TableIdentifier, int] | None:
+        """Return the next table when it is due, and its commits since it was looked at. It is the one that has waited
+        longest. None if the session has ended."""
         with self._changed:
             while not self._ended.is_set():
                 now = time.monotonic()
-                waiting = {path: account for path, account in self._accounts.items() if account.commits >= COMMITS}
-                first = min(waiting, key=lambda path: waiting[path].due, default=None)
+                waiting = [path for path, each in self._accounts.items() if each.is_due or each.commits >= COMMITS]
+                first = min(waiting, key=lambda path: self._accounts[path].due, default=None)
                 if first is None:
                     self._changed.wait()
-                elif (due := max(waiting[first].due, self._rested_at)) > now:
+                    continue
+                account = self._accounts[first]
+                if (due := max(account.due, self._rested_at)) > now:
                     self._changed.wait(due - now)
-                else:
-                    waiting[first].commits = 0
-                    waiting[first].due = now
-                    return first
+                    continue
+                commits, account.commits, account.is_due, account.due = account.commits, 0, False, now
+                return first, commits
         return None
 
-    def _compact_one(self, path: TableIdentifier) -> None:
+    def _compact_one(self, path: TableIdentifier, commits: int) -> None:
         began = time.monotonic()
         try:
             if not is_compaction_enabled(self._accounts[path].properties):
@@ -117,9 +120,9 @@ class BackgroundCompaction:
                     error,
                 )
             self._put_off(path)
-            _measure(path, time.monotonic() - began, None)
+            _measure(path, time.monotonic() - began, None, 0)
             return
-        _measure(path, result.seconds, result)
+        _measure(path, result.seconds, result, commits)
         if result.failed:
             self._put_off(path)
         self._note_debt(path, result)
@@ -136,7 +139,7 @@ class BackgroundCompaction:
             if not result.failed:
                 account.pause = FIRST_PAUSE
             if result.debt and result.commits:
-                account.commits = COMMITS  # go on after the rest
+                account.is_due = True  # go on after the rest
             account.growing = account.growing + 1 if result.debt > max(account.debt, RUN.size) else 0
             account.debt = result.debt
             is_due = account.growing >= GROWING and not account.is_warned
@@ -150,7 +153,7 @@ class BackgroundCompaction:
             )
 
 
-def _measure(path: TableIdentifier, seconds: float, result: CompactionResult | None) -> None:
+def _measure(path: TableIdentifier, seconds: float, result: CompactionResult | None, commits: int) -> None:
     """Tell metrics how a run has ended. Without a result, it has failed."""
     if not facts.observe:
         return
@@ -158,7 +161,7 @@ def _measure(path: TableIdentifier, seconds: float, result: CompactionResult | N
     facts.observe(MaintenanceRun(table, COMPACT_DATA_FILES, seconds, result is None or result.failed > 0))
     if result:
         facts.observe(MaintainedFiles(table, COMPACT_DATA_FILES, result.files_before, result.bytes_before))
-        facts.observe(CompactionDebt(table, result.debt))
+        facts.observe(CompactionDebt(table, result.debt, commits))
 
 
 @contextmanager

@@ -4,10 +4,14 @@ Small files of a partition are merged. A file is merged only if the new file is 
 the target size. So each row is rewritten a few times while its file grows to the target size, and then no more for its
 size. A file is also rewritten when too many of its rows are deleted. Then the deleted rows pay for it.
 
+Small tables are kept in better shape than that, because it costs little: each commit allows for some bytes to be
+rewritten. When there have been as many commits since a file was written as the whole table has allowances, one deleted
+row is enough, and the growth does not matter. In a large table, this takes longer than all else.
+
 A group is planned only if it has a gain: fewer files, or fewer deleted rows. A table that is compacted has no groups.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
@@ -116,13 +120,27 @@ def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) 
     of_many: dict[Partition, list[ListedFile]] = {}
     for delete in deletes.of_many:
         of_many.setdefault(delete.partition, []).append(delete)
+    old = _find_old(listed, thresholds)
     chosen = [
         files
         for partition, of_partition in _group_by_partition(_list_candidates(listed)).items()
-        for files in _Partition(of_partition, deletes.of_one, of_many.get(partition, ()), thresholds).divide()
+        for files in _Partition(of_partition, deletes.of_one, of_many.get(partition, ()), old, thresholds).divide()
     ]
     applied = deletes.find_all(file for files in chosen for file in files)
     return sorted((_make_group(files, applied) for files in chosen), key=lambda group: group.cost)
+
+
+def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> set[str]:
+    """Return the paths of the data files since which there were as many commits as all data files have allowances.
+
+    If no file is rewritten sooner, all of them together cost at most one allowance for each commit.
+    """
+    if not thresholds.commit_allowance:
+        return set()
+    newest = max((file.file_sequence_number for file in listed), default=0)
+    data = [file for file in listed if file.content is DataFileContent.DATA]
+    age = max(_size_of(data) / thresholds.commit_allowance, thresholds.min_files)  # commits
+    return {file.path for file in data if newest - file.file_sequence_number >= age}
 
 
 def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
@@ -157,10 +175,12 @@ class _Partition:
         files: Sequence[ListedFile],
         of_one: Mapping[str, Sequence[ListedFile]],
         of_many: Sequence[ListedFile],
+        old: Collection[str],
         thresholds: CompactionThresholds,
     ) -> None:
         self._files = sorted(files, key=lambda file: (file.sequence_number, file.path))
         self._of_many = of_many
+        self._old = old
         self._thresholds = thresholds
         applied = {
             file.path: [each for each in of_one[file.path] if each.applies_to(file)]
@@ -183,7 +203,12 @@ class _Partition:
         small = [
             file for file in self._files if file.size < self._thresholds.min_size and file.path not in with_deletes
         ]
-        yield from divide(heavy, _size, self._thresholds.target_size)
+        # An old small file that is rewritten takes smaller ones along: they add less to the cost than to the gain.
+        old_small = (file.size for file in heavy if file.size < self._thresholds.min_size and file.path in self._old)
+        largest = max(old_small, default=0)
+        along = [file for file in small if file.size <= largest]
+        small = [file for file in small if file.size > largest]
+        yield from divide(_sort_by_age([*heavy, *along]), _size, self._thresholds.target_size)
         rest = []
         for files in divide(small, _size, self._thresholds.target_size):
             if self._is_full(files):
@@ -208,7 +233,9 @@ class _Partition:
         enough = [
             count
             for count, (file, size) in enumerate(zip(left, sizes, strict=True), start=1)
-            if count >= self._thresholds.min_files and GROWTH * file.size <= size <= self._thresholds.target_size
+            if count >= self._thresholds.min_files
+            and (GROWTH * file.size <= size or file.path in self._old)
+            and size <= self._thresholds.target_size
         ]
         if enough:
             yield _sort_by_age(left[: enough[-1]])
@@ -220,7 +247,11 @@ class _Partition:
         the gain of rewriting all of them. It does not count for those with vectors.
         """
         ratio = self._thresholds.delete_ratio
-        heavy = {file.path for file in self._files if self._deleted.get(file.path, 0) >= max(ratio * file.rows, 1)}
+        heavy = {
+            file.path
+            for file in self._files
+            if self._deleted.get(file.path, 0) >= max(0 if file.path in self._old else ratio * file.rows, 1)
+        }
         if not self._of_many:
             return heavy
         without_vectors = (file for file in self._files if file.path not in self._with_vectors)
@@ -233,6 +264,7 @@ class _Partition:
         for delete, begin, end in applying:
             if delete.rows + deleted[end] - deleted[begin] >= max(ratio * (rows[end] - rows[begin]), 1):
                 heavy.update(file.path for file in files[begin:end] if delete.applies_to(file))
+            heavy.update(file.path for file in files[begin:end] if file.path in self._old and delete.applies_to(file))
         if applying and sum(delete.rows for delete, *_ in applying) + deleted[-1] >= ratio * rows[-1]:
             oldest = max(delete.sequence_number for delete, *_ in applying)
             heavy.update(file.path for file in files if file.sequence_number <= oldest)

@@ -1,6 +1,7 @@
 """The thresholds of compaction: table properties that say which files are rewritten, and how large the new ones become.
 
-They have the names of the options of Spark's `rewrite_data_files`, with `flow.compaction.` before them.
+They have the names of the options of Spark's `rewrite_data_files`, with `flow.compaction.` before them. Spark has no
+option like the last one.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ MIN_FILE_SIZE: Final = "flow.compaction.min-file-size-bytes"
 MAX_FILE_SIZE: Final = "flow.compaction.max-file-size-bytes"
 MIN_INPUT_FILES: Final = "flow.compaction.min-input-files"
 DELETE_RATIO: Final = "flow.compaction.delete-ratio-threshold"
+COMMIT_ALLOWANCE: Final = "flow.compaction.bytes-per-commit"
 
 _MIN_SHARE: Final = 0.75  # of the target size; the shares are those of Spark's `rewrite_data_files`
 _MAX_SHARE: Final = 1.8
@@ -30,6 +32,7 @@ class CompactionThresholds:
     max_size: int  # bytes; a new file does not become larger
     min_files: int = 5  # small files that are merged, unless they make a file of the target size
     delete_ratio: float = 0.3  # of a file's rows; a file is rewritten if as many are deleted
+    commit_allowance: int = 64 << 10  # bytes that are rewritten for each commit, if that keeps a small table in shape
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "CompactionThresholds":
@@ -44,10 +47,15 @@ class CompactionThresholds:
             )
         min_files = int(_number(properties, MIN_INPUT_FILES, cls.min_files))
         ratio = _number(properties, DELETE_RATIO, cls.delete_ratio)
-        for name, value, least in ((MIN_INPUT_FILES, min_files, 2), (DELETE_RATIO, ratio, 0.01)):
+        allowance = int(_number(properties, COMMIT_ALLOWANCE, cls.commit_allowance))
+        for name, value, least in (
+            (MIN_INPUT_FILES, min_files, 2),
+            (DELETE_RATIO, ratio, 0.01),
+            (COMMIT_ALLOWANCE, allowance, 0),
+        ):
             if value < least:
                 raise ValueError(f"{name} is {value}; it must be at least {least}")
-        return cls(target, min_size, max_size, min_files, ratio)
+        return cls(target, min_size, max_size, min_files, ratio, allowance)
 
 
 def is_compaction_enabled(properties: Mapping[str, str]) -> bool:

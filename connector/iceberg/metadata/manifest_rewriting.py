@@ -5,12 +5,12 @@ Each of these could be written again, but then a table would keep as many manife
 are written as one, as far as it has the size of a manifest.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeVar
 
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
 from connector.encoding.deletion_vectors import FileId
@@ -30,19 +30,22 @@ def remove_files(
     held: Sequence[ManifestFile],
     removed: Collection[ListedFile],
     merged: Iterable[ManifestFile] = (),
+    added: Mapping[int, Sequence[ManifestEntry]] | None = None,
 ) -> tuple[list[ManifestFile], list[ManifestFile]]:
     """Return the manifests that stay, and new ones in place of those that list removed files or are to be merged.
 
-    The new ones name the removed files as deleted. Manifests that list no files any more are left out. Names of new
-    manifests begin with the prefix.
+    The new ones name the removed files as deleted, and `added` data files, by their partition spec. Manifests that list
+    no files any more are left out. Names of new manifests begin with the prefix.
     """
+    new = dict(added or {})
     gone = {file.id for file in removed}
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
-        _write(table, prefix, factory, together, gone)
+        _write(table, prefix, factory, together, gone, new)
         for of_kind in group_by_kind(each for each in held if each.manifest_path in changed)
         for together in divide(of_kind, size_of, Thresholds.size)
     ]
+    written += [factory.of_added(table, prefix, spec_id, entries) for spec_id, entries in new.items()]
     return [each for each in held if each.manifest_path not in changed and lists_files(each)], written
 
 
@@ -94,7 +97,15 @@ def divide(items: Iterable[T], measure: Callable[[T], int], most: int) -> Iterat
 
 
 def _write(
-    table: Table, prefix: str, factory: ManifestFactory, manifests: Sequence[ManifestFile], gone: Collection[FileId]
+    table: Table,
+    prefix: str,
+    factory: ManifestFactory,
+    manifests: Sequence[ManifestFile],
+    gone: Collection[FileId],
+    new: dict[int, Sequence[ManifestEntry]],
 ) -> ManifestFile:
+    """Write the manifests as one. If they list data files, take the new files of their spec from `new`."""
+    spec_id, content = manifests[0].partition_spec_id, manifests[0].content
+    added = new.pop(spec_id, ()) if content is ManifestContent.DATA else ()
     entries = chain.from_iterable(read_entries(table.io, manifest) for manifest in manifests)
-    return factory.of_existing(table, prefix, manifests[0].partition_spec_id, entries, manifests[0].content, gone)
+    return factory.of_existing(table, prefix, spec_id, entries, content, gone, added)

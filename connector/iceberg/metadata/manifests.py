@@ -77,17 +77,17 @@ class ManifestFactory:
         entries: Iterable[ManifestEntry],
         content: ManifestContent = ManifestContent.DATA,
         gone: Collection[FileId] = (),
+        added: Iterable[ManifestEntry] = (),
     ) -> ManifestFile:
-        """Write a manifest of files that the table has already. Those in `gone` are named as deleted.
+        """Write a manifest of files that the table has already, and of new ones. Those in `gone` are named as deleted.
 
         Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
         with self.open(table, prefix, spec_id, content) as manifest:
             for entry in entries:
-                if find_id(entry.data_file) in gone:
-                    manifest.delete(entry)
-                else:
-                    manifest.existing(entry)
+                (manifest.delete if find_id(entry.data_file) in gone else manifest.existing)(entry)
+            for entry in added:
+                manifest.add_entry(entry)
         return manifest.to_manifest_file()
 
     def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
