@@ -14,7 +14,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, PrimitiveType, StringType
 
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, StartBackfill, TableChange, Target
+from connector.evolution.table_change import NewColumn, StartBackfill, TableChange, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import Superseded, commit_all_or_raise, try_commits
@@ -25,6 +25,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.table_view import TableViews
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, PATH, QTY, ROWS, append, rows, table_of, wanted
