@@ -56,15 +56,15 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
                 send(apply(message))
             case request.Open():
-                from connector.rpc.open import handle_open
+                from connector.rpc.open import handle_open, start_session
 
-                with handle_open(message) as (session, config):
-                    advanced = config.advanced
+                with handle_open(message) as tables:
+                    send(response.Opened(tables.may_have_other_rows))
+                    config, advanced = tables.config, tables.config.advanced
                     interval = UploadInterval(
                         config.upload_interval, advanced.commit_after_rows, advanced.commit_after_bytes
                     )
-                    send(response.Opened(session.may_have_other_rows))
-                    with session.retry_pending(requests.interrupt):
+                    with start_session(tables) as session, session.retry_pending(requests.interrupt):
                         _serve_transactions(session, interval, checked, requests, send)
 
 

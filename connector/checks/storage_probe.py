@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import urlsplit
-
-from pyiceberg.io import load_file_io
 
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
@@ -23,6 +21,7 @@ from connector.host.errors import ConnectorError, UserError, join_errors
 from connector.iceberg.catalogs.opening import find_warehouse, translate_errors
 from connector.storage import file_stores, storage_errors
 from connector.storage.file_access import file_properties, has_sign_in
+from connector.storage.file_io import StoreFileIO
 
 CONTENT: Final = b"Written by materialize-iceberg to check that it can write here. This file can be deleted.\n"
 NAME_PREFIX: Final = "materialize-iceberg-probe-"
@@ -67,7 +66,7 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
     if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
         return Skipped("the catalog chooses the location or the credentials of each table")
     if config.storage:
-        try_place(_Store(root, load_file_io(file_access, root)))
+        try_place(_Store(root, StoreFileIO(file_access)))
     else:
         from connector.checks.s3_probe import open_bucket  # boto3 is slow to import
 
@@ -150,7 +149,7 @@ class _Store:
     """A store that is opened by the same client as for data files: PyArrow."""
 
     location: str
-    io: Any  # a StoreFileIO, which is slow to import
+    io: StoreFileIO
     setting: str = "/storage"
 
     def write(self, name: str, content: bytes) -> None:
@@ -170,9 +169,9 @@ class _Store:
     def list_files(self, prefix: str) -> Iterator[tuple[str, datetime]]:
         from pyarrow.fs import FileSelector
 
-        scheme, netloc, root = self.io.parse_location(self.location, self.io.properties)
+        scheme, netloc, root = self.io.arrow.parse_location(self.location, self.io.properties)
         with storage_errors.translate_errors(self.location):
-            files = self.io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(root))
+            files = self.io.arrow.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(root))
         for file in files:
             if file.mtime and file.base_name.startswith(prefix):
                 yield file.base_name, file.mtime

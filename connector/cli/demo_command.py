@@ -27,7 +27,7 @@ from connector.host.signals import Stopped
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.iceberg.catalogs.local import CATALOG_FILE
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from connector.iceberg.tables import load_table
+from connector.iceberg.loading import load_table
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 

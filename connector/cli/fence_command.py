@@ -14,7 +14,7 @@ from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge_commits, perform_reset, plan_reset
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
-from connector.iceberg.tables import load_table
+from connector.iceberg.loading import load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 

@@ -18,7 +18,6 @@ from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse, resource_path
 from connector.encoding.compaction import Compact
-from connector.evolution.table_change import Owner
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
@@ -35,6 +34,7 @@ from connector.iceberg.maintenance.perform_actions import (
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.iceberg.table_status import find_own_tables, load_tables
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from protocol.flow import Json

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from connector.cli.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
-from connector.evolution.table_change import Owner
 from connector.iceberg.commits.reset import Judged, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus
+from connector.model.owner import Owner
 
 VERDICT_TEXTS: Final = {
     Verdict.SUPERSEDED: "superseded: a backfill came after it",

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from connector.encoding import thrift_structs as thrift
-from connector.encoding.data_files import FileOptions
 from connector.encoding.data_pages import PLAIN, RLE
 from connector.encoding.encoded_row_groups import EncodedRowGroup
+from connector.encoding.file_options import FileOptions
 from connector.encoding.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.encoding.thrift_structs import Struct, read_struct, write_struct
 from connector.model.binding import Column

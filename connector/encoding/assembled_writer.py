@@ -7,8 +7,9 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from connector.encoding.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.data_files import FileOptions, FileWriter
+from connector.encoding.data_files import FileWriter
 from connector.encoding.encoded_row_groups import EncodedRowGroup
+from connector.encoding.file_options import FileOptions
 from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.model.binding import Column
 

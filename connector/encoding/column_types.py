@@ -16,7 +16,6 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
-    IcebergType,
     IntegerType,
     LongType,
     PrimitiveType,
@@ -51,11 +50,6 @@ _ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
 
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _decode_base64 = msgspec.json.Decoder(list[bytes]).decode
-
-
-def is_written(column_type: IcebergType) -> bool:
-    """Return whether values can be written to columns of this type."""
-    return isinstance(column_type, DecimalType) or column_type in _ARROW_TYPES
 
 
 def arrow_type_of(column_type: PrimitiveType) -> pa.DataType:

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 
 from connector.encoding.assembled_files import ColumnChunk
 from connector.encoding.assembled_writer import CopiedRowGroup
-from connector.encoding.data_files import FileOptions
 from connector.encoding.data_pages import CODECS, has_plain_pages
+from connector.encoding.file_options import FileOptions
 from connector.encoding.group_schemas import GroupSchema
 from connector.encoding.source_rows import OpenSource
 

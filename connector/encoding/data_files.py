@@ -2,15 +2,15 @@
 
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
+from connector.encoding.file_options import FileOptions
 from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.encoding.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.host.errors import ConnectorError
@@ -19,54 +19,8 @@ from connector.model.state import DataFile
 from connector.storage.file_io import create_file
 from connector.storage.storage_errors import translate_errors
 
-CODEC: Final = "write.parquet.compression-codec"
-LEVEL: Final = "write.parquet.compression-level"
-TARGET_SIZE: Final = "write.target-file-size-bytes"
-
-# Iceberg's names of codecs, and PyArrow's.
-CODECS: Final = {
-    "zstd": "zstd",
-    "snappy": "snappy",
-    "gzip": "gzip",
-    "lz4": "lz4",
-    "brotli": "brotli",
-    "uncompressed": "none",
-}
-WITH_LEVELS: Final = ("zstd", "gzip", "brotli")  # a level has no meaning for others, in Iceberg's own writers too
-
 # A row group is held in memory until it is written; larger ones compress no better.
 ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
-
-
-@dataclass(frozen=True)
-class FileOptions:
-    """How large data files become, and how they are compressed."""
-
-    target_size: int  # bytes
-    codec: str
-    level: int | None
-
-    @classmethod
-    def of_table(cls, properties: Mapping[str, str]) -> "FileOptions":
-        """Return the options that a table's properties ask for. Raises ValueError if a property is invalid."""
-        codec = properties.get(CODEC, "zstd").lower()
-        if codec not in CODECS:
-            raise ValueError(f"{CODEC} is {codec!r}; it may be {', '.join(CODECS)}")
-        return cls(
-            target_size=_number(properties, TARGET_SIZE, 1) or 512 << 20,
-            codec=CODECS[codec],
-            level=_level(properties, codec) if codec in WITH_LEVELS else None,
-        )
-
-    def of_writer(self, with_dictionary: Sequence[str]) -> dict[str, Any]:
-        """Return the options of PyArrow's writer. Columns with these names get dictionaries."""
-        return {
-            "compression": self.codec,
-            "compression_level": self.level,
-            "use_dictionary": with_dictionary,
-            "store_decimal_as_integer": True,  # where they have 18 digits at most, as Iceberg demands
-            "store_schema": False,
-        }
 
 
 class RowGroup:
@@ -261,24 +215,3 @@ def _size_of(batch: pa.RecordBatch) -> int:
 def _write(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-
-
-def _level(properties: Mapping[str, str], codec: str) -> int | None:
-    least, most = pa.Codec.minimum_compression_level(codec), pa.Codec.maximum_compression_level(codec)
-    level = _number(properties, LEVEL, least)
-    if level is not None and level > most:
-        raise ValueError(f"{LEVEL} is {level}; with {codec} {most} is the most")
-    return level
-
-
-def _number(properties: Mapping[str, str], name: str, least: int) -> int | None:
-    text = properties.get(name)
-    if text is None:
-        return None
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if number < least:
-        raise ValueError(f"{name} is {text!r}; it must be a whole number from {least} upwards")
-    return number

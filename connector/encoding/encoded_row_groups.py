@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connector.encoding.data_files import FileOptions
+from connector.encoding.file_options import FileOptions
 from connector.encoding.statistics import find_nan, worth_a_dictionary
 
 _BEGIN: Final = 4  # bytes before the first row group of a Parquet file

@@ -11,7 +11,8 @@ from pyiceberg.table.locations import load_location_provider
 
 from connector.encoding.assembled_writer import AssembledWriter, CopiedRowGroup
 from connector.encoding.compaction import Compaction, FileGroup
-from connector.encoding.data_files import ROW_GROUP_SIZE, FileOptions
+from connector.encoding.data_files import ROW_GROUP_SIZE
+from connector.encoding.file_options import FileOptions
 from connector.encoding.group_schemas import GroupSchema
 from connector.encoding.row_order import SUFFIX, RowOrderWriter
 from connector.model.state import DataFile

@@ -14,8 +14,9 @@ from pyiceberg.types import PrimitiveType
 
 from connector.encoding.column_types import find_columns
 from connector.encoding.conversions import NoEquivalentError, convert
-from connector.encoding.data_files import DataFileWriter, FileOptions
+from connector.encoding.data_files import DataFileWriter
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.file_options import FileOptions
 from connector.encoding.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.source_rows import (
     SourceFile,

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from connector.encoding.data_files import FileOptions
 from connector.encoding.encoded_row_groups import EncodedRowGroup, write_row_group
+from connector.encoding.file_options import FileOptions
 from connector.encoding.gathered_rows import GatheredRows, Places
 from connector.encoding.partition_values import Partition, PartitionValues
 from connector.encoding.sort_columns import SortColumns

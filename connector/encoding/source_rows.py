@@ -13,12 +13,13 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import make_compatible_name
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
-from connector.encoding.column_types import FIELD_ID, arrow_type_of, is_written
+from connector.encoding.column_types import FIELD_ID, arrow_type_of
 from connector.encoding.deletion_vectors import FileId
 from connector.encoding.position_deletes import Positions
 from connector.host.errors import UserError
 from connector.host.redaction import redact_and_cut
 from connector.model.binding import Column
+from connector.model.written_types import is_written
 from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes

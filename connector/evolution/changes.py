@@ -21,7 +21,6 @@ from connector.evolution.field_config import (
 )
 from connector.evolution.table_change import (
     COMPACTION_PROPERTY,
-    OWNER_PROPERTY,
     Alteration,
     CreateNamespace,
     CreateTable,
@@ -36,6 +35,7 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
 from connector.host.errors import UserError
+from connector.model.owner import OWNER_PROPERTY
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
 

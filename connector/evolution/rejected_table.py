@@ -7,10 +7,9 @@ from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
 from connector.evolution.table_change import ExistingTable, Found, NewColumn
 from connector.host.errors import UserError
-from connector.model.invalid_values import OnInvalid
+from connector.model.rejected_rows import SUFFIX
 from connector.model.table_identifier import TableIdentifier
 
-SUFFIX: Final = "__rejected"
 HINT: Final = (
     f" If `on_invalid` is quarantine, a binding's rejected rows go to a table with the name of its table and {SUFFIX}."
 )
@@ -28,11 +27,6 @@ COLUMNS: Final = (
     _column("document", StringType(), "The row as it was sent: a JSON object of its fields."),
     _column("rejected_at", TimestamptzType(), "When the row was rejected."),
 )
-
-
-def name_rejected_table(path: TableIdentifier, on_invalid: OnInvalid) -> TableIdentifier | None:
-    """The identifier of a table's table of rejected rows; None if the binding's policy needs none."""
-    return TableIdentifier(path.namespace, path.name + SUFFIX) if on_invalid is OnInvalid.QUARANTINE else None
 
 
 def has_possible_name(path: TableIdentifier) -> bool:

@@ -1,6 +1,5 @@
 """The changes of tables as values: what is there, what a table should become, and the changes between them."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -13,33 +12,11 @@ from connector.config.values import FORMAT_VERSIONS, SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.model.binding import PLAIN, Arrangement
+from connector.model.owner import Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 
-OWNER_PROPERTY: Final = "flow.owner"
 COMPACTION_PROPERTY: Final = "flow.compaction.enabled"
 NO_TERMS: Final = ArrangementTerms()
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The binding that created a table. The table records it in a property."""
-
-    materialization: str
-    # It changes with the binding's backfill. "": a later binding of the materialization has the table, which had rows.
-    state_key: str
-
-    def encode(self) -> str:
-        """The value of the property."""
-        return json.dumps({"materialization": self.materialization, "stateKey": self.state_key})
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "Owner | None":
-        """The owner that a table's properties name; None if they name none."""
-        try:
-            recorded = json.loads(properties[OWNER_PROPERTY])
-            return cls(recorded["materialization"], recorded["stateKey"])
-        except (KeyError, TypeError, ValueError):
-            return None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from connector.encoding.rewriting import Rewrite
 from connector.encoding.source_rows import TargetColumn
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
-from connector.evolution.table_change import Alteration, Owner
+from connector.evolution.table_change import Alteration
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
@@ -34,6 +34,7 @@ from connector.iceberg.metadata.table_updates import (
     same_table,
     show_generation,
 )
+from connector.model.owner import Owner
 from connector.model.table_identifier import Generation
 from connector.storage import storage_errors
 

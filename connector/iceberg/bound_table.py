@@ -8,22 +8,21 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType, TimestamptzType
 
-from connector.encoding.column_types import is_written
-from connector.evolution import rejected_table
 from connector.evolution.field_config import match_columns, name_columns
-from connector.evolution.rejected_table import name_rejected_table
 from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
+from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
-from connector.iceberg.tables import check_table_properties, load_table
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
+from connector.model.rejected_rows import name_rejected_table
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.model.written_types import is_written
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, find_collection
 
@@ -126,9 +125,11 @@ def _with_updates(bound: BoundTable, collection: Collection, *, is_hard_delete: 
 
 def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) -> MaterializationBinding:
     """Make a binding with the same state key. Fences and staged commits are kept apart by their tables."""
+    from connector.evolution.rejected_table import COLUMNS  # only if a binding has such a table
+
     return MaterializationBinding(
         resource_path=path,
-        field_selection=FieldSelection(values=tuple(column.name for column in rejected_table.COLUMNS)),
+        field_selection=FieldSelection(values=tuple(column.name for column in COLUMNS)),
         state_key=binding.state_key,
     )
 

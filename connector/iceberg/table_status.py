@@ -15,7 +15,6 @@ from pyiceberg.transforms import Transform
 from pyiceberg.types import NestedField
 
 from connector.config.terms import SortTerm, Term
-from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.reset import Judged, judge_commits
@@ -28,9 +27,11 @@ from connector.iceberg.commits.snapshot import (
     SUMMARY_STATE_KEY,
 )
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
+from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.table_updates import list_newest_first, name_table_in_errors
-from connector.iceberg.tables import LOOKUPS_AT_ONCE, load_table
+from connector.iceberg.tables import LOOKUPS_AT_ONCE
+from connector.model.owner import Owner
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors

@@ -8,29 +8,22 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
-    NoSuchIcebergTableError,
-    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
-    ValidationError,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.values import FORMAT_VERSIONS
-from connector.encoding.data_files import FileOptions
 from connector.encoding.rewriting import UnconvertibleError
 from connector.evolution.table_change import (
-    OWNER_PROPERTY,
     Alteration,
     CreateNamespace,
     CreateTable,
     DropTable,
     ExistingTable,
     Found,
-    Owner,
     RecordExistingRows,
     StartBackfill,
     TableChange,
@@ -39,6 +32,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits.backfill import start_backfill
+from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import (
     check_partition_spec,
@@ -46,52 +40,12 @@ from connector.iceberg.metadata.table_arrangement import (
     make_sort_order,
     read_arrangement,
 )
-from connector.iceberg.metadata.table_updates import (
-    FixedColumns,
-    check_properties,
-    find_generation,
-    is_location,
-    name_table_in_errors,
-    show_generation,
-)
+from connector.iceberg.metadata.table_updates import FixedColumns, find_generation, show_generation
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 
 ATTEMPTS: Final = 8
 LOOKUPS_AT_ONCE: Final = 8
-
-
-def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
-    """Load a table; None if there is none. UserError if the connector cannot write to what is there."""
-    try:
-        table = catalog.load_table(path)
-    except NoSuchIcebergTableError as error:
-        raise UserError(f"{path} exists, but is no Iceberg table. Choose another table name, or drop it.") from error
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return None
-    except ValidationError as error:
-        raise UserError(
-            f"Table {path}: its metadata file is broken. Restore the file, or drop the table in its catalog "
-            "and publish the task again with the binding's backfill incremented."
-        ) from error
-    version = table.metadata.format_version
-    if version not in FORMAT_VERSIONS:
-        raise UserError(
-            f"Table {path} has Iceberg format version {version}. Only versions 2 and 3 are written: upgrade the table "
-            "(in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')), or choose another table name."
-        )
-    if not is_location(table.location()):
-        raise UserError(
-            f"Table {path} is at {table.location()}. The connector only writes to absolute locations without # and ?. "
-            "Choose another table name, or drop the table and create it at another location."
-        )
-    return table
-
-
-def check_table_properties(table: Table) -> None:
-    """Raise UserError if the table's properties ask for files that the connector cannot write."""
-    with name_table_in_errors(table):
-        FileOptions.of_table(table.properties)
-        check_properties(table.properties)
 
 
 def find(catalog: Catalog, path: TableIdentifier) -> Found:

@@ -1,40 +1,58 @@
-"""Open: starts Spark's JVM first, and imports and opens everything else meanwhile."""
+"""Open: starts Spark's JVM, opens the tables for the answer, and opens the session behind the answer.
+
+Imports take most of the time to the answer. The JVM takes longer than all of them, so it starts first. The answer needs
+what reads tables; what writes and searches them is imported after it, while the JVM still starts.
+"""
 
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
-from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.spark import engine
 from protocol import request
 from protocol.flow import WHOLE_RANGE
 
 if TYPE_CHECKING:
+    from connector.config.endpoint_config import EndpointConfig
+    from connector.session.open_tables import OpenedTables
     from connector.session.transactions import Session
 
-# The connector does not use NumPy's linear algebra, whose threads would busy-wait.
-NO_THREADS: Final = {"OPENBLAS_NUM_THREADS": "1"}
+# Set before the libraries are imported, also by Spark's workers, which inherit it.
+ENVIRONMENT: Final = {
+    "OPENBLAS_NUM_THREADS": "1",  # the connector does not use NumPy's linear algebra, whose threads would busy-wait
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",  # it would look for some in the metadata of every installed package
+}
 
 
 @contextmanager
-def handle_open(message: request.Open) -> Iterator[tuple["Session", EndpointConfig]]:
-    """Open a session. Gives the session and its config."""
+def handle_open(message: request.Open) -> Iterator["OpenedTables"]:
+    """Start Spark and open the tables. The answer can be given then."""
     task = message.materialization
-    config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
-    os.environ.update(NO_THREADS)  # Spark's workers inherit it
-    with _publish_metrics(config, message), engine.start_engine(config.advanced.spark) as started:
-        # Imported here, because PyIceberg takes a second to load. The JVM starts in that second.
+    os.environ.update(ENVIRONMENT)
+    with ExitStack() as resources:
         with _without_garbage_collection():
-            from connector.session.open_session import open_session
+            config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
+            resources.enter_context(_publish_metrics(config, message))
+            started = resources.enter_context(engine.start_engine(config.advanced.spark))
+            from connector.session.open_tables import open_tables
 
-        with open_session(message, config, resource_configs, started) as session:
-            yield session, config
+            tables = resources.enter_context(open_tables(message, config, resource_configs, started))
+        yield tables
 
 
-def _publish_metrics(config: EndpointConfig, message: request.Open) -> AbstractContextManager[None]:
+def start_session(tables: "OpenedTables") -> AbstractContextManager["Session"]:
+    """Open the session of these tables, once the answer has been given."""
+    with _without_garbage_collection():
+        from connector.session.open_session import open_session
+
+        tables.engine.spark.load_client()
+    return open_session(tables)
+
+
+def _publish_metrics(config: "EndpointConfig", message: request.Open) -> AbstractContextManager[None]:
     if not config.advanced.metrics.are_on:
         return nullcontext()
     # Imported here: a session without metrics does not load the client of Prometheus.

@@ -9,19 +9,19 @@ from connector.evolution import rejected_table
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
 from connector.evolution.field_config import list_selected_fields
-from connector.evolution.rejected_table import name_rejected_table
 from connector.evolution.table_change import (
     NO_TERMS,
     DropTable,
     ExistingTable,
     Found,
-    Owner,
     StartBackfill,
     TableChange,
     Target,
 )
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
+from connector.model.owner import Owner
+from connector.model.rejected_rows import name_rejected_table
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier

@@ -10,7 +10,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
-from connector.encoding.data_files import FileOptions
+from connector.encoding.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.candidate import Candidate
@@ -22,6 +22,7 @@ from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.table_updates import check_properties
+from connector.model.rejected_rows import name_rejected_table
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Collection, MaterializationBinding, ValidateBinding, find_collection
@@ -58,7 +59,7 @@ class Proposal:
     @property
     def rejected_path(self) -> TableIdentifier | None:
         """Its table of rejected rows, if it needs one."""
-        return rejected_table.name_rejected_table(self.path, self.resource.on_invalid)
+        return name_rejected_table(self.path, self.resource.on_invalid)
 
     @property
     def replaces_table(self) -> bool:

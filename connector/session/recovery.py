@@ -5,12 +5,15 @@ The order matters: a session may build on a fence value only if no earlier commi
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from connector.host.errors import MissingTableError, RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from connector.session.committer import Committer
+
+if TYPE_CHECKING:
+    from connector.session.committer import Committer
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ def find_overlapping(staged: Iterable[StagedCommit], key_range: str) -> list[Sta
 
 
 def recover(
-    staged: Sequence[StagedCommit], committer: Committer, bind: Callable[[], Sequence[BoundTable]]
+    staged: Sequence[StagedCommit], committer: "Committer", bind: Callable[[], Sequence[BoundTable]]
 ) -> Recovered:
     """Commit `staged`, then bind the tables. Raises UserError if a bound table can never accept its pending commits.
 
@@ -51,7 +54,7 @@ def recover(
 
 
 def _check_recovered(
-    bound: Collection[tuple[TableIdentifier, str]], staged: Sequence[StagedCommit], committer: Committer
+    bound: Collection[tuple[TableIdentifier, str]], staged: Sequence[StagedCommit], committer: "Committer"
 ) -> None:
     """Raise the UserError of a bound table: the table was replaced, or staged files are gone, so no retry can help.
 
@@ -64,7 +67,7 @@ def _check_recovered(
             raise error
 
 
-def _check_predecessors(table: BoundTable, committer: Committer) -> None:
+def _check_predecessors(table: BoundTable, committer: "Committer") -> None:
     """Raise RetryableError if a table with one row for each key still lacks commits of another key range or state key.
 
     The state does not say in which order the commits of different writers were staged. Without this check, a later

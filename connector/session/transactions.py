@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 
-from connector.evolution.table_change import Owner
 from connector.host import facts
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
@@ -76,16 +75,6 @@ class Session:
     def retry_pending(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
         """Retry pending commits in the background, and one last time at the end; see `run_retries`."""
         return run_retries(self._committer, interrupt)
-
-    @property
-    def may_have_other_rows(self) -> bool:
-        """Whether a table may have rows of keys that its binding has never stored. Loads must be sent for all keys
-        then."""
-        return any(
-            table.binding.updates is not None
-            and Owner.of(table.properties) != Owner(table.writer.materialization, table.writer.state_key)
-            for table in self._tables
-        )
 
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""

@@ -1,5 +1,6 @@
 """The jars that Spark's JVM looks for classes in."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +71,7 @@ LOCAL: Final = (
 def class_path(jars: Path, *, is_local: bool) -> list[Path]:
     """Return the jars to load, always in the same order: a class archive fits one class path, and longer class paths
     that begin with it."""
-    every = sorted(jars.glob("*.jar"))
-    local = [jar for jar in every if jar.name.startswith(LOCAL)]
-    return local if is_local else [*local, *(jar for jar in every if not jar.name.startswith(LOCAL))]
+    every = sorted(name for name in os.listdir(jars) if name.endswith(".jar"))  # quicker than to sort paths
+    local = [name for name in every if name.startswith(LOCAL)]
+    names = local if is_local else [*local, *(name for name in every if not name.startswith(LOCAL))]
+    return [jars / name for name in names]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
-from connector.host.errors import RetryableError
+from connector.host.errors import ConnectorError, RetryableError
 from connector.host.redaction import redact
 from connector.host.tempdirs import TemporaryDirectories
 from connector.spark.class_path import class_path
@@ -144,6 +144,10 @@ class Spark:
         """Submit a job of one task to the lane of maintenance, and return its results."""
         return self._maintenance.submit(self._run_one, task)
 
+    def load_client(self) -> None:
+        """Import PySpark, which speaks to the JVM. Otherwise this is done once the JVM has started."""
+        import pyspark  # noqa: F401
+
     def end_of_task(self) -> RetryableError:
         """Return the error that says why a task of this machine was lost. Waits some seconds for the JVM to end too."""
         return end_of_task(self._jvm)
@@ -228,12 +232,17 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
 
     At once: the error's text is in the JVM, and is lost when the JVM ends.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except (Py4JError, PySparkException, OSError, EOFError) as error:
+    except ConnectorError:
+        raise
+    except Exception as error:
+        # Imported only now: a block may begin before PySpark is imported.
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        if not isinstance(error, (Py4JError, PySparkException, OSError, EOFError)):
+            raise
         text = _told_by_java(error)
         if end := _end_of(jvm, 0 if text else ENDING_TIMEOUT):
             raise RetryableError(end) from error

@@ -14,8 +14,9 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector.encoding import located_rows
 from connector.encoding.column_types import arrow_schema
-from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, FileOptions, RowGroup
+from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroup
 from connector.encoding.decoder import Decoded
+from connector.encoding.file_options import FileOptions
 from connector.encoding.gathered_rows import GatheredRowGroup
 from connector.encoding.invalid_cells import batch_of
 from connector.host.refresh import Lease

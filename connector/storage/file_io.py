@@ -1,42 +1,28 @@
-"""Opens, reads and writes files in any store: PyIceberg's FileIO, which uses PyArrow, with changes for three stores.
+"""Opens, reads and writes files in any store.
 
 A list of data files that is too long for the connector state is a file beside the data files. The state names it.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from io import BytesIO
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 import msgspec
-from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import (
-    ADLS_SAS_TOKEN,
-    GCS_SERVICE_HOST,
-    GCS_TOKEN,
-    GCS_TOKEN_EXPIRES_AT_MS,
-    FileIO,
-    InputFile,
-    InputStream,
-    OutputFile,
-    OutputStream,
-    load_file_io,
-)
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.typedef import EMPTY_DICT
-from pyiceberg.typedef import Properties as PlainProperties
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
 from connector.host.errors import UserError
 from connector.host.redaction import hide_obtained
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
-from connector.storage.file_access import AZURE_SCHEMES, S3_SCHEMES, SECRET_PROPERTIES
+from connector.storage.file_access import S3_SCHEMES, SECRET_PROPERTIES
 from connector.storage.storage_errors import translate_errors
 
-RETRY_SECONDS: Final = 30
+if TYPE_CHECKING:
+    from connector.storage.arrow_file_io import ArrowFileIO
+
 # PyIceberg opens a FileIO whenever it loads a table or writes its files. To connect to a store again takes longer than
 # to write a small file. There are several FileIOs if the catalog vends credentials for each table.
 OPEN_FILE_IOS: Final = 32
@@ -47,45 +33,30 @@ LARGEST_HELD: Final = 4 << 20  # bytes
 LIST_SUFFIX: Final = "-files.json"
 
 
-class StoreFileIO(PyArrowFileIO):
-    """PyIceberg's FileIO, changed for three stores.
+class StoreFileIO(FileIO):
+    """Opens, reads and writes files in any store with `ArrowFileIO`, which is opened with the first file.
 
-    Amazon: a small file takes one request, not the three of a multipart upload. Google: a failed request is not
-    repeated for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken
-    for a part of the container's name.
+    PyArrow is slow to import. A session opens without it if its catalog sends the metadata of tables.
     """
 
-    @staticmethod
-    def parse_location(location: str, properties: PlainProperties = EMPTY_DICT) -> tuple[str, str, str]:
-        """Return scheme, host and path of a location. In Azure the path begins with the container."""
-        scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
-        if scheme not in AZURE_SCHEMES:
-            return scheme, netloc, path
-        return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
+    @cached_property
+    def arrow(self) -> "ArrowFileIO":
+        """PyIceberg's FileIO for these properties."""
+        from connector.storage.arrow_file_io import ArrowFileIO
 
-    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
-        # PyIceberg has no setting for this option. So the file system is made again, from the options that pickling
-        # would keep.
-        _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
-        return S3FileSystem(**{**options, "allow_delayed_open": True})
+        return ArrowFileIO(self.properties)
 
-    def _initialize_azure_fs(self) -> FileSystem:
-        if token := self.properties.get(ADLS_SAS_TOKEN):
-            # PyArrow appends the token to addresses without a question mark.
-            self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}
-        return super()._initialize_azure_fs()
+    def new_input(self, location: str) -> InputFile:
+        """Return a file to read."""
+        return self.arrow.new_input(location)
 
-    def _initialize_gcs_fs(self) -> FileSystem:
-        options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=RETRY_SECONDS)}
-        if token := self.properties.get(GCS_TOKEN):
-            ends = datetime.fromtimestamp(int(self.properties[GCS_TOKEN_EXPIRES_AT_MS]) / 1000, UTC)
-            options |= {"access_token": token, "credential_token_expiration": ends}
-        else:
-            options["anonymous"] = True
-        if endpoint := self.properties.get(GCS_SERVICE_HOST):
-            address = urlsplit(endpoint)
-            options |= {"scheme": address.scheme, "endpoint_override": address.netloc}
-        return GcsFileSystem(**options)
+    def new_output(self, location: str) -> OutputFile:
+        """Return a file to write."""
+        return self.arrow.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file. FileNotFoundError if there is none."""
+        self.arrow.delete(location)
 
 
 def open_file_io(properties: Mapping[str, str]) -> FileIO:
@@ -96,7 +67,7 @@ def open_file_io(properties: Mapping[str, str]) -> FileIO:
 @lru_cache(OPEN_FILE_IOS)
 def _open(properties: Properties) -> FileIO:
     hide_credentials(properties)  # also in Spark's workers, which learn of secrets in no other way
-    return load_file_io(dict(properties))
+    return StoreFileIO(dict(properties))
 
 
 def hide_credentials(properties: Mapping[str, str]) -> None:

@@ -13,10 +13,11 @@ from pyiceberg.types import BooleanType, DateType, LongType, PrimitiveType, Stri
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import CreateTable, DropTable, NewColumn, Owner, StartBackfill, Target
+from connector.evolution.table_change import CreateTable, DropTable, NewColumn, StartBackfill, Target
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

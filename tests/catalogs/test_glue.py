@@ -22,19 +22,13 @@ from pyiceberg.types import DecimalType, LongType, StringType
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.evolution.changes import MAX_DOC, plan_changes
-from connector.evolution.table_change import (
-    AddColumn,
-    CreateNamespace,
-    CreateTable,
-    NewColumn,
-    Owner,
-    TableChange,
-    Target,
-)
+from connector.evolution.table_change import AddColumn, CreateNamespace, CreateTable, NewColumn, TableChange, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.tables import evolve, find, load_table
+from connector.iceberg.loading import load_table
+from connector.iceberg.tables import evolve, find
+from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

@@ -13,11 +13,12 @@ from pyiceberg.types import LongType
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
+from connector.evolution.table_change import NewColumn, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

@@ -23,11 +23,12 @@ from connector.config.catalog import SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, Target
+from connector.evolution.table_change import NewColumn, Target
 from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE

@@ -16,7 +16,7 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
-from connector.storage import file_io
+from connector.storage import arrow_file_io
 from protocol.flow import WHOLE_RANGE
 from support.azure import ACCOUNT, AzureStore
 from support.google import GoogleStore
@@ -67,7 +67,7 @@ AZURE_FAILURES: Final[Mapping[str, Callable[[AzureStore], Storage]]] = {
 def test_a_failure_of_google_s_is_told_and_loses_nothing(
     google: GoogleStore, on_google: Storage, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(file_io, "RETRY_SECONDS", 1)
+    monkeypatch.setattr(arrow_file_io, "RETRY_SECONDS", 1)
     fail_and_land(postgres, name, on_google, {**on_google, **GOOGLE_FAILURES[name](google)})
 
 

@@ -18,10 +18,10 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from connector.cli.flow_files import ConfigFile
 from connector.cli.inspect_command import InspectArguments, describe_tables, encode_tables, inspect_tables
 from connector.config.catalog import LOCAL
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence
 from connector.model import state
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from support.compacting import compact

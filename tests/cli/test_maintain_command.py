@@ -23,13 +23,13 @@ from connector.cli.maintain_command import MaintainedTable, MaintainedTables, ma
 from connector.cli.maintain_texts import describe_maintenance, encode_maintenance
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.maintenance.perform_actions import Action
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.stored_files import list_stored_files
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.endpoint_configs import on_s3, rest

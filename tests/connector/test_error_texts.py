@@ -20,12 +20,13 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.encoding.data_files import CODEC, LEVEL, TARGET_SIZE
+from connector.encoding.file_options import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import OWNER_PROPERTY, Found, NewColumn, Owner, TableChange, Target
+from connector.evolution.table_change import Found, NewColumn, TableChange, Target
 from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_updates import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.tables import evolve
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request

@@ -8,11 +8,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from connector.evolution.table_change import OWNER_PROPERTY, StartBackfill
+from connector.evolution.table_change import StartBackfill
 from connector.iceberg import tables
 from connector.iceberg.commits import backfill, commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.table_updates import find_generation, same_table
+from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit
 from crash.faults import swap
 

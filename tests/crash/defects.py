@@ -17,7 +17,7 @@ from connector.iceberg.commits.fence import Tenure
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
-from connector.session import open_session, recovery, transactions
+from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from connector.session.loads import Found
@@ -84,7 +84,7 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(open_session, "find_overlapping", lambda *_: [])
+    swap(open_tables, "find_overlapping", lambda *_: [])
 
 
 def finishes_one_table_of_a_binding() -> None:
@@ -93,7 +93,7 @@ def finishes_one_table_of_a_binding() -> None:
     def one_each(*about: Any) -> list[StagedCommit]:
         return list({commit.writer: commit for commit in staged_for(*about)}.values())
 
-    swap(open_session, "find_overlapping", one_each)
+    swap(open_tables, "find_overlapping", one_each)
 
 
 def ignores_the_fence() -> None:
@@ -165,7 +165,7 @@ def _look_for_the_fence_in(snapshots: Callable[[Table], Sequence[Snapshot]]) -> 
         swap(catalog, "load_table", load_table)
         return catalog
 
-    swap(open_session, "open_catalog", open_forgetful)
+    swap(open_tables, "open_catalog", open_forgetful)
 
 
 def _has_fence(of: Snapshot) -> bool:

@@ -27,7 +27,7 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 from connector.encoding import copied_row_groups, group_files, sorted_compaction, sorted_runs, source_rows
 from connector.encoding.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
-from connector.encoding.data_files import FileOptions
+from connector.encoding.file_options import FileOptions
 from connector.encoding.group_compaction import compact_group
 from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import write_position_deletes
@@ -442,7 +442,7 @@ from pathlib import Path
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import BinaryType, LongType
 from connector.encoding.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.data_files import FileOptions
+from connector.encoding.file_options import FileOptions
 from connector.encoding.compaction import Compaction, FileGroup
 from connector.encoding.group_compaction import compact_group
 from connector.encoding.source_rows import SourceFile, TargetColumn

@@ -27,8 +27,8 @@ from pyiceberg.types import (
 
 from connector.encoding import run_merging, sorted_runs
 from connector.encoding.column_types import arrow_schema
-from connector.encoding.data_files import FileOptions
 from connector.encoding.encoded_row_groups import write_row_group
+from connector.encoding.file_options import FileOptions
 from connector.encoding.merge_plan import group_ranges, plan_merge
 from connector.encoding.partition_values import Partition, PartitionValues
 from connector.encoding.run_merging import MergeRange, merge

@@ -11,8 +11,9 @@ from pyiceberg.table import Table
 
 from connector.checks.endpoint import OpenedEndpoint
 from connector.config.settings import parse
-from connector.encoding.data_files import DataFileWriter, FileOptions
+from connector.encoding.data_files import DataFileWriter
 from connector.encoding.decoder import RowDecoder
+from connector.encoding.file_options import FileOptions
 from connector.encoding.rewriting import Rewrite
 from connector.encoding.row_lines import Lines
 from connector.iceberg.bound_table import bind_all

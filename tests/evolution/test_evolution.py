@@ -8,7 +8,6 @@ from pyiceberg.types import DateType, IcebergType, LongType, NestedField, String
 
 from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
 from connector.evolution.table_change import (
-    OWNER_PROPERTY,
     AddColumn,
     CreateNamespace,
     CreateTable,
@@ -17,11 +16,11 @@ from connector.evolution.table_change import (
     Found,
     MakeOptional,
     NewColumn,
-    Owner,
     StartBackfill,
     Target,
 )
 from connector.host.errors import UserError
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
 from protocol.protocol_error import ProtocolError

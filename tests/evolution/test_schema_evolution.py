@@ -35,7 +35,6 @@ from connector.evolution.table_change import (
     Found,
     MakeOptional,
     NewColumn,
-    Owner,
     RenameColumn,
     SetAsideColumn,
     TableChange,
@@ -45,6 +44,7 @@ from connector.evolution.table_change import (
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, can_hold, find_type_change
 from connector.evolution.type_mapping import COLUMN_TYPES
 from connector.host.errors import UserError
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 

@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import TableIdentifier
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field

@@ -19,9 +19,10 @@ from connector.evolution.changes import name_former_columns, plan_changes, plan_
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
 from connector.evolution.field_config import parse_field_config, parse_field_configs
-from connector.evolution.table_change import ExistingTable, Found, Owner, TableChange, Target
+from connector.evolution.table_change import ExistingTable, Found, TableChange, Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection

@@ -15,7 +15,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, StructType
 
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, StartBackfill, TableChange, Target
+from connector.evolution.table_change import NewColumn, StartBackfill, TableChange, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import Superseded, commit_all_or_raise, try_commits
@@ -26,6 +26,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.iceberg.table_view import TableViews
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, PATH, QTY, ROWS, append, rows, table_of, wanted

@@ -11,7 +11,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.iceberg.catalogs import sql
-from connector.iceberg.metadata.table_updates import CommitBase
+from connector.iceberg.metadata.commit_base import CommitBase
 from connector.model.table_identifier import TableIdentifier
 from support.tables import ID_ONLY, foreign_table, local_catalog
 

@@ -16,7 +16,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.file_names import CompactionOrigin
@@ -25,6 +24,7 @@ from connector.iceberg.maintenance.orphan_files import OrphanOptions, find_orpha
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from support.snapshots import check_text

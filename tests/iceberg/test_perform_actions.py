@@ -9,7 +9,6 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -27,6 +26,7 @@ from connector.iceberg.maintenance.perform_actions import (
 )
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.properties import Properties
 from support.altered_tables import PATH
 from support.compacting import EAGER, compact_here

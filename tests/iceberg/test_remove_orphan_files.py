@@ -13,7 +13,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
-from connector.evolution.table_change import OWNER_PROPERTY
 from connector.host.errors import FencedError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
@@ -22,6 +21,7 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
+from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of

@@ -13,12 +13,12 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from connector.config.catalog import RestCatalog
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.foreign_deletes import delete_equal

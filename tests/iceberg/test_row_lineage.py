@@ -21,7 +21,6 @@ from connector.evolution.table_change import (
     NO_TERMS,
     ConvertColumn,
     NewColumn,
-    Owner,
     SetAsideColumn,
     StartBackfill,
     TableChange,
@@ -35,6 +34,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
 from connector.iceberg.table_view import TableViews
 from connector.iceberg.tables import evolve, find
+from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

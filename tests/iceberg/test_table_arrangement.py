@@ -22,18 +22,13 @@ from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import (
-    Alteration,
-    NewColumn,
-    Owner,
-    TableChange,
-    Target,
-)
+from connector.evolution.table_change import Alteration, NewColumn, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.tables import evolve, find
 from connector.model import binding as model
 from connector.model.binding import Arrangement
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.snapshots import check_text

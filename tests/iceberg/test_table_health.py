@@ -10,12 +10,12 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType
 
-from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
+from connector.model.owner import Owner
 from support.altered_tables import ID, PATH, QTY, QTY_AS_TEXT, fit, table_of
 from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_equal, delete_position

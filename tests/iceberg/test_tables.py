@@ -16,13 +16,14 @@ from connector.evolution.table_change import (
     Found,
     MakeOptional,
     NewColumn,
-    Owner,
     StartBackfill,
     TableChange,
     Target,
 )
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.tables import ATTEMPTS, evolve, find, load_table
+from connector.iceberg.loading import load_table
+from connector.iceberg.tables import ATTEMPTS, evolve, find
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.snapshots import check_text

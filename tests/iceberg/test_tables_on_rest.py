@@ -23,7 +23,6 @@ from connector.evolution.table_change import (
     Alteration,
     Found,
     NewColumn,
-    Owner,
     StartBackfill,
     TableChange,
     Target,
@@ -31,6 +30,7 @@ from connector.evolution.table_change import (
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.tables import evolve, find
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.arranged_tables import AT, check_arrangements, publish
 from support.bindings import MATERIALIZATION

@@ -14,7 +14,7 @@ from connector.config.secret import Secret
 from connector.host.errors import RetryableError
 from connector.host.redaction import redact
 from connector.iceberg.commits import commit
-from connector.iceberg.tables import load_table
+from connector.iceberg.loading import load_table
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications import notifier, table_queue
 from connector.notifications.notifier import run_notifier

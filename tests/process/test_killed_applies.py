@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from connector.config.catalog import RestCatalog
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.iceberg.catalogs.rest import open_rest
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import encode_added
 from evolution.local_task import TASK, LocalTask
 from fixtures.collection import Collection, Field

@@ -19,10 +19,11 @@ from pyiceberg.types import LongType, StringType, TimestamptzType
 from connector.config.catalog import RestCatalog
 from connector.encoding.lineage_columns import ROW_ID_FIELD
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, Target
+from connector.evolution.table_change import NewColumn, Target
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.state import FileList, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

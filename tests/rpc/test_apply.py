@@ -16,11 +16,11 @@ from connector.checks.endpoint import OpenedEndpoint
 from connector.cli.plan_command import describe_plan, plan_recorded
 from connector.config.endpoint_config import AdvancedOptions
 from connector.config.settings import parse
-from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.tables import find_all
+from connector.model.owner import Owner
 from connector.model.state import StagedCommit, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply, perform

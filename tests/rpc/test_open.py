@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from support.runtime import Runtime
+
 
 def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
     modules = imported("connector.rpc.open", "connector.config.config_problems")
@@ -14,9 +18,21 @@ def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
 
 def test_a_catalog_that_is_no_database_does_without_the_client_of_databases() -> None:
     catalogs = "connector.iceberg.catalogs"
-    modules = imported("connector.session.open_session", f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
+    clients = (f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
+    modules = imported("connector.session.open_session", "connector.session.committing", *clients)
     assert "connector.iceberg.commits.commit" in modules
     assert "sqlalchemy" not in modules
+
+
+@pytest.mark.spark
+def test_open_is_answered_before_what_writes_and_searches_is_loaded(tmp_path: Path) -> None:
+    """It takes a third of the time to the answer."""
+    Runtime(tmp_path).apply()
+    loaded = {*Runtime(tmp_path, module=("support.imported_at_opened",)).open_and_fail().log.split()}
+    assert "connector.session.open_tables" in loaded
+    later = {"connector.iceberg.commits.commit", "connector.session.committing", "connector.session.transactions"}
+    # PySpark may be there, with NumPy and parts of PyArrow: it is imported when the JVM answers.
+    assert not loaded & {"botocore", "pyiceberg.io.pyarrow", *later}
 
 
 def test_what_files_in_s3_have_taken_of_memory_is_taken_again() -> None:
@@ -73,7 +89,7 @@ def test_what_only_some_sessions_or_only_workers_need_is_loaded_later() -> None:
         "connector.session.loads",
         "connector.spark.search_job",
     }
-    loaded = imported("connector.session.open_session")
+    loaded = imported("connector.session.open_session", "connector.session.committing")
     assert "connector.spark.compaction_job" in loaded
     assert not loaded & later
 

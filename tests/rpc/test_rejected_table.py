@@ -7,13 +7,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.encoding.invalid_cells import RejectedRow
-from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.binding import Policy
 from connector.model.invalid_values import OnInvalid
+from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply

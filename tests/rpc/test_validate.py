@@ -7,8 +7,8 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from connector.evolution.table_change import OWNER_PROPERTY, Owner
 from connector.host.errors import UserError
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request, response

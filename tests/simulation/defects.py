@@ -9,7 +9,6 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
-from connector.evolution.rejected_table import SUFFIX
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.staged_files import StagedFiles
@@ -17,6 +16,7 @@ from connector.iceberg.maintenance import remove_orphan_files
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import ManifestMerger, WrittenLists, manifests_of
+from connector.model.rejected_rows import SUFFIX
 from connector.model.state import LandedTransaction, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
 from connector.session import recovery, transactions

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from connector.config.catalog import REST
 from connector.config.values import RETAIN_EXISTING_DATA
-from connector.evolution.rejected_table import SUFFIX
 from connector.model.invalid_values import OnInvalid
+from connector.model.rejected_rows import SUFFIX
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor

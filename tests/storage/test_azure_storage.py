@@ -17,7 +17,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.config.storage import AzureStorage
 from connector.host.errors import RetryableError, UserError
-from connector.storage.file_io import StoreFileIO
+from connector.storage.arrow_file_io import ArrowFileIO
 from connector.storage.file_stores import data_file_properties
 from support.azure import ACCOUNT, AzureStore
 from support.odd_servers import answering
@@ -61,7 +61,7 @@ def test_a_location_names_container_and_account_as_other_engines_have_it() -> No
     location = AzureStorage(ACCOUNT, "tables", "lake/flow").location
     assert location == "abfss://tables@lake.dfs.core.windows.net/lake/flow"
     # PyIceberg's own would write to a container of the name tables@lake.dfs.core.windows.net.
-    assert StoreFileIO.parse_location(location)[2] == "tables/lake/flow"
+    assert ArrowFileIO.parse_location(location)[2] == "tables/lake/flow"
 
 
 @pytest.mark.parametrize("prefix", ["", "lake/flow"])
@@ -103,7 +103,7 @@ def test_an_application_s_secret_gets_to_the_client(right: AzureStorage) -> None
     properties = data_file_properties(EndpointConfig(namespace="ns", catalog=SQL, storage=signed))
     application = {"adls.tenant-id": "tenant", "adls.client-id": "client", "adls.client-secret": "secret"}
     assert application.items() <= properties.items()
-    StoreFileIO(properties).new_input(f"{right.location}/file")  # PyArrow takes them
+    ArrowFileIO(properties).new_input(f"{right.location}/file")  # PyArrow takes them
 
 
 def test_a_token_server_that_cannot_be_reached_may_be_tried_again(

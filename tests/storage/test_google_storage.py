@@ -18,7 +18,7 @@ from connector.config.secret import Secret
 from connector.config.storage import GoogleStorage
 from connector.config.values import MACHINE_CREDENTIALS
 from connector.host.errors import RetryableError, UserError
-from connector.storage import file_io
+from connector.storage import arrow_file_io
 from connector.storage.file_stores import data_file_properties
 from support.google import GoogleStore, new_key
 from support.odd_servers import answering
@@ -42,7 +42,7 @@ def right(google: GoogleStore, bucket: str) -> GoogleStorage:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_io, "RETRY_SECONDS", 1)
+    monkeypatch.setattr(arrow_file_io, "RETRY_SECONDS", 1)
 
 
 def probe(

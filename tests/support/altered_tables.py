@@ -15,9 +15,10 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from connector.encoding.rewriting import Rewrite, Rewriting
 from connector.encoding.source_rows import SourceFile
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
+from connector.evolution.table_change import NewColumn, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.tables import alterer, rewrite_here

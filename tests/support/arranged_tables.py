@@ -9,8 +9,9 @@ from pyiceberg.types import LongType, PrimitiveType, TimestamptzType
 from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Owner, TableChange, Target
+from connector.evolution.table_change import NewColumn, TableChange, Target
 from connector.iceberg.tables import evolve
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.tables import alterer

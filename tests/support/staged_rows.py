@@ -17,7 +17,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, PrimitiveType
 
 from connector.encoding.column_types import arrow_type_of
-from connector.encoding.data_files import DataFileWriter, FileOptions
+from connector.encoding.data_files import DataFileWriter
+from connector.encoding.file_options import FileOptions
 from connector.iceberg.commits.fence import Tenure, file_prefix, new_value
 from connector.iceberg.metadata.table_updates import find_generation, show_generation
 from connector.model.binding import Column

@@ -18,12 +18,12 @@ from sqlalchemy import create_engine, text
 
 from connector.encoding.rewriting import Rewrite, Rewriting
 from connector.encoding.source_rows import SourceFile
-from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_updates import find_generation
+from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

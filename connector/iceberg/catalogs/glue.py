@@ -24,7 +24,7 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.iceberg.metadata.table_updates import CommitBase
+from connector.iceberg.metadata.commit_base import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import FreshAwsCredentials, read_file_credentials
 from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer

@@ -35,7 +35,8 @@ from connector.iceberg.catalogs.metastore import (
     TimeLimits,
 )
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.iceberg.metadata.table_updates import CommitBase, FixedColumns
+from connector.iceberg.metadata.commit_base import CommitBase
+from connector.iceberg.metadata.table_updates import FixedColumns
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties

@@ -4,16 +4,20 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalogs.sql import SqlTables, open_with_retries
+from connector.storage.file_io import RememberedFile
 
 CATALOG_NAME: Final = "local"
 CATALOG_FILE: Final = "catalog.db"
@@ -28,13 +32,17 @@ class _LocalTables(SqlTables):
         try:
             return super().load_table(identifier)
         except FileNotFoundError as error:
-            reason = (error.strerror or str(error)).partition(". Detail")[0]
             where = self.properties[WAREHOUSE_LOCATION].removeprefix("file://")
             raise UserError(
                 f"table {'.'.join(self.identifier_to_tuple(identifier))}: its metadata file is not there "
-                f"({reason}). If the warehouse directory was moved, move it back, or make its "
+                f"({error.filename}). If the warehouse directory was moved, move it back, or make its "
                 f"old path a symbolic link to {where}."
             ) from error
+
+    def _read_metadata(self, location: str) -> TableMetadata:
+        # Without PyArrow, which is slow to import: sessions open without it.
+        content = Path(urlsplit(location).path).read_bytes()
+        return FromInputFile.table_metadata(RememberedFile(location, [content]))
 
 
 def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:

@@ -8,7 +8,7 @@ import threading
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _warehouse_lock = threading.Lock()
 
 READABLE_CHARACTERS: Final = 64
+
+OpenedCatalog: TypeAlias = Catalog  # for those who only pass it on
 
 
 def open_catalog(config: EndpointConfig) -> Catalog:

@@ -15,8 +15,6 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
-from connector.iceberg.metadata.table_updates import make_first_metadata
-
 _VERSION_3: Final = "3"
 
 
@@ -38,6 +36,8 @@ class RegisteredTables(MetastoreCatalog):
             return super().create_table(  # type: ignore[safe-super]
                 identifier, schema, location, partition_spec, sort_order, properties
             )
+        from connector.iceberg.metadata.copied_metadata import make_first_metadata  # slow to import, for new tables
+
         assert isinstance(schema, Schema)
         assert location, "the connector chooses it"
         metadata = make_first_metadata(

@@ -10,6 +10,7 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import FileIO
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
@@ -23,7 +24,7 @@ from connector.config import catalog as catalog_config
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.iceberg.metadata.table_updates import CommitBase
+from connector.iceberg.metadata.commit_base import CommitBase
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io
@@ -84,11 +85,14 @@ class SqlTables(RegisteredTables, SqlCatalog):
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location
-        metadata = self._written.find(location)
-        if location is None or metadata is None:
-            return super()._convert_orm_to_iceberg(orm_table)
+        if location is None:
+            return super()._convert_orm_to_iceberg(orm_table)  # it raises the error of a table without metadata
+        metadata = self._written.find(location) or self._read_metadata(location)
         name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
+
+    def _read_metadata(self, location: str) -> TableMetadata:
+        return FromInputFile.table_metadata(self._load_file_io(location=location).new_input(location))
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         """Whether a view has this name, if no table has it."""

@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.evolution.altered_schema import plan_schema
-from connector.evolution.table_change import OWNER_PROPERTY, Owner, StartBackfill
+from connector.evolution.table_change import StartBackfill
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
@@ -42,6 +42,7 @@ from connector.iceberg.metadata.table_updates import (
     same_table,
 )
 from connector.iceberg.metadata.vector_entries import find_id, find_vector
+from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation
 from connector.storage import storage_errors

@@ -17,7 +17,6 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from connector.encoding.deletion_vectors import FileId
 from connector.encoding.rewriting import Rewrite, Rewriting
 from connector.encoding.source_rows import SourceFile, TargetColumn
-from connector.evolution.table_change import Owner
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.delete_manifests import count_deletes
 from connector.iceberg.commits.file_names import find_file_prefix
@@ -26,6 +25,7 @@ from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile, keep_sort_order
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
 from connector.iceberg.metadata.table_updates import new_snapshot, same_rows, same_schema, same_table
+from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.storage.file_access import access_to

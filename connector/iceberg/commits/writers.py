@@ -6,7 +6,6 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from connector.evolution.table_change import Owner
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.snapshot import (
     SUMMARY_FENCE,
@@ -14,6 +13,7 @@ from connector.iceberg.commits.snapshot import (
     SUMMARY_MATERIALIZATION,
     SUMMARY_STATE_KEY,
 )
+from connector.model.owner import Owner
 from connector.model.state import WriterId
 
 RESET_PREFIX: Final = "flow.fence-reset."

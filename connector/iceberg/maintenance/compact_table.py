@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.encoding.data_files import TARGET_SIZE
+from connector.encoding.file_options import TARGET_SIZE
 from connector.encoding.source_rows import TargetColumn
 from connector.host.errors import ConnectorError
 from connector.iceberg.commits.commit import TableLocks
@@ -25,6 +25,7 @@ from connector.iceberg.commits.compaction_commit import CommittedCompaction, Com
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.rewrite_files import refresh_access
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.loading import check_table_properties
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, is_compacted_here, plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
@@ -32,7 +33,6 @@ from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
-from connector.iceberg.tables import check_table_properties
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors

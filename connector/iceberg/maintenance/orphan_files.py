@@ -20,7 +20,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.utils.properties import property_as_bool
 
-from connector.evolution.table_change import Owner
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
@@ -42,6 +41,7 @@ from connector.iceberg.metadata.stored_files import (
     must_delete_old_metadata,
 )
 from connector.iceberg.metadata.table_updates import find_generation
+from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

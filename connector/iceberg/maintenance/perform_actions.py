@@ -13,7 +13,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
 from connector.encoding.compaction import Compact
-from connector.evolution.table_change import Owner
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
     TableCompactor,
@@ -33,6 +32,7 @@ from connector.iceberg.maintenance.orphan_files import OrphanFiles, OrphanOption
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)

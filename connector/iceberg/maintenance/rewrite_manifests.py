@@ -15,7 +15,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from connector.evolution.table_change import Owner
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
@@ -29,6 +28,7 @@ from connector.iceberg.metadata.table_updates import (
     same_schema,
     same_table,
 )
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors
 

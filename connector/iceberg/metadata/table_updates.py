@@ -1,21 +1,17 @@
 """What a commit asserts and changes: its requirements and updates, as values for `Catalog.commit_table`.
 
-PyIceberg reads a table's properties when it writes the metadata, so they are checked here. In catalogs that keep only
-the address of the metadata, it also loads the metadata again, applies the changes to what it finds, and copies all of
-it. There our commit replaces the metadata that the table was loaded with. It is refused if the table has other metadata
-by now.
+PyIceberg reads a table's properties when it writes the metadata, so they are checked here.
 """
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import shorten
-from typing import Any, Final, Self
+from typing import Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -32,7 +28,6 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from connector.host.errors import UserError
@@ -157,61 +152,6 @@ def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
 
 class FixedColumns:
     """A catalog that refuses a column of another type in the place of an existing one."""
-
-
-class CommitBase(threading.local):
-    """The table to which the current thread commits, as it was loaded."""
-
-    table: Table | None = None
-
-    def commit(self, table: Table, send: Callable[[], CommitTableResponse]) -> CommitTableResponse:
-        """Send a commit that replaces the metadata of this table."""
-        shared = _convert(table.metadata, {TableMetadataV2: _SharingV2, TableMetadataV3: _SharingV3})
-        self.table = Table(table.name(), shared, table.metadata_location, table.io, table.catalog)
-        try:
-            response = send()
-        finally:
-            self.table = None
-        metadata = _convert(response.metadata, {_SharingV2: TableMetadataV2, _SharingV3: TableMetadataV3})
-        return CommitTableResponse(metadata=metadata, metadata_location=response.metadata_location)
-
-
-class _Sharing(IcebergBaseModel):
-    """Metadata whose copies share all parts that no update replaces. No code changes metadata in place.
-
-    PyIceberg's commit makes a deep copy. With some hundred snapshots that takes as long as the rest of the commit.
-    """
-
-    def model_copy(
-        self,
-        *,
-        update: Mapping[str, Any] | None = None,
-        deep: bool = False,  # noqa: ARG002 - pydantic's signature
-    ) -> Self:
-        return super().model_copy(update=update)
-
-
-class _SharingV2(_Sharing, TableMetadataV2):
-    pass
-
-
-class _SharingV3(_Sharing, TableMetadataV3):
-    def model_dump_json(self, *args: Any, **options: Any) -> str:
-        """Return the metadata as a file has it. PyIceberg refuses to write metadata of version 3."""
-        return IcebergBaseModel.model_dump_json(self, *args, **options)
-
-
-def make_first_metadata(metadata: TableMetadata) -> TableMetadata:
-    """Return the metadata of a new table as PyIceberg can write it. No row of it has an id yet."""
-    return _convert(metadata.model_copy(update={"next_row_id": 0}), {TableMetadataV3: _SharingV3})
-
-
-def _convert(metadata: TableMetadata, kinds: Mapping[type, type[TableMetadata]]) -> TableMetadata:
-    """Return the same metadata as an object of another class."""
-    kind = kinds.get(type(metadata))
-    if kind is None:
-        return metadata
-    return kind.model_construct(_fields_set=metadata.model_fields_set, **dict(metadata))
 
 
 def check_properties(properties: Mapping[str, str]) -> None:

@@ -1,0 +1,76 @@
+"""What a table's properties ask of its data files: how large they become, and how they are compressed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+CODEC: Final = "write.parquet.compression-codec"
+LEVEL: Final = "write.parquet.compression-level"
+TARGET_SIZE: Final = "write.target-file-size-bytes"
+
+# Iceberg's names of codecs, and PyArrow's.
+CODECS: Final = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "lz4": "lz4",
+    "brotli": "brotli",
+    "uncompressed": "none",
+}
+WITH_LEVELS: Final = ("zstd", "gzip", "brotli")  # a level has no meaning for others, in Iceberg's own writers too
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How large data files become, and how they are compressed."""
+
+    target_size: int  # bytes
+    codec: str
+    level: int | None
+
+    @classmethod
+    def of_table(cls, properties: Mapping[str, str]) -> "FileOptions":
+        """Return the options that a table's properties ask for. Raises ValueError if a property is invalid."""
+        codec = properties.get(CODEC, "zstd").lower()
+        if codec not in CODECS:
+            raise ValueError(f"{CODEC} is {codec!r}; it may be {', '.join(CODECS)}")
+        return cls(
+            target_size=_number(properties, TARGET_SIZE, 1) or 512 << 20,
+            codec=CODECS[codec],
+            level=_level(properties, codec) if codec in WITH_LEVELS else None,
+        )
+
+    def of_writer(self, with_dictionary: Sequence[str]) -> dict[str, Any]:
+        """Return the options of PyArrow's writer. Columns with these names get dictionaries."""
+        return {
+            "compression": self.codec,
+            "compression_level": self.level,
+            "use_dictionary": with_dictionary,
+            "store_decimal_as_integer": True,  # where they have 18 digits at most, as Iceberg demands
+            "store_schema": False,
+        }
+
+
+def _level(properties: Mapping[str, str], codec: str) -> int | None:
+    if LEVEL not in properties:
+        return None
+    from pyarrow import Codec  # slow to import, and a session opens without it if no table has a level
+
+    least, most = Codec.minimum_compression_level(codec), Codec.maximum_compression_level(codec)
+    level = _number(properties, LEVEL, least)
+    if level is not None and level > most:
+        raise ValueError(f"{LEVEL} is {level}; with {codec} {most} is the most")
+    return level
+
+
+def _number(properties: Mapping[str, str], name: str, least: int) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise ValueError(f"{name} is {text!r}; it must be a whole number from {least} upwards")
+    return number

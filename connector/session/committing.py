@@ -1,0 +1,92 @@
+"""What commits to the tables of a session, and the threads that maintain tables and post messages after commits."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from connector.config.endpoint_config import EndpointConfig
+from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.catalogs.opening import OpenedCatalog
+from connector.iceberg.commits.commit import Outcome, TableLocks, try_commits
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.loading import load_table
+from connector.iceberg.maintenance.background import Maintenance, run_maintenance
+from connector.iceberg.maintenance.background_compaction import run_compaction
+from connector.iceberg.maintenance.compact_table import TableCompactor
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.manifests import WrittenLists
+from connector.model.state import StagedCommit
+from connector.session.backlog import Limit
+from connector.session.commit_facts import measure_recovered
+from connector.session.committer import Committer
+from connector.session.recovery import Recovered, recover
+from connector.spark.compaction_job import compact_in
+from connector.spark.engine import Engine
+
+if TYPE_CHECKING:
+    from connector.notifications.notifier import Load, Notifier
+
+
+@dataclass(frozen=True)
+class Committing:
+    """The committer of a session, and what follows its commits."""
+
+    committer: Committer
+    manifests: ManifestReader
+    maintenance: Maintenance
+    notifier: "Notifier | None"
+
+    def recover(self, staged: Sequence[StagedCommit], bind: Callable[[], Sequence[BoundTable]]) -> Recovered:
+        """Commit what earlier sessions staged, then bind the tables; see `recovery.recover`."""
+        measure_recovered(staged)
+        return recover(staged, self.committer, bind)
+
+    def continue_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
+        """Queue the maintenance and the messages that earlier sessions did not get to."""
+        self.maintenance.finish_earlier_work(tables, staged)
+        if self.notifier:
+            self.notifier.read_later([table.binding.path for table in tables])
+
+
+@contextmanager
+def run_committing(
+    catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
+) -> Iterator[Committing]:
+    """Run the threads until the session ends. The engine may still be starting."""
+    lists = WrittenLists()
+    manifests = ManifestReader(lists)
+    new_writer, locks = partial(SnapshotWriter, lists, manifests), TableLocks()
+    compactor = TableCompactor(catalog, compact_in(engine.spark), new_writer, locks)
+    with ExitStack() as threads:
+        compaction = threads.enter_context(run_compaction(compactor.compact, key_range))
+        maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, locks))
+        notifier = threads.enter_context(_run_notifier(partial(load_table, catalog), materialization, config))
+        attempt = partial(try_commits, catalog, locks=locks)
+        committer = _make_committer(attempt, config, new_writer, maintenance, notifier)
+        yield Committing(committer, manifests, maintenance, notifier)
+
+
+def _run_notifier(
+    load: "Load", materialization: str, config: EndpointConfig
+) -> "AbstractContextManager[Notifier | None]":
+    if config.notify is None:
+        return nullcontext()
+    from connector.notifications.notifier import run_notifier  # only if it is turned on
+
+    return run_notifier(load, materialization, config.notify)
+
+
+def _make_committer(
+    attempt: Callable[..., list[Outcome]],
+    config: EndpointConfig,
+    new_writer: Callable[..., SnapshotWriter],
+    maintenance: Maintenance,
+    notifier: "Notifier | None",
+) -> Committer:
+    limit = Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes)
+    if notifier is None:
+        return Committer(partial(attempt, new_writer=new_writer), limit, maintenance.after_commit)
+    marking = partial(attempt, new_writer=partial(new_writer, mark=notifier.mark))
+    return Committer(marking, limit, maintenance.after_commit, notifier.after_landing)

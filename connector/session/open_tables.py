@@ -1,0 +1,109 @@
+"""Opens the tables of a session: commits what earlier sessions staged, and binds the tables.
+
+The answer to Open waits for this, and imports take most of the time. So this imports what reads tables, and nothing
+that writes or searches. What commits is imported here only if there is something to commit.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Final
+
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.resource_config import ResourceConfig
+from connector.host.errors import UserError
+from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.catalogs.opening import OpenedCatalog, open_catalog, translate_errors
+from connector.model.binding import Policy, UpdateMode
+from connector.model.owner import Owner
+from connector.model.state import StagedCommit
+from connector.model.state_reader import check_estuary_staged_nothing, read_state
+from connector.session.recovery import Recovered, find_overlapping
+from connector.spark.engine import Engine
+from protocol import request
+from protocol.flow import WHOLE_RANGE, Materialization
+
+if TYPE_CHECKING:
+    from connector.session.committing import Committing
+
+V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
+
+
+@dataclass(frozen=True)
+class OpenedTables:
+    """The tables of a session, and what else the session is made from."""
+
+    config: EndpointConfig
+    engine: Engine  # may still be starting
+    catalog: OpenedCatalog
+    staged: Sequence[StagedCommit]  # by earlier sessions
+    recovered: Recovered
+    bindings: int
+    start_committing: "Callable[[], Committing]"  # returns the same each time
+
+    @property
+    def tables(self) -> Sequence[BoundTable]:
+        """The bindings' tables in their order, and then the tables of rejected rows."""
+        return self.recovered.tables
+
+    @property
+    def may_have_other_rows(self) -> bool:
+        """See the function of the same name."""
+        return may_have_other_rows(self.tables)
+
+
+@contextmanager
+def open_tables(
+    message: request.Open, config: EndpointConfig, resource_configs: Sequence[ResourceConfig], engine: Engine
+) -> Iterator[OpenedTables]:
+    """Open the tables. Raises UserError if the user must change the task first."""
+    task, key_range = message.materialization, _check_key_range(message)
+    staged = find_overlapping(read_state(task.name, message.state), key_range)
+    check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
+    policies = [_make_policy(resource, config) for resource in resource_configs]
+    catalog = open_catalog(config)
+    bind = partial(bind_all, catalog, task, key_range, policies)
+    with ExitStack() as resources:
+
+        @cache
+        def start_committing() -> "Committing":
+            from connector.session.committing import run_committing
+
+            return resources.enter_context(run_committing(catalog, task.name, key_range, config, engine))
+
+        with translate_errors(config):
+            recovered = start_committing().recover(staged, bind) if staged else Recovered((), bind())
+        yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_committing)
+
+
+def may_have_other_rows(tables: Iterable[BoundTable]) -> bool:
+    """Whether a table may have rows of keys that its binding has never stored. Loads must be sent for all keys then."""
+    return any(
+        table.binding.updates is not None
+        and Owner.of(table.properties) != Owner(table.writer.materialization, table.writer.state_key)
+        for table in tables
+    )
+
+
+def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:
+    updates = UpdateMode.HARD_DELETE if config.hard_delete else UpdateMode.KEEP_DELETED
+    return Policy(
+        resource.on_invalid, resource.max_rejected_ratio, UpdateMode.DELTA if resource.delta_updates else updates
+    )
+
+
+def _check_key_range(message: request.Open) -> str:
+    held = WHOLE_RANGE if message.range is None else message.range
+    if (held.r_clock_begin, held.r_clock_end) != (WHOLE_RANGE.r_clock_begin, WHOLE_RANGE.r_clock_end):
+        raise UserError("open: this shard covers only part of the r-clock range. Split the task by key instead.")
+    if held != WHOLE_RANGE and not _runs_on_v2(message.materialization):
+        raise UserError(
+            f"open: this shard covers only the key range {held.key_range}, and the runtime keeps a separate state for "
+            f"each shard. Run the task with one shard, or set its label {V2_LABEL} to true."
+        )
+    return held.key_range
+
+
+def _runs_on_v2(task: Materialization) -> bool:
+    return any(label.name == V2_LABEL and label.value == "true" for label in task.shard_template.labels.labels)

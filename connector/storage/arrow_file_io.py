@@ -1,0 +1,55 @@
+"""PyIceberg's FileIO, which uses PyArrow, with changes for three stores."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
+from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from connector.storage.file_access import AZURE_SCHEMES
+
+RETRY_SECONDS: Final = 30
+
+
+class ArrowFileIO(PyArrowFileIO):
+    """Reads and writes files in any store.
+
+    Amazon: a small file takes one request, not the three of a multipart upload. Google: a failed request is not
+    repeated for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken
+    for a part of the container's name.
+    """
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Return scheme, host and path of a location. In Azure the path begins with the container."""
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
+        if scheme not in AZURE_SCHEMES:
+            return scheme, netloc, path
+        return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
+
+    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        # PyIceberg has no setting for this option. So the file system is made again, from the options that pickling
+        # would keep.
+        _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
+        return S3FileSystem(**{**options, "allow_delayed_open": True})
+
+    def _initialize_azure_fs(self) -> FileSystem:
+        if token := self.properties.get(ADLS_SAS_TOKEN):
+            # PyArrow appends the token to addresses without a question mark.
+            self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}
+        return super()._initialize_azure_fs()
+
+    def _initialize_gcs_fs(self) -> FileSystem:
+        options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=RETRY_SECONDS)}
+        if token := self.properties.get(GCS_TOKEN):
+            ends = datetime.fromtimestamp(int(self.properties[GCS_TOKEN_EXPIRES_AT_MS]) / 1000, UTC)
+            options |= {"access_token": token, "credential_token_expiration": ends}
+        else:
+            options["anonymous"] = True
+        if endpoint := self.properties.get(GCS_SERVICE_HOST):
+            address = urlsplit(endpoint)
+            options |= {"scheme": address.scheme, "endpoint_override": address.netloc}
+        return GcsFileSystem(**options)

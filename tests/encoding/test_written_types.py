@@ -1,0 +1,8 @@
+"""The types that are written are those that Arrow has a type for, and a rule."""
+
+from connector.encoding import column_types
+from connector.model.written_types import WRITTEN_TYPES
+
+
+def test_each_written_type_has_an_arrow_type_and_a_rule_and_no_other_type_has_one() -> None:
+    assert column_types._ARROW_TYPES.keys() == column_types._RULES.keys() == WRITTEN_TYPES
