@@ -59,13 +59,13 @@ class StoreFileIO(FileIO):
         self.arrow.delete(location)
 
 
-def open_file_io(properties: Mapping[str, str]) -> FileIO:
+def open_file_io(properties: Mapping[str, str]) -> StoreFileIO:
     """Return a FileIO, the same one for the same properties, so that its connections stay open."""
     return _open(Properties(properties))
 
 
 @lru_cache(OPEN_FILE_IOS)
-def _open(properties: Properties) -> FileIO:
+def _open(properties: Properties) -> StoreFileIO:
     hide_credentials(properties)  # also in Spark's workers, which learn of secrets in no other way
     return StoreFileIO(dict(properties))
 

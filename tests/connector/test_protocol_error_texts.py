@@ -14,6 +14,8 @@ from connector.driver import serve
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.loads import TransactionLoads
+from connector.session.open_tables import OpenedTables
+from connector.session.recovery import Recovered
 from connector.session.transactions import Session
 from fixtures.collection import encode
 from protocol import request, response
@@ -88,15 +90,21 @@ def test_a_load_that_no_table_answers_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: bytes
 ) -> None:
     @contextmanager
-    def opened(_: request.Open) -> Iterator[tuple[Session, EndpointConfig]]:
+    def opened(_: request.Open) -> Iterator[OpenedTables]:
+        unused: Any = None
+        recovered = Recovered((), ())
+        yield OpenedTables(EndpointConfig(namespace="shop"), unused, unused, (), recovered, 0, unused)
+
+    @contextmanager
+    def started(_: OpenedTables) -> Iterator[Session]:
         """A session without tables needs nothing that writes files."""
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         no_spark: Any = None
-        config = EndpointConfig(namespace="shop")
         loads = TransactionLoads(no_spark, tmp_path / "loads", {}, bindings=1)
-        yield Session((), (), committer, lambda *_: pytest.fail("nothing is written"), lambda _: loads), config
+        yield Session((), (), committer, lambda *_: pytest.fail("nothing is written"), lambda _: loads)
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
+    monkeypatch.setattr("connector.rpc.open.start_session", started)
     check_text(SNAPSHOTS, name, complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', line], tmp_path), {})
 
 

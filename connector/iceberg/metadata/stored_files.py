@@ -23,7 +23,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.storage.file_io import StoreFileIO
+from connector.storage.file_io import open_file_io
 
 DELETIONS_AT_ONCE: Final = 8
 BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
@@ -46,10 +46,10 @@ def files_under(io: FileIO, directory: str) -> Iterator[str]:
 
 def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
     """List all files in a directory and below it."""
-    assert isinstance(io, StoreFileIO), "the only one that open_catalog asks for"
-    scheme, netloc, root = io.arrow.parse_location(directory, io.properties)
+    arrow = open_file_io(io.properties).arrow
+    scheme, netloc, root = arrow.parse_location(directory, io.properties)
     selector = FileSelector(root, recursive=True, allow_not_found=True)
-    for file in io.arrow.fs_by_scheme(scheme, netloc).get_file_info(selector):
+    for file in arrow.fs_by_scheme(scheme, netloc).get_file_info(selector):
         if file.type == FileType.File:
             yield StoredFile(directory + file.path.removeprefix(root), file.size or 0, file.mtime)
 
