@@ -110,11 +110,15 @@ JVM_ENDED = "Spark's JVM has ended: it was killed (SIGKILL, exit status 137), pr
 WORKER_ENDED = "A Python worker of Spark has ended before its files were complete. It was probably killed "
 
 
-@pytest.mark.parametrize("is_idle", [True, False], ids=["idle", "busy"])
 @pytest.mark.parametrize(
-    ("victim", "said"),
-    [("java", JVM_ENDED), ("pyspark.worker", WORKER_ENDED), ("connector.spark.daemon", WORKER_ENDED)],
-    ids=["JVM", "worker", "daemon"],
+    ("victim", "said", "is_idle"),
+    [
+        pytest.param("java", JVM_ENDED, True, id="idle JVM"),
+        pytest.param("java", JVM_ENDED, False, id="busy JVM"),
+        pytest.param("pyspark.worker", WORKER_ENDED, False, id="busy worker"),
+        pytest.param("connector.spark.daemon", WORKER_ENDED, True, id="idle daemon"),
+        pytest.param("connector.spark.daemon", WORKER_ENDED, False, id="busy daemon"),
+    ],
 )
 def test_a_killed_process_of_spark_is_told_as_that(
     session: Session, mark: dict[str, str], victim: str, said: str, is_idle: bool
@@ -131,6 +135,22 @@ def test_a_killed_process_of_spark_is_told_as_that(
     outcome = session.connector.wait()
     assert outcome.status == 1
     assert f" error {said}" in outcome.last_log_line
+    assert nothing_is_left(mark)
+
+
+def test_a_worker_that_is_killed_while_idle_is_replaced_or_told(
+    session: Session, mark: dict[str, str], tmp_path: Path
+) -> None:
+    """Spark gives the dead worker the task, if it has not noticed its end."""
+    kill(mark, "pyspark.worker")
+    session.flush()
+    session.store({"id": 2})
+    session.connector.send(line("startCommit", {}), line("acknowledge", {}))
+    outcome = session.connector.finish()
+    if outcome.status != 0:
+        assert outcome.status == 1
+        assert f" error {WORKER_ENDED}" in outcome.last_log_line
+    assert ids(tmp_path) == ([1] if outcome.status else [1, 2])
     assert nothing_is_left(mark)
 
 
