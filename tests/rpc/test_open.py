@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.jars import REPOSITORY
 from support.runtime import Runtime
 
 
@@ -28,7 +29,9 @@ def test_a_catalog_that_is_no_database_does_without_the_client_of_databases() ->
 def test_open_is_answered_before_what_writes_and_searches_is_loaded(tmp_path: Path) -> None:
     """It takes a third of the time to the answer."""
     Runtime(tmp_path).apply()
-    loaded = {*Runtime(tmp_path, module=("support.imported_at_opened",)).open_and_fail().log.split()}
+    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests")])
+    traced = Runtime(tmp_path, environment={"PYTHONPATH": path}, module=("support.imported_at_opened",))
+    loaded = {*traced.open_and_fail().log.split()}
     assert "connector.session.open_tables" in loaded
     later = {"connector.iceberg.commits.commit", "connector.session.committing", "connector.session.transactions"}
     # PySpark may be there, with NumPy and parts of PyArrow: it is imported when the JVM answers.

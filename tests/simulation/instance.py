@@ -24,10 +24,9 @@ from connector.model.binding import Policy, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import ChainId, StagedCommit, StagedTransaction
 from connector.model.state_reader import read_state
-from connector.session import recovery, transactions
+from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
-from connector.session.open_tables import may_have_other_rows
 from connector.spark.write_job import WriteJob
 from protocol.request import Open, StartCommit
 from simulation.actors import Actor
@@ -211,7 +210,7 @@ class Instance:
         source = Source(actor, self.network, self.session, self._tables, f"{actor.name}-{number}")
         transaction = session.begin()
         bindings = len(self.message.materialization.bindings)
-        rows = source.send(transaction, bindings, loads_all=may_have_other_rows(self._tables))
+        rows = source.send(transaction, bindings, loads_all=open_tables.may_have_other_rows(self._tables))
         staged = transaction.start_commit(StartCommit({"at": number}))
         self.network.takeovers.stages(self.author, staged.commits)
         self.network.staged |= {

@@ -1,6 +1,6 @@
 """Defects of standard updates that the simulation has to find, each planted in the shipped code from outside."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,13 +13,13 @@ from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, row_deletes
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
-from connector.iceberg.metadata.listed_files import PositionDeletes
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model import state
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
-from connector.session import recovery, transactions
+from connector.session import open_tables, recovery
 from connector.storage.file_io import files_of
 
 
@@ -108,10 +108,12 @@ def loads_see_what_waiting_commits_delete(patch: pytest.MonkeyPatch) -> None:
 
 
 def loads_see_what_a_delete_file_of_several_data_files_deletes(patch: pytest.MonkeyPatch) -> None:
-    def of_one(deletes: PositionDeletes, data: Any) -> list[Any]:
-        return [file for file in deletes.of_one.get(data.path, ()) if file.applies_to(data)]
+    def of_one(deletes: PositionDeletes, files: Iterable[ListedFile]) -> dict[str, list[ListedFile]]:
+        return {
+            data.path: [each for each in deletes.of_one.get(data.path, ()) if each.applies_to(data)] for data in files
+        }
 
-    patch.setattr(PositionDeletes, "find", of_one)
+    patch.setattr(PositionDeletes, "find_all", of_one)
 
 
 def loads_see_rows_of_a_former_key_range_in_any_order(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +121,7 @@ def loads_see_rows_of_a_former_key_range_in_any_order(patch: pytest.MonkeyPatch)
 
 
 def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(transactions.Session, "may_have_other_rows", False)
+    patch.setattr(open_tables, "may_have_other_rows", lambda _: False)
 
 
 def a_delete_file_has_the_partition_of_other_data_files(patch: pytest.MonkeyPatch) -> None:
