@@ -45,9 +45,9 @@ def handle_open(message: request.Open) -> Iterator["OpenedTables"]:
 def start_session(tables: "OpenedTables") -> AbstractContextManager["Session"]:
     """Open the session of these tables, once the answer has been given."""
     with pause_garbage_collection():
+        tables.engine.spark.load_client()  # first: the JVM may wait for it
         from connector.session.open_session import open_session
 
-        tables.engine.spark.load_client()
     return open_session(tables)
 
 

@@ -167,15 +167,13 @@ def test_commits_that_a_failed_run_was_to_look_at_count_in_the_next_one(
 ) -> None:
     told: list[object] = []
     monkeypatch.setattr(facts, "observe", told.append)
-    answers = iter([RetryableError("the storage does not answer"), CompactionResult()])
 
-    def answer(_: TableIdentifier) -> CompactionResult:
-        if isinstance(found := next(answers), Exception):
-            raise found
-        return found
+    def fail(_: TableIdentifier) -> CompactionResult:
+        raise RetryableError("the storage does not answer")
 
-    running.results = answer
+    running.results = fail
     running.run(PATH)
+    running.results = lambda _: CompactionResult()
     running.run(*[PATH] * COMMITS)
     assert [each.commits for each in told if isinstance(each, CompactionDebt)] == [1 + COMMITS]
 
