@@ -150,7 +150,7 @@ def _hold_back(seconds: float, requests: RequestReader, answer: Callable[[], Non
     if seconds > 0:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         log.info(
-            "waiting until %s before the next transaction may commit (upload_interval)",
+            "acknowledgement is held until %s (upload_interval)",
             until,
             extra=fields(Event.HELD, seconds=seconds),
         )

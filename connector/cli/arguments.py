@@ -170,7 +170,8 @@ def _add_fence(fence: argparse.ArgumentParser) -> None:
         "show",
         help="list a table's writers, and what happens to the commits that a state names",
         description="Lists the writers of a table, each with its fence value and its last commit. With --state, says "
-        "for each staged commit if it has landed, would land, cannot land or is fenced. Changes nothing.",
+        "for each staged commit if it is committed, will be committed when the task opens, cannot be committed, or is "
+        "fenced. Changes nothing.",
     )
     _add_place(show, needs_state=False)
     reset = actions.add_parser(

@@ -1,4 +1,4 @@
-"""Open: starts Spark's JVM, opens the tables for the answer, and opens the session behind the answer.
+"""Open: starts Spark's JVM, opens the tables for the answer, and opens the session once Open was answered.
 
 Imports take most of the time to the answer. The JVM takes longer than all of them, so it starts first. The answer needs
 what reads tables; what writes and searches them is imported after it, while the JVM still starts.

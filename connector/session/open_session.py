@@ -1,4 +1,4 @@
-"""Opens a session behind the answer to Open: imports and starts what writes and searches the opened tables."""
+"""Opens a session once Open was answered: imports and starts what writes and searches the opened tables."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

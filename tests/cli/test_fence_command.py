@@ -152,7 +152,7 @@ def test_a_process_that_still_runs_stays_fenced(fenced: Fenced, decision: Decisi
 
 @pytest.fixture(params=["zz", ""])
 def spoilt(request: pytest.FixtureRequest, fenced: Fenced) -> Fenced:
-    """A task with a staged transaction that would land, but for its property."""
+    """A task with a staged transaction that would be committed, but for its property."""
     waiting = stage(fenced.catalog, PATH, WHOLE, 20, prev=recorded(fenced.catalog))
     set_fence(fenced.catalog, request.param)
     return replace(fenced, lost=waiting)
@@ -331,7 +331,7 @@ def test_every_staged_commit_is_shown_with_what_would_become_of_it(fenced: Fence
     def verdicts(*staged: StagedCommit) -> list[tuple[int, str]]:
         return [(entry["rows"], entry["verdict"]) for entry in shown(fenced.place(*staged))["staged"]]
 
-    assert verdicts(last, pending, elsewhere) == [(1, "landed"), (2, "would land")]
+    assert verdicts(last, pending, elsewhere) == [(1, "committed"), (2, "will be committed")]
     assert verdicts(fenced.lost) == [(1, "fenced")]
     assert verdicts(replaced) == [(1, "other_table")]
 

@@ -244,9 +244,13 @@ def test_a_reset_gives_up_the_rows_whose_files_are_gone_and_no_later_ones(catalo
     lost = stage_old(catalog, 2, prev=landed.next)
     kept = stage_old(catalog, 3, prev=lost.next)
     chain = landed, lost, kept
-    assert verdicts(tmp_path, *chain) == ["landed", "would land", "would land"]
+    assert verdicts(tmp_path, *chain) == ["committed", "will be committed", "will be committed"]
     place_of(lost.locations[0]).unlink()
-    assert verdicts(tmp_path, *chain) == ["landed", "cannot land: staged files are gone", "would land"]
+    assert verdicts(tmp_path, *chain) == [
+        "committed",
+        "cannot be committed: staged files are gone",
+        "will be committed",
+    ]
     assert "1 row(s) of 1 staged transaction(s) are in no snapshot" in skip(tmp_path, *chain)
     assert set(start(catalog, *chain)) == {*chain}
     assert ids_of(catalog, ORDERS) == [1, 3]

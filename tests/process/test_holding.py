@@ -41,7 +41,7 @@ def stage(session: Session, rows: int, note: str = "") -> None:
 
 
 def check_held(session: Session) -> None:
-    assert wait_until(lambda: "waiting until" in session.connector.log)
+    assert wait_until(lambda: "acknowledgement is held" in session.connector.log)
     assert not session.connector.has_answered()
 
 
@@ -105,7 +105,7 @@ def test_a_transaction_that_reaches_a_limit_is_acknowledged_at_once_and_a_smalle
         for _ in range(2):
             stage(session, rows, note)
             session.acknowledged()
-        assert "waiting until" not in session.connector.log
+        assert "acknowledgement is held" not in session.connector.log
         stage(session, rows - 1)
         check_held(session)
         assert session.finish().status == 0

@@ -232,7 +232,7 @@ def test_loads_of_many_keys_wait_for_an_acknowledgement_that_is_held_back(tmp_pa
         users.stage(session, [[n] for n in range(30_000)])
         session.start_commit()
         session.send_acknowledge()
-        assert wait_until(lambda: "waiting until" in session.connector.log)
+        assert wait_until(lambda: "acknowledgement is held" in session.connector.log)
         session.load(*([n] for n in range(200_000)))
         assert not session.connector.has_answered()
         session.connector.send(line("flush", {}))

@@ -29,10 +29,10 @@ from connector.storage.file_io import files_of
 class Verdict(StrEnum):
     """What opening the task would do with a staged commit."""
 
-    LANDED = "landed"
-    WOULD_LAND = "would land"
+    COMMITTED = "committed"
+    WILL_BE_COMMITTED = "will be committed"
     FENCED = "fenced"
-    FILES_MISSING = "cannot land: staged files are gone"
+    FILES_MISSING = "cannot be committed: staged files are gone"
     SUPERSEDED = "superseded"
     OTHER_TABLE = "other_table"
 
@@ -77,7 +77,7 @@ def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
         except FencedError:
             verdicts += [Judged(commit, Verdict.FENCED) for commit in pending]
         else:
-            verdicts += [Judged(commit, Verdict.LANDED) for commit in pending[: len(pending) - len(remaining)]]
+            verdicts += [Judged(commit, Verdict.COMMITTED) for commit in pending[: len(pending) - len(remaining)]]
             verdicts += _judge_by_files(table, remaining)
     return verdicts
 
@@ -88,7 +88,7 @@ def _judge_by_files(table: Table, remaining: Sequence[StagedCommit]) -> list[Jud
     lost = max((number for number, commit in enumerate(remaining, start=1) if commit.next in incomplete), default=0)
     return [
         *(Judged(commit, Verdict.FILES_MISSING) for commit in remaining[:lost]),
-        *(Judged(commit, Verdict.WOULD_LAND) for commit in remaining[lost:]),
+        *(Judged(commit, Verdict.WILL_BE_COMMITTED) for commit in remaining[lost:]),
     ]
 
 
