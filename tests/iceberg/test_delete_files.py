@@ -25,7 +25,7 @@ MOST = 4
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(delete_files, "MOST", MOST)
+    monkeypatch.setattr(delete_files, "MAX_PARTITION_SCOPED", MOST)
     catalog = local_catalog(tmp_path)
     make_table(catalog)
     return catalog
@@ -90,7 +90,9 @@ def test_other_engines_read_one_row_for_each_key(catalog: Catalog, tmp_path: Pat
     assert values_of(catalog) == {1: "b", 2: "a", 4: "c"}
 
 
-@pytest.mark.parametrize(("touched", "files"), [(delete_files.OWN_FILES, delete_files.OWN_FILES), (12, 1)])
+@pytest.mark.parametrize(
+    ("touched", "files"), [(delete_files.FILE_SCOPED_UP_TO, delete_files.FILE_SCOPED_UP_TO), (12, 1)]
+)
 def test_a_few_data_files_get_a_delete_file_each_and_many_get_one_together(
     catalog: Catalog, touched: int, files: int
 ) -> None:

@@ -83,6 +83,6 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     # Another run of the same schedule has the same names, and must read the same objects.
     patch.setattr(deleted_rows, "_deleted_by", deleted_rows._deleted_by.__wrapped__)
     # A schedule makes few of them.
-    patch.setattr(delete_files, "MOST", 2)
-    patch.setattr(delete_files, "OWN_FILES", 1)
+    patch.setattr(delete_files, "MAX_PARTITION_SCOPED", 2)
+    patch.setattr(delete_files, "FILE_SCOPED_UP_TO", 1)
     patch.setattr(delete_files, "MERGED_FILES", 2)

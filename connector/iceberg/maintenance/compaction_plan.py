@@ -117,14 +117,16 @@ def _add_partition_values(table: Table, plan: GroupPlan, partitions: Mapping[str
 def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:
     """Return the groups of a table with these live files, those with the best gain first."""
     deletes = PositionDeletes(listed)
-    of_many: dict[Partition, list[ListedFile]] = {}
-    for delete in deletes.of_many:
-        of_many.setdefault(delete.partition, []).append(delete)
+    partition_scoped: dict[Partition, list[ListedFile]] = {}
+    for delete in deletes.partition_scoped:
+        partition_scoped.setdefault(delete.partition, []).append(delete)
     old = _find_old(listed, thresholds)
     chosen = [
         files
         for partition, of_partition in _group_by_partition(_list_candidates(listed)).items()
-        for files in _Partition(of_partition, deletes.of_one, of_many.get(partition, ()), old, thresholds).divide()
+        for files in _Partition(
+            of_partition, deletes.file_scoped, partition_scoped.get(partition, ()), old, thresholds
+        ).divide()
     ]
     applied = deletes.find_all(file for files in chosen for file in files)
     return sorted((_make_group(files, applied) for files in chosen), key=lambda group: group.cost)
@@ -173,19 +175,19 @@ class _Partition:
     def __init__(
         self,
         files: Sequence[ListedFile],
-        of_one: Mapping[str, Sequence[ListedFile]],
-        of_many: Sequence[ListedFile],
+        file_scoped: Mapping[str, Sequence[ListedFile]],
+        partition_scoped: Sequence[ListedFile],
         old: Collection[str],
         thresholds: CompactionThresholds,
     ) -> None:
         self._files = sorted(files, key=lambda file: (file.sequence_number, file.path))
-        self._of_many = of_many
+        self._partition_scoped = partition_scoped
         self._old = old
         self._thresholds = thresholds
         applied = {
-            file.path: [each for each in of_one[file.path] if each.applies_to(file)]
+            file.path: [each for each in file_scoped[file.path] if each.applies_to(file)]
             for file in self._files
-            if file.path in of_one
+            if file.path in file_scoped
         }
         # A vector has the rows of older delete files, too.
         vectors = {path: [each for each in deletes if each.vector] for path, deletes in applied.items()}
@@ -243,7 +245,7 @@ class _Partition:
     def _find_with_deletes(self) -> set[str]:
         """Return the paths of files of whose rows too many are deleted.
 
-        A delete file for many data files counts for all data files that it may name: their average is exact, and so is
+        A partition-scoped delete file counts for all data files that it may name: their average is exact, and so is
         the gain of rewriting all of them. It does not count for those with vectors.
         """
         ratio = self._thresholds.delete_ratio
@@ -252,14 +254,14 @@ class _Partition:
             for file in self._files
             if self._deleted.get(file.path, 0) >= max(0 if file.path in self._old else ratio * file.rows, 1)
         }
-        if not self._of_many:
+        if not self._partition_scoped:
             return heavy
         without_vectors = (file for file in self._files if file.path not in self._with_vectors)
         files = sorted(without_vectors, key=lambda file: file.path)
         paths = [file.path.encode() for file in files]
         rows = [0, *accumulate(file.rows for file in files)]
         deleted = [0, *accumulate(self._deleted.get(file.path, 0) for file in files)]
-        ranges = [(delete, *find_range(paths, delete)) for delete in self._of_many]
+        ranges = [(delete, *find_range(paths, delete)) for delete in self._partition_scoped]
         applying = [each for each in ranges if each[1] < each[2]]
         for delete, begin, end in applying:
             if delete.rows + deleted[end] - deleted[begin] >= max(ratio * (rows[end] - rows[begin]), 1):
