@@ -228,7 +228,7 @@ class StagedTransaction:
 
 
 @dataclass(frozen=True)
-class LandedTransaction:
+class ReportedCommits:
     """The commits that tables have got since the last report."""
 
     commits: tuple[StagedCommit, ...]
@@ -244,9 +244,9 @@ def encode_added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
     return _patch((commit, _encode(commit)) for commit in staged)
 
 
-def encode_removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
+def encode_removed(committed: Iterable[StagedCommit]) -> dict[str, Any]:
     """Make the patch that removes these commits from the state."""
-    return _patch((commit, None) for commit in landed)
+    return _patch((commit, None) for commit in committed)
 
 
 def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from connector.host.facts import (
     TableState,
     TreatedValues,
 )
-from connector.iceberg.commits.commit import Failed, Landed, Outcome
+from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.model.invalid_values import Tally
 from connector.model.state import StagedCommit
 
@@ -51,29 +51,29 @@ def measure_outcomes(outcomes: Sequence[Outcome]) -> None:
 
 
 def _measure_outcome(outcome: Outcome) -> None:
-    table = str(outcome.commits[0].path)
+    table = str(outcome.staged[0].path)
     if isinstance(outcome, Failed):
         _tell(FailedCommit(table, _find_reason(outcome.error)))
         return
-    if isinstance(outcome, Landed) and outcome.commit:
-        _measure_commit(table, outcome, outcome.commit.metadata)
-    _tell(EndedCommits(table, tuple(commit.next for commit in outcome.commits)))
+    if isinstance(outcome, Committed) and outcome.commit:
+        _measure_commit(table, outcome, outcome.commit.after)
+    _tell(EndedCommits(table, tuple(commit.next for commit in outcome.staged)))
 
 
-def _measure_commit(table: str, landed: Landed, metadata: TableMetadata) -> None:
+def _measure_commit(table: str, committed: Committed, metadata: TableMetadata) -> None:
     summary = _read_summary(metadata)
-    size = sum(commit.size for commit in landed.commits)
+    size = sum(commit.size for commit in committed.staged)
     added = int(summary.get("added-files-size", size))  # of data files and delete files
     _tell(
         CommittedRows(
             table,
-            rows=sum(commit.rows for commit in landed.commits),
-            files=sum(commit.file_count for commit in landed.commits),
+            rows=sum(commit.rows for commit in committed.staged),
+            files=sum(commit.file_count for commit in committed.staged),
             size=size,
-            deleted_rows=sum(commit.located.rows for commit in landed.commits if commit.located),
+            deleted_rows=sum(commit.located.rows for commit in committed.staged if commit.located),
             delete_files=int(summary.get("added-delete-files", 0)),
             delete_size=added - size,
-            seconds=landed.seconds,
+            seconds=committed.seconds,
         )
     )
     data_files, delete_files = (int(summary.get(f"total-{kind}-files", 0)) for kind in ("data", "delete"))

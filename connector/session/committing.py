@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog
-from connector.iceberg.commits.commit import Outcome, TableLocks, try_commits
+from connector.iceberg.commits.commit import TableLocks, try_commits
+from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loading import load_table
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
@@ -89,4 +90,4 @@ def _make_committer(
     if notifier is None:
         return Committer(partial(attempt, new_writer=new_writer), limit, maintenance.after_commit)
     marking = partial(attempt, new_writer=partial(new_writer, mark=notifier.mark))
-    return Committer(marking, limit, maintenance.after_commit, notifier.after_landing)
+    return Committer(marking, limit, maintenance.after_commit, notifier.note_committed)

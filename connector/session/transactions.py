@@ -22,7 +22,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import Tenure, file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
-from connector.model.state import DataFile, FileList, LandedTransaction, StagedCommit, StagedTransaction
+from connector.model.state import DataFile, FileList, ReportedCommits, StagedCommit, StagedTransaction
 from connector.session.commit_facts import measure_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress, TreatmentWarnings
@@ -85,11 +85,11 @@ class Session:
             self._stage,
         )
 
-    def acknowledge(self, staged: StagedTransaction) -> LandedTransaction:
+    def acknowledge(self, staged: StagedTransaction) -> ReportedCommits:
         """Commit a transaction of this session. The first call also reports the commits of the recovery."""
-        landed = LandedTransaction((*self._recovered, *self._committer.commit(staged.commits)))
+        reported = ReportedCommits((*self._recovered, *self._committer.commit(staged.commits)))
         self._recovered = ()
-        return landed
+        return reported
 
     def _file_prefixes(self) -> list[str]:
         tables = zip(self._tables, self._tenures, strict=True)

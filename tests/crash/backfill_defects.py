@@ -56,7 +56,7 @@ def adds_what_was_staged_before() -> None:
         if pending[0].table_uuid not in generation.former:
             return commit_pending(catalog, pending, *rest)
         taken = [replace(each, table_uuid=generation.uuid, is_recovered=True) for each in pending]
-        return replace(commit_pending(catalog, taken, *rest), commits=tuple(pending))
+        return replace(commit_pending(catalog, taken, *rest), staged=tuple(pending))
 
     swap(commit, "_commit_pending", commit_all)
 

@@ -18,7 +18,8 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, StartBackfill, TableChange, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.commit import Superseded, commit_all_or_raise, try_commits
+from connector.iceberg.commits.commit import commit_all_or_raise, try_commits
+from connector.iceberg.commits.outcomes import Superseded
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after

@@ -18,7 +18,8 @@ from pyiceberg.types import LongType, NestedField
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
-from connector.iceberg.commits.commit import Failed, Landed, try_commits
+from connector.iceberg.commits.commit import try_commits
+from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
@@ -59,20 +60,20 @@ class Tables:
         self._held = ""
         self._released.set()
 
-    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> list[Landed | Failed]:
+    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> list[Committed | Failed]:
         self.tried.append([commit.next for commit in staged])
         if any(commit.path[1] == self._held for commit in staged):
             self.is_holding.set()
             assert self._released.wait(DEADLINE)
         self.once = once
-        outcomes: list[Landed | Failed] = []
+        outcomes: list[Committed | Failed] = []
         for chain in dict.fromkeys(commit.chain_id for commit in staged):
             commits = tuple(commit for commit in staged if commit.chain_id == chain)
             if error := self.errors.get(chain[0][0][1]):
                 outcomes.append(Failed(commits, error))
             else:
                 self.taken += [commit.next for commit in commits]
-                outcomes.append(Landed(commits, 1, 0.0))
+                outcomes.append(Committed(commits, 1, 0.0))
         return outcomes
 
 

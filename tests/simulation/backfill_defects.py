@@ -59,7 +59,7 @@ def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
         if pending[0].table_uuid not in generation.former:
             return commit_pending(catalog, pending, *others)
         taken = [replace(each, table_uuid=generation.uuid) for each in pending]
-        return replace(commit_pending(catalog, taken, *others), commits=tuple(pending))
+        return replace(commit_pending(catalog, taken, *others), staged=tuple(pending))
 
     patch.setattr(commit, "_commit_pending", commit_all)
 

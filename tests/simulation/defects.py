@@ -11,13 +11,14 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit, fence, snapshot
+from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_orphan_files
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import ManifestMerger, WrittenLists, manifests_of
 from connector.model.rejected_rows import SUFFIX
-from connector.model.state import LandedTransaction, StagedCommit, StagedTransaction, WriterId
+from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
 from connector.session import recovery, transactions
 from connector.session.backlog import Backlog
@@ -56,7 +57,7 @@ def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
-    def attempt_table(catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any) -> list[commit.Outcome]:
+    def attempt_table(catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any) -> list[Outcome]:
         return [
             commit._try_pending(catalog, chain, chain[0].chain_id in once, new_writer())
             for chain in fence.group_by_writer(staged)
@@ -100,7 +101,7 @@ def prev_is_whatever_the_table_says_at_the_commit(patch: pytest.MonkeyPatch) -> 
 
 
 def entries_are_not_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LandedTransaction, "patch", None)
+    patch.setattr(ReportedCommits, "patch", None)
 
 
 def entries_are_not_recorded(patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError, RESTError
 from connector.host.errors import ConnectorError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -104,7 +105,7 @@ class Instance:
 
     def _attempt(
         self, new_writer: Callable[[], SnapshotWriter], staged: Sequence[StagedCommit], *, once: Collection[ChainId]
-    ) -> Sequence[commit.Outcome]:
+    ) -> Sequence[Outcome]:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)

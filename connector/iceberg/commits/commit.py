@@ -10,9 +10,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -25,6 +24,7 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
+from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
 from connector.iceberg.metadata.table_updates import (
@@ -52,43 +52,6 @@ FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE; each lasts a r
 LONGEST_PAUSE: Final = 10.0
 
 
-@dataclass(frozen=True)
-class Committed:
-    """A commit that a table took: the table as it was loaded before, and its metadata after."""
-
-    table: Table
-    metadata: TableMetadata
-    located: frozenset[str] = frozenset()  # objects of located rows, which nothing needs any more
-
-
-@dataclass(frozen=True)
-class Landed:
-    """Staged commits of one writer that their table has."""
-
-    commits: tuple[StagedCommit, ...]
-    attempts: int  # 0: the table had them already
-    seconds: float
-    commit: Committed | None = None  # None: the table had them already
-
-
-@dataclass(frozen=True)
-class Superseded:
-    """Staged commits that a backfill has made void: their table never gets them."""
-
-    commits: tuple[StagedCommit, ...]
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Staged commits of one writer that are still pending."""
-
-    commits: tuple[StagedCommit, ...]
-    error: ConnectorError
-
-
-Outcome: TypeAlias = Landed | Superseded | Failed
-
-
 class TableLocks:
     """A lock for each table. The threads of a session hold it while they commit, so that no commit makes another one
     fail."""
@@ -103,13 +66,13 @@ class TableLocks:
 
 def commit_all_or_raise(
     catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
-) -> list[Landed]:
+) -> list[Committed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
     outcomes = try_commits(catalog, staged, new_writer=new_writer)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
-    return [outcome for outcome in outcomes if isinstance(outcome, Landed)]
+    return [outcome for outcome in outcomes if isinstance(outcome, Committed)]
 
 
 def try_commits(
@@ -167,7 +130,7 @@ def _try_pending(
 
 def _commit_pending(
     catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
-) -> Landed | Superseded:
+) -> Committed | Superseded:
     began = time.monotonic()
     files, late = StagedFiles(), LateFiles()
     deletes = _find_deletes(pending, snapshots)
@@ -182,7 +145,7 @@ def _commit_pending(
                 return _supersede(pending)
             remaining = fence.remaining_commits(pending, table.properties)
             if not remaining:
-                return Landed(tuple(pending), number, time.monotonic() - began)
+                return Committed(tuple(pending), number, time.monotonic() - began)
             # The files of a transaction that was staged just now are not checked: that would cost every commit a
             # request.
             _check_files(catalog, table, files, [each for each in remaining if has_failed or each.is_recovered])
@@ -194,10 +157,10 @@ def _commit_pending(
             with storage_errors.translate_errors(table.location()):
                 rows = deletes.find(shown, remaining, fitting) if deletes else None
             properties = fence.advance(table.properties, pending[-1])
-            committed = _commit(catalog, table, shown, fitting, snapshots, properties, rows)
+            after = _commit(catalog, table, shown, fitting, snapshots, properties, rows)
             located = frozenset(commit.located.location for commit in pending if commit.located)
-            done = Committed(table, committed, located)
-            return Landed(tuple(pending), number + 1, time.monotonic() - began, done)
+            done = TableCommit(table, after, located)
+            return Committed(tuple(pending), number + 1, time.monotonic() - began, done)
         except list_retried_errors() as error:
             if is_final(error):
                 raise commit_errors.explain_refusal(path, error) from error

@@ -16,7 +16,8 @@ from pyiceberg.catalog import Catalog
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.commit import Committed, TableLocks
+from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.metadata.references import SessionEndedError
@@ -33,7 +34,7 @@ from connector.model.table_identifier import TableIdentifier
 log = logging.getLogger(__name__)
 
 IsInterrupted: TypeAlias = Callable[[], bool]
-NoteCommit: TypeAlias = Callable[[Committed, int], object]
+NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class _Task:
 class _Recent:
     """The commits of one table since its maintenance was last looked at."""
 
-    newest: Committed
+    newest: TableCommit
     count: int
     named_before: frozenset[str]  # metadata files that the table's log named before one of these commits
     located: frozenset[str]  # objects of located rows that these commits have used
@@ -85,14 +86,14 @@ class Maintenance:
         self._noting = threading.Lock()
         self._ended = threading.Event()
 
-    def after_commit(self, commit: Committed) -> None:
+    def after_commit(self, commit: TableCommit) -> None:
         """Queue what is due after a commit: to delete located rows and old metadata files, and to expire snapshots.
 
         An error is only logged as a warning, because the commit itself has succeeded. The maintenance thread finds out
         what is due, so no commit waits for that.
         """
-        uuid = commit.metadata.table_uuid
-        named = frozenset(entry.metadata_file for entry in commit.table.metadata.metadata_log)
+        uuid = commit.after.table_uuid
+        named = frozenset(entry.metadata_file for entry in commit.before.metadata.metadata_log)
         with self._noting:
             earlier = self._recent.get(uuid)
             recent = _Recent(commit, 1, named, commit.located)
@@ -100,7 +101,7 @@ class Maintenance:
         if earlier is None:
             self._tasks.put(
                 _Task(
-                    TableIdentifier(*commit.table.name()),
+                    TableIdentifier(*commit.before.name()),
                     "old metadata files and snapshots were not removed",
                     partial(self._maintain, uuid),
                     "",
@@ -111,7 +112,7 @@ class Maintenance:
         """Perform what is due after the recent commits of a table."""
         with self._noting:
             recent = self._recent.pop(uuid)
-        table, after = recent.newest.table, recent.newest.metadata
+        table, after = recent.newest.before, recent.newest.after
         if is_in_table_bucket(table.location()):
             return
         path = TableIdentifier(*table.name())

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from connector.host import facts
 from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
-from connector.iceberg.commits.commit import Committed
+from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
@@ -61,11 +61,11 @@ class BackgroundCompaction:
         self._changed = threading.Condition()  # guards all of the above
         self._ended = threading.Event()
 
-    def note_commit(self, commit: Committed, count: int = 1) -> None:
+    def note_commit(self, commit: TableCommit, count: int = 1) -> None:
         """Note that a table has got so many commits, the newest of which is given. Nothing is read."""
         with self._changed:
-            account = self._accounts.setdefault(TableIdentifier(*commit.table.name()), _Account({}))
-            account.properties = commit.metadata.properties
+            account = self._accounts.setdefault(TableIdentifier(*commit.before.name()), _Account({}))
+            account.properties = commit.after.properties
             account.commits += count
             self._changed.notify_all()
 
