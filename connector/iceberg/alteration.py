@@ -29,10 +29,10 @@ from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
     find_generation,
     new_schema,
+    restrict_to_generation,
     same_rows,
     same_schema,
     same_table,
-    show_generation,
 )
 from connector.model.owner import Owner
 from connector.model.table_identifier import Generation
@@ -73,7 +73,7 @@ class Alterer:
         self, catalog: Catalog, table: Table, changes: Sequence[Alteration], generation: Generation
     ) -> None:
         """Change the columns that the table gets with the first rows of a backfill. No files have them yet."""
-        before, last_column_id = show_generation(table, generation).schema(), table.metadata.last_column_id
+        before, last_column_id = restrict_to_generation(table, generation).schema(), table.metadata.last_column_id
         schema = assign_schema_id(table, alter_schema(before, changes, last_column_id))
         record = SetPropertiesUpdate(
             updates=record_conversions(find_converted_columns(before, changes, last_column_id))

@@ -34,11 +34,13 @@ def removes_the_rows_before_it_adds_others() -> None:
     """In a commit of its own."""
     send = commit._commit
 
-    def remove_first(catalog: Catalog, table: Table, shown: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
-        if shown is table:
-            return send(catalog, table, shown, staged, *rest)
+    def remove_first(
+        catalog: Catalog, table: Table, task_table: Table, staged: Sequence[StagedCommit], *rest: Any
+    ) -> Any:
+        if task_table is table:
+            return send(catalog, table, task_table, staged, *rest)
         writer, snapshots = staged[0].writer, SnapshotWriter()
-        begun = backfill.begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+        begun = backfill.begin_generation(table, find_generation(table, writer.materialization), task_table.schema())
         cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
         commit.commit_snapshot(catalog, table, cleared, {}, begun)
         present = catalog.load_table(table.name())

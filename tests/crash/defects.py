@@ -52,8 +52,8 @@ def acknowledges_early() -> None:
         late.pop(chain[0].path, lambda: None)()
         return load(catalog, chain)
 
-    def send_later(catalog: Any, table: Table, shown: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
-        late[staged[0].path] = lambda: send(catalog, table, shown, staged, *rest)
+    def send_later(catalog: Any, table: Table, task_table: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
+        late[staged[0].path] = lambda: send(catalog, table, task_table, staged, *rest)
         return table.metadata
 
     swap(commit, "_commit", send_later)
@@ -103,9 +103,11 @@ def ignores_the_fence() -> None:
 def cleans_up_when_in_doubt() -> None:
     send = commit._commit
 
-    def send_or_clean_up(catalog: Any, table: Table, shown: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
+    def send_or_clean_up(
+        catalog: Any, table: Table, task_table: Table, staged: Sequence[StagedCommit], *rest: Any
+    ) -> Any:
         try:
-            return send(catalog, table, shown, staged, *rest)
+            return send(catalog, table, task_table, staged, *rest)
         except Exception:
             for file in (file for entry in staged for file in files_of(table.io, entry.files)):
                 table.io.delete(file.path)

@@ -24,7 +24,7 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.iceberg.tables import evolve
 from connector.model.owner import Owner
@@ -357,8 +357,8 @@ def column_of_documents() -> Any:
 
 def view_paths(catalog: Catalog, *pending: StagedCommit) -> set[str]:
     table = catalog.load_table(PATH)
-    shown = show_generation(table, find_generation(table, MATERIALIZATION))
-    return {file.path for file in TableViews(ManifestReader()).view(shown, pending).files}
+    task_table = restrict_to_generation(table, find_generation(table, MATERIALIZATION))
+    return {file.path for file in TableViews(ManifestReader()).view(task_table, pending).files}
 
 
 def test_rejected_rows_are_deleted_at_once(catalog: Catalog) -> None:

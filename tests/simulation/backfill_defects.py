@@ -27,14 +27,18 @@ def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
 def rows_of_before_go_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
     commit_rows = commit._commit
 
-    def remove_first(catalog: Catalog, table: Table, shown: Table, staged: Sequence[StagedCommit], *others: Any) -> Any:
-        if shown is not table:
+    def remove_first(
+        catalog: Catalog, table: Table, task_table: Table, staged: Sequence[StagedCommit], *others: Any
+    ) -> Any:
+        if task_table is not table:
             writer, snapshots = staged[0].writer, SnapshotWriter()
-            begun = backfill.begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+            begun = backfill.begin_generation(
+                table, find_generation(table, writer.materialization), task_table.schema()
+            )
             cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
             commit.commit_snapshot(catalog, table, cleared, {}, begun)
-            table = shown = catalog.load_table(staged[0].path)
-        return commit_rows(catalog, table, shown, staged, *others)
+            table = task_table = catalog.load_table(staged[0].path)
+        return commit_rows(catalog, table, task_table, staged, *others)
 
     patch.setattr(commit, "_commit", remove_first)
 
@@ -65,7 +69,7 @@ def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
 
 
 def loads_see_rows_of_before(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table_view, "show_generation", lambda table, _generation: table)
+    patch.setattr(table_view, "restrict_to_generation", lambda table, _generation: table)
 
 
 BACKFILL_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {

@@ -114,15 +114,19 @@ def begin_generation(table: Table, generation: Generation, schema: Schema) -> tu
 
 
 def replace_rows(
-    table: Table, shown: Table, staged: Sequence[StagedCommit], snapshots: SnapshotWriter, rows: "DeletedRows | None"
+    table: Table,
+    task_table: Table,
+    staged: Sequence[StagedCommit],
+    snapshots: SnapshotWriter,
+    rows: "DeletedRows | None",
 ) -> tuple[Snapshot, tuple[TableUpdate, ...]]:
     """Write a snapshot that replaces all rows by the staged ones, and return it with the other updates of its commit.
 
-    `shown` is the table as the task of the awaited generation has it.
+    `task_table` is the table as the task has it after the backfill: no rows, new columns.
     """
     writer = staged[0].writer
-    snapshot = snapshots.replace_rows(table, shown, staged, rows, remove_rows(table, writer, snapshots))
-    return snapshot, begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+    snapshot = snapshots.replace_rows(table, task_table, staged, rows, remove_rows(table, writer, snapshots))
+    return snapshot, begin_generation(table, find_generation(table, writer.materialization), task_table.schema())
 
 
 def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> RemovedFiles:

@@ -32,10 +32,10 @@ from connector.iceberg.metadata.table_updates import (
     find_generation,
     name_table_in_errors,
     new_snapshot,
+    restrict_to_generation,
     same_rows,
     same_schema,
     same_table,
-    show_generation,
 )
 from connector.model.state import ChainId, StagedCommit
 from connector.model.table_identifier import TableIdentifier
@@ -149,15 +149,15 @@ def _commit_pending(
             # The files of a transaction that was staged just now are not checked: that would cost every commit a
             # request.
             _check_files(catalog, table, files, [each for each in remaining if has_failed or each.is_recovered])
-            shown = show_generation(table, generation)
-            check_columns(shown, remaining)
+            task_table = restrict_to_generation(table, generation)
+            check_columns(task_table, remaining)
             with name_table_in_errors(table):
                 check_properties(table.properties)
-            fitting = late.convert(shown, remaining)
+            fitting = late.convert(task_table, remaining)
             with storage_errors.translate_errors(table.location()):
-                rows = deletes.find(shown, remaining, fitting) if deletes else None
+                rows = deletes.find(task_table, remaining, fitting) if deletes else None
             properties = fence.advance(table.properties, pending[-1])
-            after = _commit(catalog, table, shown, fitting, snapshots, properties, rows)
+            after = _commit(catalog, table, task_table, fitting, snapshots, properties, rows)
             located = frozenset(commit.located.location for commit in pending if commit.located)
             done = TableCommit(table, after, located)
             return Committed(tuple(pending), number + 1, time.monotonic() - began, done)
@@ -230,15 +230,15 @@ def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> Table:
 def _commit(
     catalog: Catalog,
     table: Table,
-    shown: Table,
+    task_table: Table,
     staged: Sequence[StagedCommit],
     snapshots: SnapshotWriter,
     properties: dict[str, str],
     rows: "DeletedRows | None",
 ) -> TableMetadata:
     with storage_errors.translate_errors(table.location()):
-        if shown is not table:
-            snapshot, begun = backfill.replace_rows(table, shown, staged, snapshots, rows)
+        if task_table is not table:
+            snapshot, begun = backfill.replace_rows(table, task_table, staged, snapshots, rows)
             return commit_snapshot(catalog, table, snapshot, properties, begun)
         snapshot = snapshots.append(table, staged, rows)
     return commit_snapshot(catalog, table, snapshot, properties)

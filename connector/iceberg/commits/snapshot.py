@@ -97,22 +97,26 @@ class SnapshotWriter:
     def replace_rows(
         self,
         table: Table,
-        shown: Table,
+        task_table: Table,
         staged: Sequence[StagedCommit],
         rows: "DeletedRows | None",
         removed: RemovedFiles,
     ) -> Snapshot:
-        """Write a snapshot of the staged files that replaces all rows. `shown` is the table without them, and with the
-        columns of the new rows. `removed` are the files of the current snapshot."""
+        """Write a snapshot of the staged files that replaces all rows. `removed` are the files of the current snapshot.
+
+        `task_table` is the table as the task has it after the backfill: no rows, new columns.
+        """
         prefix = file_prefix(table, staged[0].writer)
-        added, summary = self._add(shown, prefix, staged)
+        added, summary = self._add(task_table, prefix, staged)
         if rows:
-            changes = self._delete_files.write(shown, prefix, rows)
-            added += write_delete_manifests(shown, prefix, self.factory, changes.added)
+            changes = self._delete_files.write(task_table, prefix, rows)
+            added += write_delete_manifests(task_table, prefix, self.factory, changes.added)
             summary |= changes.summarize(sum(commit.size for commit in staged))
-        totals = _with_totals(Operation.OVERWRITE, summary, shown).additional_properties
+        totals = _with_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
-        return self._snapshot(table, prefix, [*added, *removed.manifests], counted, shown.metadata.current_schema_id)
+        return self._snapshot(
+            table, prefix, [*added, *removed.manifests], counted, task_table.metadata.current_schema_id
+        )
 
     def clear(self, table: Table, writer: WriterId, removed: RemovedFiles, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot without rows. `removed` are the files of the current snapshot."""

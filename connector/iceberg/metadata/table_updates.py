@@ -58,7 +58,7 @@ def list_newest_first(metadata: TableMetadata) -> list[Snapshot]:
     return sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
 
 
-def show_generation(table: Table, generation: Generation) -> Table:
+def restrict_to_generation(table: Table, generation: Generation) -> Table:
     """Return the table as the task of this generation has it: with its columns, and without earlier rows.
 
     The metadata is changed in memory only. A commit asserts the table as it was loaded.
