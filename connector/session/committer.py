@@ -23,9 +23,9 @@ LAST_ATTEMPT: Final = 4.0  # seconds
 
 
 class Attempt(Protocol):
-    """Tries to commit staged commits, once for each chain in `once`; see `commit.try_commits`."""
+    """Tries to commit staged commits, a single time for each chain in `without_retry`; see `commit.try_commits`."""
 
-    def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Outcome]: ...
+    def __call__(self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]) -> Sequence[Outcome]: ...
 
 
 class Committer:
@@ -131,7 +131,7 @@ class Committer:
         with self._changed:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
-        outcomes = self._attempt(due, once=failing)
+        outcomes = self._attempt(due, without_retry=failing)
         if facts.observe:
             measure_outcomes(outcomes)
         with self._changed:

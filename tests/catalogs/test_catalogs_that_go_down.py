@@ -108,8 +108,9 @@ def test_a_catalog_that_goes_down_is_named_and_takes_what_was_staged_when_it_is_
             catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
             staged = stage(catalog, path, WRITER, 1, 2)
             with down:
-                commit.try_commits(catalog, [staged], once=[staged.chain_id])  # on connections that are still open
-                [outcome] = commit.try_commits(catalog, [staged], once=[staged.chain_id])
+                # On connections that are still open.
+                commit.try_commits(catalog, [staged], without_retry=[staged.chain_id])
+                [outcome] = commit.try_commits(catalog, [staged], without_retry=[staged.chain_id])
                 assert isinstance(outcome, Failed)
             [landed] = commit.try_commits(catalog, [staged])
             assert isinstance(landed, Committed)

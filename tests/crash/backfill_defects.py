@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.table_change import StartBackfill
@@ -35,16 +36,15 @@ def removes_the_rows_before_it_adds_others() -> None:
     send = commit._commit
 
     def remove_first(
-        catalog: Catalog, table: Table, task_table: Table, staged: Sequence[StagedCommit], *rest: Any
-    ) -> Any:
-        if task_table is table:
-            return send(catalog, table, task_table, staged, *rest)
-        writer, snapshots = staged[0].writer, SnapshotWriter()
-        begun = backfill.begin_generation(table, find_generation(table, writer.materialization), task_table.schema())
+        tools: commit._Tools, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+    ) -> TableMetadata:
+        if not loaded.generation.is_awaited:
+            return send(tools, loaded, staged)
+        table, writer, snapshots = loaded.table, staged[0].writer, SnapshotWriter()
+        begun = backfill.begin_generation(table, loaded.generation, loaded.task_table.schema())
         cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
-        commit.commit_snapshot(catalog, table, cleared, {}, begun)
-        present = catalog.load_table(table.name())
-        return send(catalog, present, present, staged, *rest)
+        commit.commit_snapshot(tools.catalog, table, cleared, {}, begun)
+        return send(tools, commit._load(tools.catalog, staged), staged)
 
     swap(commit, "_commit", remove_first)
 
@@ -53,12 +53,12 @@ def adds_what_was_staged_before() -> None:
     """What was staged for a former generation passes for staged for the present one, by a process that recovers it."""
     commit_pending = commit._commit_pending
 
-    def commit_all(catalog: Catalog, pending: Sequence[StagedCommit], *rest: Any) -> Any:
-        generation = find_generation(catalog.load_table(pending[0].path), pending[0].writer.materialization)
+    def commit_all(tools: commit._Tools, pending: Sequence[StagedCommit]) -> Any:
+        generation = find_generation(tools.catalog.load_table(pending[0].path), pending[0].writer.materialization)
         if pending[0].table_uuid not in generation.former:
-            return commit_pending(catalog, pending, *rest)
+            return commit_pending(tools, pending)
         taken = [replace(each, table_uuid=generation.uuid, is_recovered=True) for each in pending]
-        return replace(commit_pending(catalog, taken, *rest), staged=tuple(pending))
+        return replace(commit_pending(tools, taken), staged=tuple(pending))
 
     swap(commit, "_commit_pending", commit_all)
 

@@ -392,7 +392,7 @@ def test_a_table_that_has_refused_what_earlier_sessions_staged_is_not_asked_for_
     parents = replace(stage(catalog, [1]), is_recovered=True)
     own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
     catalog.faults = [refused]
-    outcomes = commit.try_commits(catalog, [own, parents], once={parents.chain_id})
+    outcomes = commit.try_commits(catalog, [own, parents], without_retry={parents.chain_id})
     assert [type(outcome) for outcome in outcomes] == [Failed] * 2
     assert ids(catalog) == []
 
@@ -482,7 +482,7 @@ def test_a_table_that_has_failed_before_gets_one_attempt(catalog: FaultyCatalog)
     """Its retries would hold up the acknowledgement of the others."""
     staged = stage(catalog, [1])
     catalog.faults = [refused, lambda send: send()]
-    [failed] = commit.try_commits(catalog, [staged], once={staged.chain_id})
+    [failed] = commit.try_commits(catalog, [staged], without_retry={staged.chain_id})
     assert isinstance(failed, Failed)
     assert len(catalog.faults) == 1
     [landed] = commit.try_commits(catalog, [staged])

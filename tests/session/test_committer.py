@@ -47,7 +47,7 @@ class Tables:
     errors: dict[str, ConnectorError] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
     tried: list[list[str]] = field(default_factory=list)
-    once: Collection[ChainId] = ()
+    without_retry: Collection[ChainId] = ()
     is_holding: threading.Event = field(default_factory=threading.Event)
     _held: str = ""
     _released: threading.Event = field(default_factory=threading.Event)
@@ -60,12 +60,14 @@ class Tables:
         self._held = ""
         self._released.set()
 
-    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> list[Committed | Failed]:
+    def attempt(
+        self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]
+    ) -> list[Committed | Failed]:
         self.tried.append([commit.next for commit in staged])
         if any(commit.path[1] == self._held for commit in staged):
             self.is_holding.set()
             assert self._released.wait(DEADLINE)
-        self.once = once
+        self.without_retry = without_retry
         outcomes: list[Committed | Failed] = []
         for chain in dict.fromkeys(commit.chain_id for commit in staged):
             commits = tuple(commit for commit in staged if commit.chain_id == chain)
@@ -241,9 +243,9 @@ def test_a_table_that_failed_is_tried_once_a_time(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     bad = staged("bad", "b1")
     committer.commit([bad])
-    assert not tables.once
+    assert not tables.without_retry
     committer.commit([staged("good", "g1")])
-    assert tables.once == {bad.chain_id}
+    assert tables.without_retry == {bad.chain_id}
 
 
 def test_a_table_that_failed_is_left_alone_in_its_pause(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from connector.iceberg.maintenance import remove_orphan_files
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import ManifestMerger, WrittenLists, manifests_of
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.rejected_rows import SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
@@ -57,9 +58,11 @@ def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
-    def attempt_table(catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any) -> list[Outcome]:
+    def attempt_table(
+        catalog: Any, staged: Sequence[StagedCommit], without_retry: Any, new_writer: Any
+    ) -> list[Outcome]:
         return [
-            commit._try_pending(catalog, chain, chain[0].chain_id in once, new_writer())
+            commit._try_pending(catalog, chain, chain[0].chain_id in without_retry, new_writer())
             for chain in fence.group_by_writer(staged)
         ]
 
@@ -133,8 +136,9 @@ def the_uuid_is_not_asserted(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_uuid_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    def load(catalog: SimulatedCatalog, chain: Sequence[StagedCommit]) -> Table:
-        return catalog.load_table(chain[0].path)
+    def load(catalog: SimulatedCatalog, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
+        table = catalog.load_table(chain[0].path)
+        return commit._LoadedTable(table, find_generation(table, chain[0].writer.materialization))
 
     patch.setattr(commit, "_load", load)
 

@@ -104,12 +104,16 @@ class Instance:
         return session
 
     def _attempt(
-        self, new_writer: Callable[[], SnapshotWriter], staged: Sequence[StagedCommit], *, once: Collection[ChainId]
+        self,
+        new_writer: Callable[[], SnapshotWriter],
+        staged: Sequence[StagedCommit],
+        *,
+        without_retry: Collection[ChainId],
     ) -> Sequence[Outcome]:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)
-        return commit.try_commits(catalog, staged, once, new_writer)
+        return commit.try_commits(catalog, staged, without_retry, new_writer)
 
     def _retry(self, owner: Actor, committer: Committer, actor: Actor) -> None:
         """The thread that retries what waits, when it is due. A slow one lingers after its process."""
