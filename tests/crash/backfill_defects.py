@@ -13,7 +13,7 @@ from connector.evolution.table_change import StartBackfill
 from connector.iceberg import tables
 from connector.iceberg.commits import backfill, commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.table_updates import find_generation, same_table
+from connector.iceberg.metadata.table_updates import find_generation, require_uuid
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit
 from crash.faults import swap
@@ -25,7 +25,7 @@ def records_the_owner_before_the_backfill() -> None:
 
     def start_later(catalog: Catalog, table: Table, change: StartBackfill) -> None:
         owner = SetPropertiesUpdate(updates={OWNER_PROPERTY: change.target.owner.encode()})
-        catalog.commit_table(table, (same_table(table),), (owner,))
+        catalog.commit_table(table, (require_uuid(table),), (owner,))
         start(catalog, catalog.load_table(table.name()), change)
 
     swap(tables, "start_backfill", start_later)

@@ -34,10 +34,10 @@ from connector.iceberg.metadata.table_updates import (
     find_generation,
     name_table_in_errors,
     new_snapshot,
+    require_main_branch,
+    require_schema,
+    require_uuid,
     restrict_to_generation,
-    same_rows,
-    same_schema,
-    same_table,
 )
 from connector.model.state import ChainId, StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -281,6 +281,6 @@ def commit_snapshot(
     Returns the table's new metadata.
     """
     # The schema is asserted too: files that were staged before a column was converted have to be rewritten.
-    requirements = (same_table(table), same_rows(table), *same_schema(table))
+    requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
     updates = (*others, *new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
     return catalog.commit_table(table, requirements, updates).metadata

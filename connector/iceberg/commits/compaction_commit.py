@@ -39,9 +39,9 @@ from connector.iceberg.metadata.table_updates import (
     check_properties,
     name_table_in_errors,
     new_snapshot,
-    same_rows,
-    same_schema,
-    same_table,
+    require_main_branch,
+    require_schema,
+    require_uuid,
 )
 from connector.model.state import DataFile
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
@@ -162,7 +162,7 @@ class CompactionCommit:
             snapshot = self._write(table, changes, snapshots)
         self._check_age()
         self._sent[snapshot.snapshot_id] = changes
-        requirements = (same_table(table), same_rows(table), *same_schema(table))
+        requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
         self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
         return changes
 

@@ -24,9 +24,9 @@ from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_ke
 from connector.iceberg.metadata.table_updates import (
     name_table_in_errors,
     new_snapshot,
-    same_rows,
-    same_schema,
-    same_table,
+    require_main_branch,
+    require_schema,
+    require_uuid,
 )
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
@@ -137,7 +137,7 @@ class _Rewrite:
             schema_id = table.metadata.current_schema_id
             snapshot = self._snapshots.replace(table, prefix, [*merged, *plan.kept], schema_id, summary)
         self._sent = snapshot.snapshot_id, plan
-        requirements = (same_table(table), same_rows(table), *same_schema(table))
+        requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
         self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
 
     def _write(self, table: Table, prefix: str, group: Sequence[ManifestFile]) -> list[ManifestFile]:
