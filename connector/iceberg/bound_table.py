@@ -53,7 +53,7 @@ class BoundTable:
     properties: Properties
     access: FileAccess
     quarantine: Quarantine | None = None
-    published: int | None = None  # the id of the column with the publication times of documents
+    published_column_id: int | None = None  # of the column with the publication times of documents
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
@@ -79,7 +79,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
         if updates is UpdateMode.DELTA and (is_of_rejected_rows or not has_collection):
             return bound
         collection = find_collection(requested[index], task.linked_collections)
-        bound = replace(bound, published=_find_published(bound.binding, collection))
+        bound = replace(bound, published_column_id=_find_published(bound.binding, collection))
         if updates is UpdateMode.DELTA:
             return bound
         return _with_updates(bound, collection, is_hard_delete=updates is UpdateMode.HARD_DELETE)

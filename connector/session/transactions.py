@@ -139,7 +139,7 @@ class Session:
             schema_id=table.schema_id,
             files=files,
             checkpoint=checkpoint,
-            published=table.published,
+            published_column_id=table.published_column_id,
             located=found.located if found else None,
             sort_order_id=table.arrangement.sort_order_id,
             known=tenure.known,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from connector.host.errors import FencedError, UserError
-from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId
+from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import TableIdentifier
 
 PREFIX: Final = "flow.fence."
@@ -47,12 +47,12 @@ def reset_value(value: str) -> str:
 
     So no process stages on it. Files that a stale process has staged on `value` itself may be deleted by now.
     """
-    return f"{CLOSED}{secrets.token_hex(4)}:{_without_closed(value)}"
+    return f"{CLOSED}{secrets.token_hex(4)}:{strip_marks(value)}"
 
 
 def position(value: str) -> int:
     """Return the number of transactions up to a value. It orders the values of a writer."""
-    return int(_without_closed(value)[:POSITION_DIGITS] or "0", 16)
+    return int(strip_marks(value)[:POSITION_DIGITS] or "0", 16)
 
 
 def is_passed(value: str, recorded: str) -> bool:
@@ -186,9 +186,9 @@ def group_by_writer(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
 
 def order_commits(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
     """Return the staged commits of one writer and one table, oldest first. Each was staged on the one before."""
-    by_prev = {commit.prev_value: commit for commit in staged}
+    by_prev = {commit.follows: commit for commit in staged}
     nexts = {commit.next for commit in staged}
-    first = [commit for commit in staged if commit.prev_value not in nexts]
+    first = [commit for commit in staged if commit.follows not in nexts]
     ordered = first[:1]
     while ordered and ordered[-1].next in by_prev:
         ordered.append(by_prev[ordered[-1].next])
@@ -205,7 +205,7 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
     """
     check_recorded(pending[0].path, properties, pending[0].writer)
     value = read_value(properties, pending[0].writer)
-    remaining = _after_value(pending, _without_closed(value))
+    remaining = _after_value(pending, strip_marks(value))
     if remaining is None:
         raise _explain_fenced(pending[0], property_name(pending[0].writer), value)
     if any(not commit.is_recovered for commit in remaining):
@@ -214,7 +214,7 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
 
 
 def _after_value(pending: Sequence[StagedCommit], value: str) -> Sequence[StagedCommit] | None:
-    if value == pending[0].prev_value:
+    if value == pending[0].follows:
         return pending
     return next((pending[index + 1 :] for index, commit in enumerate(pending) if commit.next == value), None)
 
@@ -286,7 +286,3 @@ def _hash(text: str) -> str:
 
 def _close(value: str) -> str:
     return value if value.startswith(CLOSED) else CLOSED + value
-
-
-def _without_closed(value: str) -> str:
-    return value.rpartition(":")[2]
