@@ -135,21 +135,21 @@ class Committer:
         if facts.observe:
             measure_outcomes(outcomes)
         with self._changed:
-            committed, final = self._record(outcomes)
+            committed, fatal = self._record(outcomes)
             self._changed.notify_all()
         for outcome in outcomes:
             if isinstance(outcome, Committed):
                 self._note_committed(outcome)
                 if outcome.commit:
                     self._after_commit(outcome.commit)
-        if final:
-            raise final
+        if fatal:
+            raise fatal
         return committed
 
     def _record(self, outcomes: Iterable[Outcome]) -> tuple[list[StagedCommit], FencedError | LostColumnError | None]:
         """Return the commits that succeeded or are void, and the error after which no later attempt can succeed."""
         committed: list[StagedCommit] = []
-        final: FencedError | LostColumnError | None = None
+        fatal: FencedError | LostColumnError | None = None
         for outcome in outcomes:
             match outcome:
                 case Committed(staged):
@@ -162,12 +162,12 @@ class Committer:
                 case Failed(staged, error):
                     self._backlog.record_failure(staged[0].chain_id, error, time.monotonic())
                     if isinstance(error, FencedError | LostColumnError):
-                        final = error
-        return committed, final
+                        fatal = error
+        return committed, fatal
 
     def _is_idle(self) -> bool:
         due = self._backlog.next_due
-        return not self._backlog.is_tried and (due is None or due > time.monotonic())
+        return not self._backlog.is_attempting and (due is None or due > time.monotonic())
 
 
 @contextmanager

@@ -198,11 +198,13 @@ class CompactionCommit:
         prefix, factory = self._base.origin.file_prefix, snapshots.factory
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
         deletes = write_delete_manifests(table, prefix, factory, carried)
-        held = manifests_of(table.io, table.current_snapshot())
-        merged, added = find_small(table, held), self._list_added(changes)
-        held, changed = remove_files(table, prefix, factory, held, changes.removed, merged, added)
+        existing = manifests_of(table.io, table.current_snapshot())
+        merged, added = find_small(table, existing), self._list_added(changes)
+        existing, changed = remove_files(table, prefix, factory, existing, changes.removed, merged, added)
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
-        return snapshots.replace(table, prefix, [*deletes, *changed, *held], table.metadata.current_schema_id, summary)
+        return snapshots.replace(
+            table, prefix, [*deletes, *changed, *existing], table.metadata.current_schema_id, summary
+        )
 
     def _list_added(self, changes: CompactionChanges) -> dict[int, list[ManifestEntry]]:
         """Return the entries of the new data files, by their partition spec."""

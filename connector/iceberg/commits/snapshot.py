@@ -81,18 +81,18 @@ class SnapshotWriter:
         prefix = file_prefix(table, staged[0].writer)
         added, summary = self._add(table, prefix, staged)
         if rows is None:
-            held = [each for each in self._lists.manifests_of(table) if lists_files(each)]
-            held = self._merger.merge(table, prefix, held, added)
+            existing = [each for each in self._lists.manifests_of(table) if lists_files(each)]
+            existing = self._merger.merge(table, prefix, existing, added)
             totals = _with_totals(Operation.APPEND, summary, table)
-            return self._snapshot(table, prefix, [*added, *held], totals)
+            return self._snapshot(table, prefix, [*added, *existing], totals)
         changes = self._delete_files.write(table, prefix, rows)
         added += write_delete_manifests(table, prefix, self.factory, changes.added)
-        held = self._lists.manifests_of(table)
-        held, shortened = remove_files(table, prefix, self.factory, held, changes.removed)
-        held = self._merger.merge(table, prefix, held, added)
+        existing = self._lists.manifests_of(table)
+        existing, shortened = remove_files(table, prefix, self.factory, existing, changes.removed)
+        existing = self._merger.merge(table, prefix, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
         totals = _with_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
-        return self._snapshot(table, prefix, [*added, *shortened, *held], totals)
+        return self._snapshot(table, prefix, [*added, *shortened, *existing], totals)
 
     def replace_rows(
         self,
@@ -130,9 +130,9 @@ class SnapshotWriter:
 
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
-        held = manifests_of(table.io, table.current_snapshot())
+        existing = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
-        return self._snapshot(table, file_prefix(table, writer), held, totals)
+        return self._snapshot(table, file_prefix(table, writer), existing, totals)
 
     def replace(
         self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]

@@ -248,34 +248,34 @@ class ManifestMerger:
         self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
 
     def merge(
-        self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
+        self, table: Table, prefix: str, existing: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
         """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
         try:
             thresholds = Thresholds.of(table.properties)
             if thresholds is None:
-                return list(held)
+                return list(existing)
             for spec_id, content in {(manifest.partition_spec_id, manifest.content) for manifest in added}:
                 more = [m for m in added if (m.partition_spec_id, m.content) == (spec_id, content)]
-                of_kind = [m for m in held if (m.partition_spec_id, m.content) == (spec_id, content)]
+                of_kind = [m for m in existing if (m.partition_spec_id, m.content) == (spec_id, content)]
                 chosen = find_mergeable(of_kind, len(more), thresholds)
                 if chosen:
-                    held = self._merge(table, prefix, held, chosen)
+                    existing = self._merge(table, prefix, existing, chosen)
         except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
             )
-        return list(held)
+        return list(existing)
 
     def _merge(
-        self, table: Table, prefix: str, held: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
+        self, table: Table, prefix: str, existing: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
     ) -> Sequence[ManifestFile]:
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         key = prefix, tuple(map(find_manifest_key, chosen))
         if key not in self._written:
             self._written[key] = self._write(table, prefix, chosen)
         # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
-        return [*deepcopy(self._written[key]), *(manifest for manifest in held if manifest not in chosen)]
+        return [*deepcopy(self._written[key]), *(manifest for manifest in existing if manifest not in chosen)]
 
     def _write(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = _live_entries(table.io, chosen)
