@@ -176,7 +176,7 @@ def the_fence_moves_in_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def manifests_are_used_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshot, "_fresh", lambda manifest: manifest)
+    patch.setattr(snapshot, "copy_manifest", lambda manifest: manifest)
 
 
 def a_skewed_clock_is_believed(patch: pytest.MonkeyPatch) -> None:

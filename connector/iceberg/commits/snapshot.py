@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import write_delete_manifests
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, copy_manifest
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_files
 from connector.iceberg.metadata.manifests import (
@@ -194,10 +194,9 @@ class SnapshotWriter:
             written = [self._write_manifest(table, prefix, spec_id, list(of_spec)) for spec_id, of_spec in by_spec]
             self._manifests[key] = written, find_published(files)
         manifests, published = self._manifests[key]
-        # New objects, because writing a manifest list sets the sequence number in the objects that it gets. A later
-        # attempt with the same objects would commit the files under an old number. Then deletes of other engines would
-        # hide their rows.
-        return [_fresh(manifest) for manifest in manifests], {
+        # Otherwise a later attempt would commit the files under an old sequence number. Then deletes of other engines
+        # would hide their rows.
+        return [copy_manifest(manifest) for manifest in manifests], {
             **_summarize_append(staged, published),
             **self._mark(table),
         }
@@ -218,10 +217,6 @@ class SnapshotWriter:
             for commit, file in files
         )
         return self.factory.of_added(table, prefix, spec_id, entries, files[-1][0].schema_id)
-
-
-def _fresh(manifest: ManifestFile) -> ManifestFile:
-    return ManifestFile(*(manifest[position] for position in range(len(manifest))))
 
 
 def file_prefix(table: Table, writer: WriterId) -> str:

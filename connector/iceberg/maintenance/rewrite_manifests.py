@@ -5,7 +5,6 @@ stopped keeps what the last commits have left.
 """
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -18,6 +17,7 @@ from pyiceberg.table import Table
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
+from connector.iceberg.metadata.avro_files import copy_manifest
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, read_entries
@@ -155,8 +155,7 @@ class _Rewrite:
                     )
                 ]
             )
-        # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
-        return deepcopy(self._written[key])
+        return list(map(copy_manifest, self._written[key]))
 
 
 def _kind(manifest: ManifestFile) -> tuple[int, int]:

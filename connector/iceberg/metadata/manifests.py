@@ -6,7 +6,6 @@ The table's properties say when to merge. They have the names and defaults of Ic
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -34,6 +33,7 @@ from connector.iceberg.metadata.avro_files import (
     AVRO_COMPRESSION,
     DeleteManifestWriter,
     ManifestWriter,
+    copy_manifest,
     read_manifest_list,
 )
 from connector.iceberg.metadata.partitions import find_source_schema
@@ -274,8 +274,8 @@ class ManifestMerger:
         key = prefix, tuple(map(find_manifest_key, chosen))
         if key not in self._written:
             self._written[key] = self._write(table, prefix, chosen)
-        # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
-        return [*deepcopy(self._written[key]), *(manifest for manifest in existing if manifest not in chosen)]
+        kept = (manifest for manifest in existing if manifest not in chosen)
+        return [*map(copy_manifest, self._written[key]), *kept]
 
     def _write(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = _live_entries(table.io, chosen)
