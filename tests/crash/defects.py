@@ -86,16 +86,16 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(open_tables, "find_overlapping", lambda *_: [])
+    swap(open_tables, "select_overlapping_commits", lambda *_: [])
 
 
 def finishes_one_table_of_a_binding() -> None:
-    staged_for = recovery.find_overlapping
+    staged_for = recovery.select_overlapping_commits
 
     def one_each(*about: Any) -> list[StagedCommit]:
         return list({commit.writer: commit for commit in staged_for(*about)}.values())
 
-    swap(open_tables, "find_overlapping", one_each)
+    swap(open_tables, "select_overlapping_commits", one_each)
 
 
 def ignores_the_fence() -> None:
@@ -215,7 +215,7 @@ def looks_at_its_own_range_only() -> None:
     def overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
         return {name: value for name, value in properties.items() if name == fence.property_name(writer)}
 
-    swap(fence, "find_overlapping", overlapping)
+    swap(fence, "find_overlapping_fences", overlapping)
 
 
 def finishes_its_own_range_only() -> None:

@@ -44,17 +44,17 @@ def writers_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
     def overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
         return {name: value for name, value in properties.items() if name == fence.property_name(writer)}
 
-    patch.setattr(fence, "find_overlapping", overlapping)
+    patch.setattr(fence, "find_overlapping_fences", overlapping)
 
 
 def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
-    overlapping = fence.find_overlapping
+    overlapping = fence.find_overlapping_fences
 
     def of_one_key(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
         prefix = fence.PREFIX + fence.writer_hash(writer)
         return {name: value for name, value in overlapping(properties, writer).items() if name.startswith(prefix)}
 
-    patch.setattr(fence, "find_overlapping", of_one_key)
+    patch.setattr(fence, "find_overlapping_fences", of_one_key)
 
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "find_overlapping", lambda _staged, _key_range: [])
+    patch.setattr(recovery, "select_overlapping_commits", lambda _staged, _key_range: [])
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -232,12 +232,12 @@ def _is_rejected(staged: StagedCommit) -> bool:
 
 
 def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:
-    overlapping = recovery.find_overlapping
+    overlapping = recovery.select_overlapping_commits
 
     def of_bindings(staged: Sequence[StagedCommit], key_range: str) -> list[StagedCommit]:
         return [commit for commit in overlapping(staged, key_range) if not _is_rejected(commit)]
 
-    patch.setattr(recovery, "find_overlapping", of_bindings)
+    patch.setattr(recovery, "select_overlapping_commits", of_bindings)
 
 
 def rejected_rows_land_with_whatever_else_their_writer_lands(patch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        self._staged = recovery.find_overlapping(read_state(TASK, self.message.state), key_range)
+        self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
         actor.store = self.network.store_of(actor)
         lists = WrittenLists()
         manifests = ManifestReader(lists)

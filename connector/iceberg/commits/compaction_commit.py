@@ -75,8 +75,9 @@ class CompactionBase:
         """The table's identifier."""
         return TableIdentifier(*self.table.name())
 
-    def has_other_rows(self, table: Table) -> bool:
-        """Whether another table has the name, or this one has been upgraded, or its rows or columns replaced."""
+    def no_longer_fits(self, table: Table) -> bool:
+        """Whether the new files cannot get into the table: another table has the name, or this one has been upgraded,
+        or its rows or columns replaced."""
         return (
             table.metadata.table_uuid != self.table.metadata.table_uuid
             or table.metadata.format_version != self.table.metadata.format_version
@@ -147,7 +148,7 @@ class CompactionCommit:
         table = self._catalog.load_table(self._base.path)
         if landed := self._find_landed(table):
             return landed
-        if self._base.has_other_rows(table):
+        if self._base.no_longer_fits(table):
             reason = "the table has other rows or columns now"
             self._dropped = [DroppedGroup(group, reason) for group in groups]
             return None

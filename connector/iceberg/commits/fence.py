@@ -123,7 +123,7 @@ def read_value(properties: Mapping[str, str], writer: WriterId) -> str:
     return properties.get(property_name(writer), NONE)
 
 
-def find_overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
+def find_overlapping_fences(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
     """Return the fence properties of the materialization whose key ranges overlap the writer's, its own included.
 
     Their state keys may differ: a backfill that keeps the table's rows begins with a new state key.
@@ -153,7 +153,7 @@ class Tenure:
         """
         ours = order_commits([commit for commit in waiting if commit.writer == writer])
         prev = ours[-1].next if ours else read_value(properties, writer)
-        known = {name: {value, _close(value)} for name, value in find_overlapping(properties, writer).items()}
+        known = {name: {value, _close(value)} for name, value in find_overlapping_fences(properties, writer).items()}
         for commit in waiting:
             known.setdefault(property_name(commit.writer), set()).update((commit.next, _close(commit.next)))
         in_file_names = prev
@@ -225,7 +225,7 @@ def _check_known(pending: Sequence[StagedCommit], properties: Mapping[str, str])
     Such a process commits under a property of its own, or under ours. Both are compared here.
     """
     own, newest = property_name(pending[0].writer), pending[-1]
-    for name, value in find_overlapping(properties, newest.writer).items():
+    for name, value in find_overlapping_fences(properties, newest.writer).items():
         is_ours = name == own and (value == pending[0].prev or any(value == commit.next for commit in pending))
         if not is_ours and value not in newest.known.get(name, ()):
             raise _explain_fenced(newest, name, value)
@@ -240,7 +240,7 @@ def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, st
     own = property_name(newest.writer)
     if newest.is_recovered:
         return {own: _close(newest.next)}
-    closed = {name: _close(value) for name, value in find_overlapping(properties, newest.writer).items()}
+    closed = {name: _close(value) for name, value in find_overlapping_fences(properties, newest.writer).items()}
     return {name: value for name, value in closed.items() if value != properties[name]} | {own: newest.next}
 
 
