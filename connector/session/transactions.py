@@ -19,7 +19,7 @@ from connector.host import facts
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import Tenure, file_prefix
+from connector.iceberg.commits.fence import WriterFence, file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList, ReportedCommits, StagedCommit, StagedTransaction
@@ -62,7 +62,7 @@ class Session:
         self._committer = committer
         self._start_writing = start_writing
         self._start_loading = start_loading
-        self._tenures = [_begin_tenure(table, committer) for table in tables]
+        self._fences = [_begin_fence(table, committer) for table in tables]
         self._numbers = count(1)
         self._limits = {
             table.binding.index: RejectionLimit(table.binding.table, table.quarantine.max_ratio)
@@ -92,8 +92,10 @@ class Session:
         return reported
 
     def _file_prefixes(self) -> list[str]:
-        tables = zip(self._tables, self._tenures, strict=True)
-        return [file_prefix(table.writer, table.table_uuid, tenure.in_file_names) for table, tenure in tables]
+        tables = zip(self._tables, self._fences, strict=True)
+        return [
+            file_prefix(table.writer, table.table_uuid, writer_fence.in_file_names) for table, writer_fence in tables
+        ]
 
     def _stage(self, written: Written, found: "Mapping[int, Found]", message: request.StartCommit) -> StagedTransaction:
         """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
@@ -128,11 +130,11 @@ class Session:
     def _stage_table(
         self, index: int, files: tuple[DataFile, ...] | FileList, found: "Found | None", checkpoint: str
     ) -> StagedCommit:
-        table, tenure = self._tables[index], self._tenures[index]
+        table, writer_fence = self._tables[index], self._fences[index]
         staged = StagedCommit(
             writer=table.writer,
-            prev=tenure.prev,
-            next=fence.new_value(tenure.prev),
+            prev=writer_fence.prev,
+            next=fence.new_value(writer_fence.prev),
             path=table.binding.path,
             table_uuid=table.table_uuid,
             spec_id=table.arrangement.spec_id,
@@ -142,9 +144,9 @@ class Session:
             published_column_id=table.published_column_id,
             located=found.located if found else None,
             sort_order_id=table.arrangement.sort_order_id,
-            known=tenure.known,
+            known=writer_fence.known,
         )
-        self._tenures[index] = tenure.after(staged)
+        self._fences[index] = writer_fence.after(staged)
         return staged
 
 
@@ -201,9 +203,9 @@ class OpenTransaction:
         return staged
 
 
-def _begin_tenure(table: BoundTable, committer: Committer) -> Tenure:
+def _begin_fence(table: BoundTable, committer: Committer) -> WriterFence:
     pending = committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range)
-    return Tenure.begin(table.properties, table.writer, pending)
+    return WriterFence.begin(table.properties, table.writer, pending)
 
 
 class WriteJobs:

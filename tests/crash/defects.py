@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
-from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.fence import WriterFence
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.table_updates import find_generation
@@ -123,7 +123,7 @@ def reads_the_fence_late() -> None:
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
         [catalog], bound = self._committer._attempt.args, self._tables[index]
         properties = catalog.load_table(bound.binding.path).properties
-        self._tenures[index] = Tenure.begin(properties, bound.writer, [])
+        self._fences[index] = WriterFence.begin(properties, bound.writer, [])
         return stage_table(self, index, *rest)
 
     swap(transactions.Session, "_stage_table", stage_on_the_present_value)
@@ -137,7 +137,7 @@ def derives_the_fence_from_the_checkpoint() -> None:
     ) -> StagedCommit:
         staged = stage_table(self, index, files, found, checkpoint)
         predictable = replace(staged, next=hashlib.sha256(checkpoint.encode()).hexdigest()[:32])
-        self._tenures[index] = self._tenures[index].after(predictable)
+        self._fences[index] = self._fences[index].after(predictable)
         return predictable
 
     swap(transactions.Session, "_stage_table", stage_predictably)

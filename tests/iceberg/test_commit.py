@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError
 from connector.host.errors import CommitUnknownError, ConnectorError, FencedError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.fence import WriterFence
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -74,21 +74,21 @@ def stage(
     that opens now."""
     table = catalog.load_table(PATH)
     writer = WriterId("acme/orders", state_key, key_range)
-    tenure = Tenure.begin(table.properties, writer, waiting)
+    writer_fence = WriterFence.begin(table.properties, writer, waiting)
     path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"id": list(ids)}, schema=ARROW_SCHEMA), path)
     statistics = ColumnStatistics(1, 40, len(ids), 0, min(ids).to_bytes(8, "little"), max(ids).to_bytes(8, "little"))
     return StagedCommit(
         writer=writer,
-        prev=tenure.prev if prev is None else prev,
+        prev=writer_fence.prev if prev is None else prev,
         next=fence.new_value(),
         path=PATH,
         table_uuid=str(table.metadata.table_uuid),
         spec_id=0,
         schema_id=0,
         files=(DataFile(path.as_uri(), len(ids), path.stat().st_size, (4,), (statistics,)),),
-        known=tenure.known,
+        known=writer_fence.known,
     )
 
 

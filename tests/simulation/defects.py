@@ -216,7 +216,7 @@ def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None
 
 
 def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "position", lambda _value: 0)
+    patch.setattr(fence, "read_ordinal", lambda _value: 0)
 
 
 def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def rejected_rows_are_staged_on_what_their_binding_s_table_says(patch: pytest.Mo
 
     def on_the_binding_s(session: Any, index: int, *files_and_checkpoint: Any) -> StagedCommit:
         binding = next((number for number, it in enumerate(session.tables) if _quarantine(it) == index), index)
-        session._tenures[index] = session._tenures[binding]
+        session._fences[index] = session._fences[binding]
         return stage_table(session, index, *files_and_checkpoint)
 
     patch.setattr(transactions.Session, "_stage_table", on_the_binding_s)

@@ -19,7 +19,7 @@ from pyiceberg.types import IcebergType, PrimitiveType
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.data_files import DataFileWriter
 from connector.encoding.file_options import FileOptions
-from connector.iceberg.commits.fence import Tenure, file_prefix, new_value
+from connector.iceberg.commits.fence import WriterFence, file_prefix, new_value
 from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.model.binding import Column
 from connector.model.state import DataFile, StagedCommit, WriterId
@@ -42,8 +42,8 @@ def staged(
     loaded = catalog.load_table(path)
     generation = find_generation(loaded, writer.materialization)
     table = restrict_to_generation(loaded, generation)
-    tenure = Tenure.begin(table.properties, writer, [])
-    prev = after.next if after else tenure.prev
+    writer_fence = WriterFence.begin(table.properties, writer, [])
+    prev = after.next if after else writer_fence.prev
     prefix = file_prefix(writer, generation.uuid, prev)
     columns = [
         Column(each.name, each.name, each.field_id, each.field_type, each.required)
@@ -80,7 +80,7 @@ def staged(
         schema_id=table.metadata.current_schema_id,
         files=tuple(files),
         sort_order_id=table.sort_order().order_id,
-        known=tenure.known,
+        known=writer_fence.known,
     )
 
 

@@ -25,21 +25,21 @@ PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
 NONE: Final = ""  # the value of a writer that has never committed
 FIRST: Final = "first"  # in names of files: no value
-POSITION_DIGITS: Final = 8
+ORDINAL_DIGITS: Final = 8
 _RECORDED: Final = re.compile(RECORDED_VALUE)
 _PROPERTY: Final = re.compile(rf"{re.escape(PREFIX)}[0-9a-f]{{20}}\.{KEY_RANGE}")
 
 
 def new_value(prev: str = NONE) -> str:
-    """Make 32 hexadecimal digits: the position after that of `prev`, and 96 random bits.
+    """Make 32 hexadecimal digits: the ordinal number after that of `prev`, and 96 random bits.
 
     They are not derived from the checkpoint, since two processes may have the same one. UserError after the last
-    position: only a value that was set by hand can be near it.
+    number: only a value that was set by hand can be near it.
     """
-    following = position(prev) + 1
-    if following >= 16**POSITION_DIGITS:
-        raise UserError(f"no fence value can follow {prev}, which has the last position. Backfill the binding.")
-    return f"{following:0{POSITION_DIGITS}x}{secrets.token_hex(12)}"
+    following = read_ordinal(prev) + 1
+    if following >= 16**ORDINAL_DIGITS:
+        raise UserError(f"no fence value can follow {prev}, which has the last ordinal number. Backfill the binding.")
+    return f"{following:0{ORDINAL_DIGITS}x}{secrets.token_hex(12)}"
 
 
 def reset_value(value: str) -> str:
@@ -50,19 +50,23 @@ def reset_value(value: str) -> str:
     return f"{CLOSED}{secrets.token_hex(4)}:{strip_marks(value)}"
 
 
-def position(value: str) -> int:
+def read_ordinal(value: str) -> int:
     """Return the number of transactions up to a value. It orders the values of a writer."""
-    return int(strip_marks(value)[:POSITION_DIGITS] or "0", 16)
+    return int(strip_marks(value)[:ORDINAL_DIGITS] or "0", 16)
 
 
 def is_passed(value: str, recorded: str) -> bool:
     """Whether no commit that was staged on `value` can succeed any more. The connector state does not matter.
 
-    A value with a later position is still to come. A property that was changed by hand proves nothing. After a reset,
-    the rows that the operator wants to add are staged on the value that was reset, so that one is not passed either.
+    A value with a higher ordinal number is still to come. A property that was changed by hand proves nothing. After a
+    reset, the rows that the operator wants to add are staged on the value that was reset, so that one is not passed
+    either.
     """
+    if not is_recorded_value(recorded) or value == recorded:
+        return False
     is_reset = recorded.count(":") > 1
-    return is_recorded_value(recorded) and value != recorded and position(value) <= position(recorded) - is_reset
+    newest_passed = read_ordinal(recorded) - 1 if is_reset else read_ordinal(recorded)
+    return read_ordinal(value) <= newest_passed
 
 
 def is_void(value: str, recorded: str) -> bool:
@@ -70,7 +74,7 @@ def is_void(value: str, recorded: str) -> bool:
 
     A recovery may still commit what was staged on a closed value, which is the property's last one without its mark.
     """
-    return is_passed(value, recorded) and position(value) < position(recorded)
+    return is_passed(value, recorded) and read_ordinal(value) < read_ordinal(recorded)
 
 
 def is_recorded_value(value: str) -> bool:
@@ -137,15 +141,16 @@ def find_overlapping_fences(properties: Mapping[str, str], writer: WriterId) -> 
 
 
 @dataclass(frozen=True)
-class Tenure:
-    """What a session knows about a writer of one table, as which it acts."""
+class WriterFence:
+    """The fence of one writer of a table in this session: the value that its next transaction is staged on, and the
+    values of overlapping writers that the session knows."""
 
     prev: str  # the value that its next transaction is staged on
     in_file_names: str  # the value in the names of that transaction's files
     known: Known
 
     @classmethod
-    def begin(cls, properties: Mapping[str, str], writer: WriterId, waiting: Sequence[StagedCommit]) -> "Tenure":
+    def begin(cls, properties: Mapping[str, str], writer: WriterId, waiting: Sequence[StagedCommit]) -> "WriterFence":
         """Begin with the properties that the session read when it opened. Read later, they could be a successor's.
 
         `waiting` are the pending commits of overlapping writers that earlier sessions have staged. They will be
@@ -165,8 +170,8 @@ class Tenure:
             known.pop(property_name(writer), None)
         return cls(prev, in_file_names, {name: frozenset(values) for name, values in known.items()})
 
-    def after(self, staged: StagedCommit) -> "Tenure":
-        """Return the tenure after another transaction is staged."""
+    def after(self, staged: StagedCommit) -> "WriterFence":
+        """Return the fence after another transaction is staged."""
         return replace(self, prev=staged.next, in_file_names=staged.next)
 
 

@@ -5,7 +5,7 @@ transaction can be committed only while the table's property has this value, and
 twice. So when the property has passed the value of a file, there are two cases: the file was committed, and a snapshot
 refers to it; or it can never be committed, because a process that still needs it is fenced. The same is true for the
 manifests of a commit: their names show the value that the commit asserts. The process that deletes files may itself
-have been replaced. The argument still holds, because properties and their positions only move forward.
+have been replaced. The argument still holds, because the ordinal numbers of fence values only grow.
 
 The files of compactions have no fence value. Their names show when they were begun. A compaction sends no commit for
 files that are older than MAX_AGE, and its commit asserts the main branch that it has loaded. So once the current
