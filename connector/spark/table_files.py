@@ -111,7 +111,7 @@ class TableLayout:
 
 
 # Returns the layout with credentials that are valid now.
-Layout: TypeAlias = Callable[[], TableLayout]
+NewLayout: TypeAlias = Callable[[], TableLayout]
 
 
 class RowWriter(Protocol):

@@ -20,7 +20,7 @@ from connector.iceberg.commits import delete_files, row_deletes
 from connector.iceberg.table_view import SessionViews
 from connector.model.properties import Properties
 from connector.session import loads
-from connector.session.transactions import WriteJobs
+from connector.session.transaction_jobs import TransactionJobs
 from connector.spark import search_job, stored_keys, table_files
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
@@ -65,12 +65,12 @@ class _NoDirectory:
         pass
 
 
-def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> WriteJobs:
+def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> TransactionJobs:
     """The jobs of a session, of which only those of Loads can be started."""
     directories = SimpleNamespace(files=_NoDirectory())
     engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, spool_limit=1, disk_limit=2)
     no_claims: Any = None
-    return WriteJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
+    return TransactionJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
 
 
 def search_names(patch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from connector.spark.claims import ClaimServer
 from connector.spark.merge_job import MergeUnit
 from connector.spark.spark_session import WORKER_ENDED
 from connector.spark.spool import Spool
-from connector.spark.table_files import Layout, TableLayout
+from connector.spark.table_files import NewLayout, TableLayout
 from connector.spark.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.protocol_error import ProtocolError
@@ -137,7 +137,7 @@ class Table:
             run_limit=self.run_limit,
         )
 
-    def _transfer(self, layouts: list[Layout]) -> BlockTransfer:
+    def _transfer(self, layouts: list[NewLayout]) -> BlockTransfer:
         return OnThisMachine(lambda: RetryableError(WORKER_ENDED)) if self.is_local else ThroughTheStore(layouts)
 
     @property
