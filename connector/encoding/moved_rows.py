@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.io import FileIO
 
-from connector.encoding.compaction import CompactedGroup
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.file_groups import CompactedGroup
 from connector.encoding.position_deletes import Positions
 from connector.encoding.row_order import join_place, read_row_order
 

@@ -36,7 +36,7 @@ from connector.spark.search_job import (
     Group,
     Search,
     SearchedGroup,
-    group_files,
+    divide_files,
     read_documents,
     read_lines,
     remove_source,
@@ -143,7 +143,7 @@ class TransactionLoads:
         search = Search(binding, source)
         groups = [
             Group(files, self._new_source(layout, ".loaded"), self._new_source(layout, ".rows"))
-            for files in group_files(view.files)
+            for files in divide_files(view.files)
         ]
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         outcomes = self._spark.map_shares(partial(search.run, layout.access.value), groups).result()

@@ -110,7 +110,7 @@ def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> SearchedGroup:
     return SearchedGroup(group.rows, group.documents)
 
 
-def group_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
+def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
     """Split the files into groups of similar size, each for one call."""
     group: list[tuple[int, SearchedFile]] = []
     size = 0

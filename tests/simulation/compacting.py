@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.iceberg.commits import compaction_changes, compaction_commit
 from connector.iceberg.maintenance import compaction_plan, remove_orphan_files
 from connector.model.state import DataFile

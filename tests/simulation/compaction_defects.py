@@ -9,7 +9,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from connector.encoding.compaction import CompactedGroup
+from connector.encoding.file_groups import CompactedGroup
 from connector.encoding.moved_rows import MovedRows, find_moved
 from connector.encoding.position_deletes import Positions
 from connector.iceberg.commits import compaction_changes, compaction_commit

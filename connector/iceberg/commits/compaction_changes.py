@@ -15,8 +15,8 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from connector.encoding.compaction import CompactedGroup
 from connector.encoding.deleted_rows import find_deleted_rows, list_data_files
+from connector.encoding.file_groups import CompactedGroup
 from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import Positions, join_positions
 from connector.encoding.source_rows import SourceFile

@@ -21,8 +21,8 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from connector.encoding.compaction import FileGroup
 from connector.encoding.deletion_vectors import FileId
+from connector.encoding.file_groups import FileGroup
 from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
