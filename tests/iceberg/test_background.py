@@ -234,7 +234,7 @@ def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
     def refuse(*_: object) -> int:
         raise ServiceUnavailableError("503")
 
-    monkeypatch.setattr(background, "remove_orphan_files", refuse)
+    monkeypatch.setattr(background, "remove_task_orphans", refuse)
     for number in range(3):
         land(Maintenance(catalog), catalog, number)
     in_background.finish_earlier_work(bound(catalog), [])
@@ -265,7 +265,7 @@ def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: py
         hung.set()
         released.wait(60)
 
-    monkeypatch.setattr(background, "remove_orphan_files", hang)
+    monkeypatch.setattr(background, "remove_task_orphans", hang)
     with run_maintenance(catalog) as running:
         running.finish_earlier_work(bound(catalog), [])
         hung.wait()

@@ -10,7 +10,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.altered_tables import PATH, append, current_manifests, entries
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_connection
@@ -210,9 +210,9 @@ def test_located_rows_and_delete_files_that_nobody_needs_are_deleted_and_no_othe
     left = pending.located.location.replace("/metadata/", "/data/").replace("-located", "-deletes")
     with catalog.load_table(PATH).io.new_output(left).create() as stream:
         stream.write(b"of an attempt that was refused")
-    assert remove_orphan_files(catalog, PATH, WRITER, [pending]) == 1, "the located rows of the first update"
+    assert remove_task_orphans(catalog, PATH, WRITER, [pending]) == 1, "the located rows of the first update"
     commit_all_or_raise(catalog, [pending])
-    assert remove_orphan_files(catalog, PATH, WRITER, []) == 2
+    assert remove_task_orphans(catalog, PATH, WRITER, []) == 2
     assert files(tmp_path, "-located.parquet") == 0
     assert files(tmp_path, "-deletes.parquet") == 2
     assert values_of(catalog) == {1: "b", 2: "c", 3: "a"}

@@ -13,7 +13,7 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.staged_files import StagedFiles
-from connector.iceberg.maintenance import remove_orphan_files
+from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import ManifestMerger, WrittenLists, manifests_of
@@ -204,11 +204,11 @@ def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) ->
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "_make_condition", lambda *_: lambda _origin: True)
+    patch.setattr(remove_task_orphans, "_make_condition", lambda *_: lambda _origin: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "find_unreferenced", lambda _table, locations, *_: set(locations))
+    patch.setattr(remove_task_orphans, "find_unreferenced", lambda _table, locations, *_: set(locations))
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
@@ -157,7 +157,7 @@ class Instance:
         try:
             for table in self._tables:
                 with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
-                    remove_orphan_files(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
+                    remove_task_orphans(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
         finally:
             self.network.deleting -= 1
 

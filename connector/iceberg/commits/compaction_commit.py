@@ -5,7 +5,7 @@ was made for. When another commit was faster, all is decided again from the tabl
 
 A commit that was sent may be in the table whatever the catalog answers, now or later. So files that a sent commit names
 are never deleted here. Names of the files say when they were begun. A compaction does not send a commit for files that
-are older than MAX_AGE. `remove_orphan_files` deletes the files of which no snapshot knows long after that.
+are older than MAX_AGE. `remove_task_orphans` deletes the files of which no snapshot knows long after that.
 """
 
 import time
@@ -181,7 +181,7 @@ class CompactionCommit:
             )
 
     def _delete_unused(self, groups: Iterable[CompactedGroup]) -> None:
-        """Delete the files that no sent commit names. `remove_orphan_files` deletes what is left of them."""
+        """Delete the files that no sent commit names. `remove_task_orphans` deletes what is left of them."""
         sent = {id(group) for changes in self._sent.values() for _, group in changes.groups}
         unused = [file.path for group in groups if id(group) not in sent for file in group.files]
         orders = [group.order for group in groups if group.order]

@@ -19,7 +19,7 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import due
 from connector.iceberg.metadata.stored_files import (
@@ -151,7 +151,7 @@ class Maintenance:
                 _Task(
                     path,
                     "orphan files of earlier sessions were not deleted",
-                    partial(remove_orphan_files, self._catalog, path, table.writer, staged),
+                    partial(remove_task_orphans, self._catalog, path, table.writer, staged),
                     REMOVE_ORPHAN_FILES,
                 )
             )

@@ -1,4 +1,5 @@
-"""Deletes orphan files of this connector: files of killed processes and tasks, and of commits that were refused.
+"""Deletes the orphan files of a task, for a session, which knows its task's connector state: files of killed processes
+and Spark tasks, and of commits that were refused.
 
 The name of each file shows its writer, its table, and the fence value on which it was staged (`FileOrigin`). A
 transaction can be committed only while the table's property has this value, and the property never has the same value
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 COMPACTION_AGE: Final = 24 * MAX_AGE  # milliseconds
 
 
-def remove_orphan_files(
+def remove_task_orphans(
     catalog: Catalog,
     path: TableIdentifier,
     writer: WriterId,
