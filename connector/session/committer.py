@@ -14,7 +14,7 @@ from connector.host.signals import Stopped
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
-from connector.session.commit_facts import measure_outcomes
+from connector.session.commit_facts import report_outcomes
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Committer:
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, without_retry=failing)
         if facts.observe:
-            measure_outcomes(outcomes)
+            report_outcomes(outcomes)
         with self._changed:
             committed, fatal = self._record(outcomes)
             self._changed.notify_all()

@@ -20,7 +20,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit
-from connector.session.commit_facts import measure_recovered
+from connector.session.commit_facts import report_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from connector.spark.compaction_job import compact_in
@@ -41,7 +41,7 @@ class Committing:
 
     def recover(self, staged: Sequence[StagedCommit], bind: Callable[[], Sequence[BoundTable]]) -> Recovered:
         """Commit what earlier sessions staged, then bind the tables; see `recovery.recover`."""
-        measure_recovered(staged)
+        report_recovered(staged)
         return recover(staged, self.committer, bind)
 
     def continue_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from connector.iceberg.catalogs.opening import keep_access_fresh
-from connector.session.commit_facts import measure_opened
+from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
 from connector.session.transaction_jobs import TransactionJobs
 from connector.session.transactions import Session
@@ -32,7 +32,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
 
         access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
         jobs = TransactionJobs(engine, claims, tables, access, opened.bindings, open_views)
-        measure_opened(table.binding.table for table in tables)
+        report_opened(table.binding.table for table in tables)
         session = Session(
             tables, opened.recovered.commits, committing.committer, jobs.start_writing, jobs.start_loading
         )

@@ -20,7 +20,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, ReportedCommits, StagedCommit, StagedTransaction
-from connector.session.commit_facts import measure_staged
+from connector.session.commit_facts import report_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
@@ -107,7 +107,7 @@ class Session:
             limit.check(accepted, written.treated.get(index, Tally()))
         self._warnings.warn(written.treated)
         if facts.observe:
-            measure_staged(commits.values(), written.treated, self._names)
+            report_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
     def _check_updates(self, written: Written, found: "Mapping[int, Found]") -> None:

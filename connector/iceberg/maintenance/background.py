@@ -171,11 +171,11 @@ class Maintenance:
         began = time.monotonic()
         try:
             task.perform(self._ended.is_set)
-            _measure(task, began, has_failed=False)
+            _report(task, began, has_failed=False)
         except SessionEndedError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
-            _measure(task, began, has_failed=True)
+            _report(task, began, has_failed=True)
             if not self._ended.is_set():
                 log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
 
@@ -189,7 +189,7 @@ class Maintenance:
         self.finish()
 
 
-def _measure(task: _Task, began: float, *, has_failed: bool) -> None:
+def _report(task: _Task, began: float, *, has_failed: bool) -> None:
     if task.action and facts.observe:
         seconds = time.monotonic() - began
         facts.observe(MaintenanceRun(str(task.path), task.action, seconds, has_failed))

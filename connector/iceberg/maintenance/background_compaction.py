@@ -120,9 +120,9 @@ class BackgroundCompaction:
                     error,
                 )
             self._put_off(path)
-            _measure(path, time.monotonic() - began, None, 0)
+            _report(path, time.monotonic() - began, None, 0)
             return
-        _measure(path, result.seconds, result, commits)
+        _report(path, result.seconds, result, commits)
         if result.failed:
             self._put_off(path)
         self._note_debt(path, result)
@@ -153,8 +153,8 @@ class BackgroundCompaction:
             )
 
 
-def _measure(path: TableIdentifier, seconds: float, result: CompactionResult | None, commits: int) -> None:
-    """Tell metrics how a run has ended. Without a result, it has failed."""
+def _report(path: TableIdentifier, seconds: float, result: CompactionResult | None, commits: int) -> None:
+    """Report to the metrics how a run has ended. Without a result, it has failed."""
     if not facts.observe:
         return
     table = str(path)
