@@ -52,11 +52,12 @@ RETRY_FOR: Final = 30.0  # seconds after the first attempt
 SUMMARY_COMPACTION: Final = "flow.compaction"  # the number of groups
 
 _TEXTS: Final = FailureTexts(
-    "the commit of a compaction",
-    "The table keeps its rows.",
-    "the catalog did not answer whether it has committed a compaction ({answer}). The table has the same rows either "
-    "way.",
-    "a compaction was not committed ({answer}). The table keeps its old files, and a later compaction begins anew.",
+    name="the commit of a compaction",
+    left="The table keeps its rows.",
+    unknown="the catalog did not answer whether it has committed a compaction ({answer}). The table has the same rows "
+    "either way.",
+    conflict="a compaction was not committed ({answer}). The table keeps its old files, and a later compaction begins "
+    "anew.",
 )
 
 
