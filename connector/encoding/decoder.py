@@ -94,36 +94,36 @@ class RowDecoder:
         return self._decode(rows, self._cell_types, lines, range(count))
 
     def _decode_one_by_one(self, lines: Lines) -> Decoded:
-        rows, places, strays = [], [], []
-        for place, line in enumerate(lines.each):
-            row, number = lines.row(place), lines.number(place)
+        rows, indices, strays = [], [], []
+        for index, line in enumerate(lines.each):
+            row, number = lines.row(index), lines.number(index)
             binding = binding_of(row, number)
             if binding == self._binding.index:
                 self._check(row, number)
                 rows.append(row)
-                places.append(place)
+                indices.append(index)
             else:
                 strays.append(Stray(binding, line, number))
         try:
-            decoded = self._decode(rows, [msgspec.Raw] * len(self._cell_types), lines, places)
+            decoded = self._decode(rows, [msgspec.Raw] * len(self._cell_types), lines, indices)
         except PackedTupleError as error:
-            raise ProtocolError(f"line {lines.number(places[error.row])}: {error.reason}") from error
+            raise ProtocolError(f"line {lines.number(indices[error.row])}: {error.reason}") from error
         self._learn_from(rows)
         return replace(decoded, strays=strays)
 
     def _decode(
-        self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any], lines: Lines, places: Sequence[int]
+        self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any], lines: Lines, indices: Sequence[int]
     ) -> Decoded:
-        """`places` are the rows' places among the lines."""
+        """`indices` are those of the rows among the lines."""
         invalid = InvalidCells(self._binding, lines)
         kept = self._without_deleted(rows)
         batches = [] if kept else [pa.RecordBatch.from_pylist([], self.schema)]
         for group in _by_form(rows, kept):
             with _name_rows(group):
                 columns = self._columns([rows[row] for row in group], cell_types)
-            lines_places = places if len(group) == len(rows) else [places[row] for row in group]
+            line_indices = indices if len(group) == len(rows) else [indices[row] for row in group]
             is_as_sent = all(column.is_as_sent for column in columns)
-            rejected = set() if is_as_sent else invalid.treat(columns, lines_places)
+            rejected = set() if is_as_sent else invalid.treat(columns, line_indices)
             batch = pa.RecordBatch.from_arrays([column.array for column in columns], schema=self.schema)
             if rejected:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
@@ -196,7 +196,7 @@ class RowDecoder:
 
 @contextmanager
 def _name_rows(group: Sequence[int]) -> Iterator[None]:
-    """Make errors name a row by its index among all rows, not by its place in the group."""
+    """Make errors name a row by its index among all rows, not by its index in the group."""
     try:
         yield
     except PackedTupleError as error:

@@ -50,8 +50,8 @@ class InvalidCells:
     tally: Tally = field(default_factory=Tally)
     rejected: list[RejectedRow] = field(default_factory=list)
 
-    def treat(self, columns: Sequence[FittedColumn], places: Sequence[int]) -> set[int]:
-        """Treat all columns of some rows, whose lines have these places in the batch; return the rejected rows.
+    def treat(self, columns: Sequence[FittedColumn], indices: Sequence[int]) -> set[int]:
+        """Treat all columns of some rows, whose lines have these indices in the batch; return the rejected rows.
 
         InvalidValueError where the policy is to stop, or a column may hold no null.
         """
@@ -60,22 +60,22 @@ class InvalidCells:
             if fitted.unfit and self.binding.on_invalid is OnInvalid.QUARANTINE:
                 causes = {row: (column, reason) for row, reason in fitted.unfit.items()} | causes
             elif fitted.unfit:
-                self._make_null(column, fitted.unfit, places)
+                self._make_null(column, fitted.unfit, indices)
         if causes:
-            self._reject(dict(sorted(causes.items())), places)
+            self._reject(dict(sorted(causes.items())), indices)
         for column, fitted in zip(self.binding.columns, columns, strict=True):
             kept = sum(row not in causes for row in fitted.clamped)
             self.tally.add(column.field, Treatment.CLAMPED, Treated(kept))
         return set(causes)
 
-    def _make_null(self, column: Column, reasons: Mapping[int, str], places: Sequence[int]) -> None:
+    def _make_null(self, column: Column, reasons: Mapping[int, str], indices: Sequence[int]) -> None:
         row = min(reasons)
-        [texts] = row_texts(self.binding, [self.lines.row(places[row])])
+        [texts] = row_texts(self.binding, [self.lines.row(indices[row])])
         key = _shorten(key_text(self.binding, texts))
         text, reason = texts[self.binding.columns.index(column)], reasons[row]
         value, never_null = _show(text, reason), self._never_null(column)
         if self.binding.on_invalid is OnInvalid.STOP or never_null:
-            number = self.lines.number(places[row])
+            number = self.lines.number(indices[row])
             invalid = InvalidValue(self.binding.table, column.field, key, value, reason, number)
             remedy = (
                 "" if reason == MISSING and column in self.binding.keys else _find_remedy(column.type, text, reason)
@@ -84,8 +84,8 @@ class InvalidCells:
         example = f"key {key}: {value} {reason}"
         self.tally.add(column.field, Treatment.NULLED, Treated(len(reasons), example))
 
-    def _reject(self, causes: Mapping[int, _Cause], places: Sequence[int]) -> None:
-        all_texts = row_texts(self.binding, [self.lines.row(places[row]) for row in causes])
+    def _reject(self, causes: Mapping[int, _Cause], indices: Sequence[int]) -> None:
+        all_texts = row_texts(self.binding, [self.lines.row(indices[row]) for row in causes])
         for (column, reason), texts in zip(causes.values(), all_texts, strict=True):
             key, document = key_text(self.binding, texts), document_text(self.binding, texts)
             self.rejected.append(RejectedRow(reason, column.field, key, document))

@@ -102,20 +102,20 @@ class Failed:
     traceback: str = ""  # of an unexpected exception
 
 
-Place: TypeAlias = str | tuple[str, int]  # a socket's path, or host and port
+SocketAddress: TypeAlias = str | tuple[str, int]  # a path, or host and port
 
 
 @dataclass(frozen=True)
 class Address:
     """Where a task finds its claims. The secret is for the tasks of one session."""
 
-    place: Place
+    socket: SocketAddress
     secret: bytes = field(repr=False)
 
     @contextmanager
     def connect(self) -> Iterator["Connection[Any, Any]"]:
         """Open an authenticated connection to the driver."""
-        with Client(self.place, authkey=self.secret) as connection:
+        with Client(self.socket, authkey=self.secret) as connection:
             yield connection
 
 
@@ -123,12 +123,12 @@ class ClaimServer:
     """Listens for the tasks of a session's transactions, one transaction after the other, with a thread for each
     task."""
 
-    def __init__(self, listening: Place, host: str = "") -> None:
+    def __init__(self, listening: SocketAddress, host: str = "") -> None:
         """Tasks find the server where it listens; on a network, at its port on `host`."""
         self._listener = Listener(listening, backlog=BACKLOG)
         bound = self._listener.address
-        place = (host, bound[1]) if isinstance(bound, tuple) else listening
-        self.address = Address(place, secrets.token_bytes(32))
+        bound_to = (host, bound[1]) if isinstance(bound, tuple) else listening
+        self.address = Address(bound_to, secrets.token_bytes(32))
         self._answer: Callable[[Connection[Any, Any]], None] | None = None
         self._answering: list[threading.Thread] = []  # to tasks of the present transaction
         threading.Thread(target=self._accept, name="claims", daemon=True).start()

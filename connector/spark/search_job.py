@@ -114,8 +114,8 @@ def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, Sea
     """Split the files into groups of similar size, each for one call."""
     group: list[tuple[int, SearchedFile]] = []
     size = 0
-    for place, file in enumerate(files):
-        group.append((place, file))
+    for index, file in enumerate(files):
+        group.append((index, file))
         size += file.size
         if size >= GROUP_SIZE:
             yield tuple(group)
